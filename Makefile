@@ -1,0 +1,69 @@
+# Every target is one call of the program; what is fresh is decided there. `make help` lists the targets.
+PYTHON  ?= python3
+IMAGES  ?=
+CONFIG  ?=
+RUN     ?=
+LEARNER ?= oasis
+ARGS    ?=
+
+BIN     := .venv/bin
+VISTERM := $(BIN)/visterm
+ROOMS   := features learners retrieval pipeline
+OPTIONS  = $(if $(RUN),--run "$(RUN)") $(if $(CONFIG),--config "$(CONFIG)")
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo features train evaluate search info test check format types bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@echo
+	@echo 'Variables: IMAGES=directory  CONFIG=file.yaml  RUN=name (a folder below runs/)  LEARNER=oasis  ARGS="more options"'
+
+install: $(BIN)/.installed  ## make .venv with everything pinned in constraints.txt
+
+$(BIN)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'visterm needs Python 3.11 or later; name one with: make PYTHON=python3.12 ...' >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install  ## all stages on photos that scikit-image and scikit-learn ship; needs no download
+	@$(VISTERM) demo $(ARGS)
+
+features: install  ## IMAGES=dir: pixels to visterm counts
+	@$(VISTERM) features $(if $(IMAGES),"$(IMAGES)") $(OPTIONS) $(ARGS)
+
+train: features  ## learn a similarity (LEARNER)
+	@$(VISTERM) train $(if $(IMAGES),--images "$(IMAGES)") --learner $(LEARNER) $(OPTIONS)
+
+evaluate: train  ## rank the test images; figures, curves and report.html
+	@$(VISTERM) evaluate $(if $(IMAGES),--images "$(IMAGES)") --learner $(LEARNER) $(OPTIONS)
+
+search: install  ## QUERY=image.jpg: the most similar images of the run
+	@$(VISTERM) search "$(QUERY)" $(if $(RUN),--run "$(RUN)") --learner $(LEARNER) $(ARGS)
+
+info: install  ## what a run holds, and what is fresh
+	@$(VISTERM) info $(if $(RUN),--run "$(RUN)") $(ARGS)
+
+test: install  ## the test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+check: install types  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install  ## put the code into the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types:  # mypy and editors resolve visterm.<room> through these links
+	@mkdir -p build/typing/visterm
+	@for room in $(ROOMS); do ln -sfn ../../../$$room build/typing/visterm/$$room; done
+
+bench: install  ## speed beside peers; writes benchmarks/results.json
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:  ## remove build products, not runs
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

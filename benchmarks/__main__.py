@@ -1,0 +1,42 @@
+"""Run the benchmarks and write benchmarks/results.json: ``python -m benchmarks [--quick] [NAME ...]``.
+
+Each record holds our figure, a peer's figure from the same session, their ratio (above 1 means ours is better), what the
+physical limit is, and the command that repeats it. Figures are medians; quote ratios, since machines differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+MODULES = ("startup", "extraction", "oasis", "search", "incremental")
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller inputs, fewer repetitions; for a look only")
+    parser.add_argument("modules", nargs="*", metavar="NAME", help=f"some of: {', '.join(MODULES)}; default: all")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.modules if name not in MODULES]
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]}; there are {', '.join(MODULES)}")
+    chosen = arguments.modules or MODULES
+    # Records of modules that do not run now stay as they are.
+    results = {r["name"]: r for r in json.loads(RESULTS.read_text())} if RESULTS.exists() else {}
+    for name in chosen:
+        for record in importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick):
+            record["quick"] = arguments.quick
+            results[record["name"]] = record
+            print(
+                f"{record['name']:26} ours {record['ours']:10.4g} {record['unit']:<14} "
+                f"peer {record['peer']:10.4g} ({record['peer_name']})  ratio {record['ratio']:.2f}",
+                flush=True,
+            )
+            RESULTS.write_text(json.dumps(list(results.values()), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

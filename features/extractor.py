@@ -1,0 +1,532 @@
+"""From images to sparse visterm vectors: everything in this room as one scikit-learn transformer.
+
+Fit, on training images only: sample pixels -> palette; sample block descriptors -> codebook; count visterms -> idf.
+Transform: read -> describe blocks -> nearest centres -> counts -> tf-idf weights of unit length
+(Chechik et al., OASIS, JMLR 2010, §3).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pathlib
+import warnings
+import zlib
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .blocks import block_grid, check_grid
+from .codebook import Codebook
+from .color import Palette
+from .descriptors import NORMALIZATIONS, as_rgb, describe
+from .images import ImageError, read_image
+from .texture import N_PATTERNS
+from .visterms import VistermWeighting, co_occurrence_order, count_visterms
+
+FORMAT = 1  # of a saved folder; raised whenever an older program could not read it, or would get other vectors
+ARRAYS = {"palette": np.float32, "codebook": np.float32, "idf": np.float64}
+BATCH = 32  # images whose blocks are assigned together
+PIXELS_PER_IMAGE = 100  # sampled for the palette
+BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
+
+# ---------------------------------------------------------------------------------------------------------------
+# Work on one batch of images (module level, so that a worker process can run it)
+
+
+def _read(image):
+    """Return RGB pixels of a path or an array."""
+    if isinstance(image, (str, os.PathLike)):
+        return read_image(image)
+    return as_rgb(image)
+
+
+def _sample_pixels(pixels, rng):
+    """Sample pixels of an image, with replacement."""
+    pixels = pixels.reshape(-1, 3)
+    return pixels[rng.integers(0, len(pixels), PIXELS_PER_IMAGE)]
+
+
+def _sample_rows(rows, n, rng):
+    """Sample rows without replacement, in their order."""
+    return rows if len(rows) <= n else rows[np.sort(rng.choice(len(rows), n, replace=False))]
+
+
+def _run_batch(function, start, images):
+    """Call function(pixels, index) for every image; return the results and the unreadable ones.
+
+    An unreadable path gives None and an entry (index, path, error).
+    """
+    results, failures = [], []
+    for index, image in enumerate(images, start):
+        try:
+            pixels = _read(image)
+        except (ImageError, OSError) as error:
+            results.append(None)
+            failures.append((index, os.fspath(image), error))
+        else:
+            results.append(function(pixels, index))
+    return results, failures
+
+
+def _count_batch(start, images, palette, codebook, grid):
+    """Count the visterms of a batch of images."""
+    descriptors, failures = _run_batch(lambda pixels, _: describe(pixels, palette, **grid), start, images)
+    n_blocks = [0 if rows is None else len(rows) for rows in descriptors]
+    rows = [rows for rows in descriptors if rows is not None]
+    ids = codebook.predict(np.concatenate(rows)) if rows else []
+    return count_visterms(ids, n_blocks, len(codebook.centers_)), failures
+
+
+def _batches(images):
+    """Cut any iterable into (start, list of images)."""
+    images = iter(images)
+    start = 0
+    while batch := list(itertools.islice(images, BATCH)):
+        yield start, batch
+        start += len(batch)
+
+
+def _parallel(function, batches, n_jobs):
+    """Yield function(start, images) of every batch, in order, without reading ahead more than a few batches."""
+    if n_jobs is None or n_jobs == 1:
+        return (function(*batch) for batch in batches)
+    # Threads: kernels and decoders release the interpreter's lock, and the codebook is shared.
+    workers = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", pre_dispatch="2*n_jobs")
+    return workers(joblib.delayed(function)(*batch) for batch in batches)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+
+
+class VistermExtractor(TransformerMixin, BaseEstimator):
+    """Turn images into sparse visterm vectors.
+
+    Parameters
+    ----------
+    n_visterms : int
+        Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers.
+    n_colors : int
+        Number of palette colours.
+    block_size, stride : int
+        Side of a block and distance between neighbouring blocks, in pixels.
+    scale : float
+        Factor between the levels of the scale pyramid.
+    min_blocks : int
+        The first level with fewer blocks is the last one.
+    normalization : {"hellinger", "l1"}
+        Of block descriptors, see `describe`.
+    max_color_samples, max_descriptors : int
+        Most pixels and block descriptors that palette and codebook are learned from. They are drawn evenly from the
+        training images.
+    max_iter : int
+        Rounds of k-means at most, for the codebook.
+    random_state : int, RandomState or None
+        Makes `fit` reproducible. The result does not depend on `n_jobs`.
+    n_jobs : int or None
+        Threads; None means one, -1 all cores.
+    on_error : {"raise", "skip"}
+        What to do with a path that cannot be read. "skip" leaves it out of `fit` and gives it an empty row in
+        `transform` and `count`, with one warning in the end.
+
+    Attributes
+    ----------
+    palette_ : Palette
+    codebook_ : Codebook
+        Its visterms are numbered so that those that occur together in images are neighbours.
+    weighting_ : VistermWeighting
+
+    Notes
+    -----
+    Only `fit` learns anything, so what it was given (the training images) is all that vectors depend on.
+
+    References
+    ----------
+    G. Chechik, V. Sharma, U. Shalit, S. Bengio: Large scale online learning of image similarity through ranking.
+    JMLR 11, 2010, §3.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> images = [rng.integers(0, 256, (96, 128, 3), dtype=np.uint8) for _ in range(8)]
+    >>> VistermExtractor(n_visterms=10, random_state=0).fit_transform(images).shape
+    (8, 10)
+    """
+
+    def __init__(
+        self,
+        *,
+        n_visterms=10_000,
+        n_colors=20,
+        block_size=64,
+        stride=32,
+        scale=1.25,
+        min_blocks=10,
+        normalization="hellinger",
+        max_color_samples=100_000,
+        max_descriptors=250_000,
+        max_iter=25,
+        random_state=None,
+        n_jobs=None,
+        on_error="raise",
+    ):
+        self.n_visterms = n_visterms
+        self.n_colors = n_colors
+        self.block_size = block_size
+        self.stride = stride
+        self.scale = scale
+        self.min_blocks = min_blocks
+        self.normalization = normalization
+        self.max_color_samples = max_color_samples
+        self.max_descriptors = max_descriptors
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.on_error = on_error
+
+    # -----------------------------------------------------------------------------------------------------------
+    # Fit
+
+    def fit(self, images, y=None):
+        """Learn palette, codebook and idf from training images.
+
+        Parameters
+        ----------
+        images : sequence of path or ndarray
+            Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W), in any mixture. They are read three
+            times, so a generator is turned into a list first.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        VistermExtractor
+            Itself.
+
+        Raises
+        ------
+        ImageError
+            A path cannot be read, unless `on_error` is "skip".
+        ValueError
+            A setting is out of range, no image is left, or the images give fewer distinct descriptors than
+            visterms.
+        """
+        self._fit_count(images)
+        return self
+
+    def fit_transform(self, images, y=None):
+        """Fit, and return the vectors of the training images; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        images : sequence of path or ndarray
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        csr_matrix of float32, (n_images, n_visterms)
+        """
+        counts = self._fit_count(images)
+        return self.weighting_.transform(counts)
+
+    def _fit_count(self, images):
+        """Fit, and return the counts of the training images."""
+        images = self._checked(images)
+        rng = check_random_state(self.random_state)
+        seeds = [int(seed) for seed in rng.randint(2**31 - 1, size=4)]
+        n_jobs = self.n_jobs
+
+        chosen = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
+        pixels = self._gather(
+            [images[i] for i in chosen],
+            lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
+        )
+        self.palette_ = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(pixels)
+
+        chosen = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
+        quota = max(self.max_descriptors // len(chosen), 1)
+        descriptors = self._gather(
+            [images[i] for i in chosen],
+            lambda pixels, i: _sample_rows(
+                describe(pixels, self.palette_, **self._grid()), quota, np.random.default_rng((seeds[2], i))
+            ),
+        )
+        codebook = Codebook(
+            n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=n_jobs
+        )
+        self.codebook_ = codebook.fit(descriptors)
+        del descriptors
+
+        counts, failures = self._count(images)
+        readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
+        order = co_occurrence_order(counts, self.codebook_.centers_)
+        self.codebook_.set_centers(self.codebook_.centers_[order])
+        counts = counts[:, order]
+        counts.sort_indices()
+        self.fit_weighting(counts[readable])
+        return counts
+
+    def fit_weighting(self, counts):
+        """Learn the idf weights alone, from counts of training images that `count` has given.
+
+        Parameters
+        ----------
+        counts : sparse matrix of int, (n_train, n_visterms)
+
+        Returns
+        -------
+        VistermExtractor
+            Itself.
+        """
+        self.weighting_ = VistermWeighting().fit(counts)
+        return self
+
+    def _checked(self, images):
+        """Check settings and images; return the images as a list."""
+        check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
+        if self.normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}"
+            )
+        for name in ("n_visterms", "max_color_samples", "max_descriptors", "max_iter"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+        if not 1 <= self.n_colors <= 256:
+            raise ValueError(f"n_colors must be between 1 and 256, not {self.n_colors!r}")
+        self._check_on_error()
+        images = list(_iterable(images))
+        if not images:
+            raise ValueError("there are no images to fit to")
+        return images
+
+    def _check_on_error(self):
+        if self.on_error not in ("raise", "skip"):
+            raise ValueError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
+
+    def _grid(self):
+        return {
+            "block_size": self.block_size,
+            "stride": self.stride,
+            "scale": self.scale,
+            "min_blocks": self.min_blocks,
+            "normalization": self.normalization,
+        }
+
+    @staticmethod
+    def _choose(n_images, n_chosen, seed):
+        """Choose images, in their order; all of them if they are few."""
+        if n_images <= n_chosen:
+            return range(n_images)
+        return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
+
+    def _gather(self, images, function):
+        """Concatenate what the function gives for each readable image."""
+        parts = []
+        for results, failures in _parallel(
+            lambda start, batch: _run_batch(function, start, batch), _batches(images), self.n_jobs
+        ):
+            self._raise_first(failures)
+            parts += [part for part in results if part is not None]
+        if not parts:
+            raise ValueError(f"none of the {len(images)} images could be read")
+        return np.concatenate(parts)
+
+    def _raise_first(self, failures):
+        if failures and self.on_error == "raise":
+            raise failures[0][2]
+
+    # -----------------------------------------------------------------------------------------------------------
+    # Transform
+
+    def transform(self, images):
+        """Return the weighted visterm vectors of images.
+
+        Parameters
+        ----------
+        images : iterable of path or ndarray
+            As in `count`.
+
+        Returns
+        -------
+        csr_matrix of float32, (n_images, n_visterms)
+            Rows of unit length. An image of which only visterms of weight 0 are known has a row of zeros, as has an
+            unreadable one under ``on_error="skip"``.
+
+        Raises
+        ------
+        ImageError
+            A path cannot be read, unless `on_error` is "skip".
+        """
+        check_is_fitted(self)
+        return self.weighting_.transform(self.count(images))
+
+    def count(self, images):
+        """Return how often each visterm occurs in each image.
+
+        Parameters
+        ----------
+        images : iterable of path or ndarray
+            Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W). A generator is consumed as the work goes
+            on, and nothing but the counts is kept of an image.
+
+        Returns
+        -------
+        csr_matrix of int32, (n_images, n_visterms)
+
+        Raises
+        ------
+        ImageError
+            A path cannot be read, unless `on_error` is "skip".
+        """
+        check_is_fitted(self, ["palette_", "codebook_"])
+        self._check_on_error()
+        counts, failures = self._count(_iterable(images))
+        if failures:
+            warnings.warn(
+                f"{len(failures)} of {counts.shape[0]} images could not be read and have empty rows, "
+                f"the first: {failures[0][2]}",
+                stacklevel=2,
+            )
+        return counts
+
+    def _count(self, images):
+        """Counts of all images, and the unreadable ones as (index, path, error)."""
+        palette, codebook, grid = self.palette_, self.codebook_, self._grid()
+        parts, failures = [sp.csr_matrix((0, len(codebook.centers_)), dtype=np.int32)], []
+        for counts, failed in _parallel(
+            lambda start, batch: _count_batch(start, batch, palette, codebook, grid), _batches(images), self.n_jobs
+        ):
+            self._raise_first(failed)
+            parts.append(counts)
+            failures += failed
+        return sp.vstack(parts, format="csr", dtype=np.int32), failures
+
+    def blocks(self, image):
+        """Return where the blocks of an image lie and which visterm each one is.
+
+        Parameters
+        ----------
+        image : path or ndarray of uint8
+
+        Returns
+        -------
+        boxes : ndarray of float64, (n_blocks, 4)
+            x, y, width, height in pixels of the image; see `block_grid`.
+        visterms : ndarray of int32, (n_blocks,)
+        """
+        check_is_fitted(self, ["palette_", "codebook_"])
+        pixels = _read(image)
+        grid = self._grid()
+        visterms = self.codebook_.predict(describe(pixels, self.palette_, **grid))
+        del grid["normalization"]
+        return block_grid(*pixels.shape[:2], **grid), visterms
+
+    # -----------------------------------------------------------------------------------------------------------
+    # On disk
+
+    def save(self, folder):
+        """Write the fitted extractor into a folder, which is made if need be.
+
+        Parameters
+        ----------
+        folder : path
+            Gets ``palette.npy``, ``codebook.npy``, ``idf.npy`` and ``extractor.json`` (settings, format version and
+            checksums), written last.
+        """
+        check_is_fitted(self)
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {
+            "palette": self.palette_.colors_, "codebook": self.codebook_.centers_, "idf": self.weighting_.idf_
+        }  # fmt: skip
+        settings = self.get_params()
+        if not isinstance(self.random_state, (int, np.integer)):
+            settings["random_state"] = None  # the state of a generator is not a setting
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype=ARRAYS[name]), allow_pickle=False)
+        record = {
+            "format": FORMAT,
+            "settings": settings,
+            "n_images": self.weighting_.n_images_,
+            "crc32": {name: zlib.crc32((folder / f"{name}.npy").read_bytes()) for name in arrays},
+        }
+        partial = folder / "extractor.json.part"
+        partial.write_text(json.dumps(record, indent=2, default=_plain) + "\n", encoding="utf-8")
+        partial.replace(folder / "extractor.json")
+
+    @classmethod
+    def load(cls, folder):
+        """Read an extractor that `save` has written.
+
+        Parameters
+        ----------
+        folder : path
+
+        Returns
+        -------
+        VistermExtractor
+            Its vectors are, byte for byte, those of the one that was saved.
+
+        Raises
+        ------
+        ValueError
+            The folder is not such a folder, is of another format version, or is damaged. Nothing in it is ever
+            executed or unpickled.
+        """
+        folder = pathlib.Path(folder)
+        try:
+            record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
+            version = record["format"]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{folder} holds no extractor that can be read: {error!r}") from error
+        if version != FORMAT:
+            raise ValueError(
+                f"the extractor in {folder} has format {version!r}, this program reads {FORMAT}: make it again"
+            )
+        try:
+            arrays = {name: _load_array(folder, name, record["crc32"][name]) for name in ARRAYS}
+            extractor = cls(**record["settings"])
+            shapes = {
+                "palette": (extractor.n_colors, 3),
+                "codebook": (extractor.n_visterms, extractor.n_colors + N_PATTERNS),
+                "idf": (extractor.n_visterms,),
+            }
+            for name, array in arrays.items():
+                if array.shape != shapes[name]:
+                    raise ValueError(f"{name}.npy has shape {array.shape}, not {shapes[name]}")
+            n_images = int(record["n_images"])
+        except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+            raise ValueError(f"the extractor in {folder} is damaged: {error}") from error
+        extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
+        extractor.codebook_ = Codebook(n_visterms=extractor.n_visterms).set_centers(arrays["codebook"])
+        extractor.weighting_ = VistermWeighting()
+        extractor.weighting_.idf_ = arrays["idf"]
+        extractor.weighting_.n_images_ = n_images
+        return extractor
+
+
+def _iterable(images):
+    """Refuse the two mistakes that would be iterated over without complaint."""
+    if isinstance(images, (str, bytes, os.PathLike)):
+        raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
+    if isinstance(images, np.ndarray) and images.ndim < 3:
+        raise ValueError(f"images must be a sequence of images, not one array of shape {images.shape}")
+    return images
+
+
+def _plain(value):
+    """Turn NumPy's numbers into those that JSON knows."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _load_array(folder, name, crc32):
+    path = folder / f"{name}.npy"
+    if zlib.crc32(path.read_bytes()) != crc32:
+        raise ValueError(f"{path.name} does not have the checksum it was saved with")
+    return np.load(path, allow_pickle=False)

@@ -1,0 +1,166 @@
+"""Visterm counts and their weights.
+
+An image is the multiset of its blocks' visterms. With f_i the number of blocks of visterm i and r_i the fraction of
+training images that contain it,
+
+    p_i = f_i d_i / sqrt(sum_j (f_j d_j)^2),    d_i = -log r_i
+
+(Chechik et al., OASIS, JMLR 2010, §3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+
+def count_visterms(ids, n_blocks, n_visterms: int) -> sp.csr_matrix:
+    """Count how often each visterm occurs in each image.
+
+    Parameters
+    ----------
+    ids : array-like of int, (sum(n_blocks),)
+        Visterms of all blocks, image after image.
+    n_blocks : array-like of int, (n_images,)
+        Number of blocks of each image; 0 gives an empty row.
+    n_visterms : int
+        Number of columns.
+
+    Returns
+    -------
+    csr_matrix of int32, (n_images, n_visterms)
+        Column indices (int32) are sorted and each occurs once a row.
+
+    Raises
+    ------
+    ValueError
+        `ids` and `n_blocks` do not fit together, or an id is not within 0 ... n_visterms - 1.
+
+    Examples
+    --------
+    >>> count_visterms([2, 0, 2, 1], [3, 0, 1], 4).toarray()
+    array([[1, 0, 2, 0],
+           [0, 0, 0, 0],
+           [0, 1, 0, 0]], dtype=int32)
+    """
+    ids = np.asarray(ids, dtype=np.int32)
+    n_blocks = np.asarray(n_blocks, dtype=np.int64)
+    if ids.ndim != 1 or n_blocks.ndim != 1 or n_blocks.sum() != len(ids):
+        raise ValueError(f"{len(ids)} ids cannot be the blocks of images with {n_blocks.sum()} blocks in all")
+    if len(ids) and not (ids.min() >= 0 and ids.max() < n_visterms):
+        raise ValueError(f"ids must lie within 0 ... {n_visterms - 1}, not {ids.min()} ... {ids.max()}")
+    # Sorting (image, visterm) brings equal pairs together; each run of equal pairs is one entry of the matrix.
+    keys = np.repeat(np.arange(len(n_blocks)), n_blocks) * n_visterms + ids
+    keys, counts = np.unique(keys, return_counts=True)
+    rows, columns = np.divmod(keys, n_visterms)
+    indptr = np.zeros(len(n_blocks) + 1, dtype=np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(n_blocks)), out=indptr[1:])
+    return sp.csr_matrix(
+        (counts.astype(np.int32), columns.astype(np.int32), indptr), shape=(len(n_blocks), n_visterms)
+    )
+
+
+def co_occurrence_order(counts, centers) -> np.ndarray:
+    """Order visterms so that those that occur together in images are neighbours."""
+    return np.arange(counts.shape[1])
+
+
+class VistermWeighting(TransformerMixin, BaseEstimator):
+    """tf-idf weights with rows of unit length.
+
+    Attributes
+    ----------
+    idf_ : ndarray of float64, (n_visterms,)
+        d_i = -log r_i.
+    n_images_ : int
+        Number of training images.
+
+    Notes
+    -----
+    - A visterm in no training image would have an infinite weight: it counts as one in a single training image.
+    - A visterm in every training image has weight 0. An image of which nothing else is left keeps a row of zeros;
+      find them by ``np.diff(X.indptr) == 0``.
+
+    References
+    ----------
+    G. Chechik, V. Sharma, U. Shalit, S. Bengio: Large scale online learning of image similarity through ranking.
+    JMLR 11, 2010, §3.
+
+    Examples
+    --------
+    >>> counts = sp.csr_matrix(np.array([[2, 1, 0], [0, 3, 1]], dtype=np.int32))
+    >>> VistermWeighting().fit_transform(counts).toarray()
+    array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
+
+    def fit(self, counts, y=None):
+        """Learn the inverse document frequencies.
+
+        Parameters
+        ----------
+        counts : sparse matrix of int, (n_train, n_visterms)
+            Of training images.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        VistermWeighting
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            There are no images.
+        """
+        counts = _as_counts(counts)
+        if counts.shape[0] == 0:
+            raise ValueError("the weights need at least one training image")
+        n_images, n_visterms = counts.shape
+        containing = np.bincount(counts.indices[counts.data > 0], minlength=n_visterms)
+        self.n_images_ = n_images
+        self.idf_ = np.log(n_images / np.maximum(containing, 1))
+        return self
+
+    def transform(self, counts):
+        """Weight counts and scale each row to unit length.
+
+        Parameters
+        ----------
+        counts : sparse matrix of int, (n, n_visterms)
+
+        Returns
+        -------
+        csr_matrix of float32, (n, n_visterms)
+            Without stored zeros.
+
+        Raises
+        ------
+        ValueError
+            Another number of visterms than at `fit`.
+        """
+        check_is_fitted(self)
+        counts = _as_counts(counts)
+        if counts.shape[1] != len(self.idf_):
+            raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
+        weights = counts.data * self.idf_[counts.indices]
+        rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        lengths = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=counts.shape[0]))
+        lengths[lengths == 0] = 1
+        weighted = sp.csr_matrix(
+            ((weights / lengths[rows]).astype(np.float32), counts.indices.copy(), counts.indptr.copy()),
+            shape=counts.shape,
+        )
+        weighted.eliminate_zeros()
+        return weighted
+
+
+def _as_counts(counts):
+    counts = sp.csr_matrix(counts)  # no copy if it is one
+    if not counts.has_canonical_format:
+        counts = counts.copy()
+        counts.sum_duplicates()
+    return counts

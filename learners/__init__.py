@@ -1,0 +1,51 @@
+"""Vectors and supervision in, a similarity out. Each learner is a scikit-learn estimator; see `SimilarityLearner`."""
+
+from __future__ import annotations
+
+import os
+
+from . import storage
+from .base import SimilarityLearner
+from .cosine import Cosine
+from .oasis import OASIS
+from .triplets import TripletSampler
+
+__all__ = ["LEARNERS", "OASIS", "Cosine", "SimilarityLearner", "TripletSampler", "load_learner"]
+
+# Learners by the name that their folders carry.
+LEARNERS: dict[str, type[SimilarityLearner]] = {"Cosine": Cosine, "OASIS": OASIS}
+
+
+def load_learner(
+    folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True
+) -> SimilarityLearner:
+    """Learner that `SimilarityLearner.save` wrote to `folder`.
+
+    Parameters
+    ----------
+    folder : path
+    mmap_mode : {None, "r"}, default=None
+        "r" maps the arrays instead of reading them: a search reads only the rows of W that its queries touch. A learner
+        that learns on copies them first.
+    verify : bool, default=True
+        Compare the arrays' checksums, which reads them once; False only compares shapes, types and file sizes.
+
+    Raises
+    ------
+    ValueError
+        No learner there, one of an unknown class or another format version, or a missing or damaged file.
+    """
+    name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
+    try:
+        learner = LEARNERS[name](**params)
+    except KeyError:
+        known = ", ".join(sorted(LEARNERS))
+        raise ValueError(f"{folder}: unknown learner {name!r}; this version knows {known}") from None
+    except TypeError as error:
+        raise ValueError(f"{folder}: learner.json does not fit {name} ({error}); train again") from None
+    foreign = sorted(set(state) - set(learner._state))
+    if foreign:
+        raise ValueError(f"{folder}: learner.json does not fit {name} (unknown state {foreign[0]!r}); train again")
+    for key, value in state.items():
+        setattr(learner, key, value)
+    return learner

@@ -1,0 +1,88 @@
+"""The contract of every learner: a similarity is an inner product of a query side and a gallery side."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import storage
+
+# Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
+_QUERY_ROWS = 1024
+
+
+class SimilarityLearner(TransformerMixin, BaseEstimator):
+    """Base of all learners.
+
+    A learner overrides `fit`, and `transform` or `transform_query` where that side is not the vectors themselves. The
+    constructor only stores its keywords; what is learned ends in an underscore, and the names in `_state` are saved.
+
+    Images are rows: CSR or dense, float32 or float64; they come out as float32.
+    """
+
+    # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
+    _state: tuple[str, ...] = ("n_features_in_",)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from scratch."""
+        raise NotImplementedError
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Go on from the fitted state; only for learners that see their data a piece at a time."""
+        raise NotImplementedError(f"{type(self).__name__} cannot go on from a fitted state; use fit")
+
+    def transform(self, X: Any) -> Any:
+        """Gallery side of the images, by default the images themselves.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, n_features_in_)
+
+        Returns
+        -------
+        CSR or dense float32 of shape (n, size of a side)
+        """
+        check_is_fitted(self)
+        return self._check_images(X)
+
+    def transform_query(self, Q: Any) -> Any:
+        """Query side of the images, by default the same as the gallery side."""
+        return self.transform(Q)
+
+    def similarity(self, Q: Any, X: Any) -> np.ndarray:
+        """Similarity of every query to every gallery image: float32 of shape (n_queries, n_images)."""
+        check_is_fitted(self)
+        Q, gallery = self._check_images(Q), self.transform(X)
+        out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
+        for start in range(0, Q.shape[0], _QUERY_ROWS):
+            scores = self.transform_query(Q[start : start + _QUERY_ROWS]) @ gallery.T
+            out[start : start + _QUERY_ROWS] = scores.toarray() if sp.issparse(scores) else scores
+        return out
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write parameters and fitted state to a folder, replacing a learner saved there before.
+
+        A process killed on the way leaves the folder as it was. See `visterm.learners.load_learner`.
+        """
+        check_is_fitted(self)
+        # A generator cannot be written as text; the seed drawn from it does the same.
+        params = self.get_params(deep=False)
+        if not isinstance(params.get("random_state"), int | None):
+            params["random_state"] = int(getattr(self, "seed_", params["random_state"]))
+        state = {name: getattr(self, name) for name in self._state if hasattr(self, name)}
+        storage.save(folder, type(self).__name__, params, state)
+
+    def _check_images(self, X: Any, *, reset: bool = False) -> Any:
+        """Images as CSR or dense float32; ValueError for NaN, infinity or another number of columns."""
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags

@@ -1,0 +1,472 @@
+"""OASIS: a bilinear similarity learned online from triplets, by passive-aggressive updates.
+
+Chechik, Sharma, Shalit, Bengio: Large Scale Online Learning of Image Similarity through Ranking, JMLR 11, 2010.
+
+    S(a, b) = a' W b,    loss = max(0, 1 - S(q, p+) + S(q, p-)) = max(0, 1 - q' W p),    p = p+ - p-
+    tau = min(C, loss / (|q|^2 |p|^2)),    W <- W + tau q p'                                      (section 2.1)
+
+With "dissim" (section 6.1), u = q - p+ and v = q - p-,
+
+    S(a, b) = -(a - b)' W (a - b),    loss = max(0, 1 + u' W u - v' W v)
+    W <- W + tau V,    V = v v' - u u',    |V|^2 = |u|^4 + |v|^4 - 2 (u' v)^2
+
+since loss = 1 - <W, V>: an unclipped step makes it 1 - <W, V> - tau |V|^2 = 0.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numba import njit
+from sklearn.utils.validation import check_is_fitted
+
+from .online import OnlineLearner, Rows, check_integer
+from .triplets import TripletTables, draw_negative, draw_positive, draw_query, stream
+
+# Reassociation and contraction speed the sums up; NaN and infinity keep their meaning.
+_FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+
+@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+def difference(a, b, rows, columns, values):
+    """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
+    i, j = rows.indptr[a], rows.indptr[b]
+    end_i, end_j = rows.indptr[a + 1], rows.indptr[b + 1]
+    n = 0
+    while i < end_i and j < end_j:
+        if rows.indices[i] < rows.indices[j]:
+            columns[n], values[n] = rows.indices[i], rows.data[i]
+            i += 1
+            n += 1
+        elif rows.indices[i] > rows.indices[j]:
+            columns[n], values[n] = rows.indices[j], -rows.data[j]
+            j += 1
+            n += 1
+        else:
+            value = rows.data[i] - rows.data[j]
+            if value != 0.0:
+                columns[n], values[n] = rows.indices[i], value
+                n += 1
+            i += 1
+            j += 1
+    while i < end_i:
+        columns[n], values[n] = rows.indices[i], rows.data[i]
+        i += 1
+        n += 1
+    while j < end_j:
+        columns[n], values[n] = rows.indices[j], -rows.data[j]
+        j += 1
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+def oasis_pass(rows, tables, state, n_steps, pairs_per_query, C, symmetrise, W):
+    """`n_steps` triplets of section 2.1; sum of the losses and number of violating triplets.
+
+    With `symmetrise`, W <- (W + W') / 2 after every update: a symmetric W takes tau / 2 (q p' + p q').
+    """
+    widest = 0
+    for i in range(len(rows.norms)):
+        widest = max(widest, rows.indptr[i + 1] - rows.indptr[i])
+    columns = np.empty(2 * widest, np.int32)
+    delta = np.empty(2 * widest, np.float32)
+    losses, violating, query = 0.0, 0, np.int32(0)
+    for step in range(n_steps):
+        if step % pairs_per_query == 0:
+            query = draw_query(tables, state)
+        positive = draw_positive(query, tables, state)
+        negative = draw_negative(query, tables, state)
+        n = difference(positive, negative, rows, columns, delta)
+        start, end = rows.indptr[query], rows.indptr[query + 1]
+
+        margin = np.float32(0.0)
+        for i in range(start, end):
+            row = W[rows.indices[i]]
+            dot = np.float32(0.0)
+            for j in range(n):
+                dot += row[columns[j]] * delta[j]
+            margin += rows.data[i] * dot
+        loss = np.float32(1.0) - margin
+        if loss <= 0.0:
+            continue
+        losses += float(loss)
+        violating += 1
+
+        norm = np.float32(0.0)
+        for j in range(n):
+            norm += delta[j] * delta[j]
+        norm *= rows.norms[query]
+        if norm == 0.0:
+            continue
+        tau = np.float32(min(C, loss / norm))
+        if symmetrise:
+            tau *= np.float32(0.5)
+            for j in range(n):
+                row = W[columns[j]]
+                for i in range(start, end):
+                    row[rows.indices[i]] += tau * delta[j] * rows.data[i]
+        for i in range(start, end):
+            row = W[rows.indices[i]]
+            weight = tau * rows.data[i]
+            for j in range(n):
+                row[columns[j]] += weight * delta[j]
+    return losses, violating
+
+
+@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+def _quadratic(columns, values, n, W):
+    """Quadratic form x' W x of a sparse x."""
+    total = np.float32(0.0)
+    for i in range(n):
+        row = W[columns[i]]
+        dot = np.float32(0.0)
+        for j in range(n):
+            dot += row[columns[j]] * values[j]
+        total += values[i] * dot
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+def _add_outer(columns, values, n, weight, W):
+    """W += weight x x' of a sparse x."""
+    for i in range(n):
+        row = W[columns[i]]
+        scaled = weight * values[i]
+        for j in range(n):
+            row[columns[j]] += scaled * values[j]
+
+
+@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
+    """Inner product of two sparse vectors."""
+    i, j = 0, 0
+    total = np.float32(0.0)
+    while i < n_a and j < n_b:
+        if columns_a[i] < columns_b[j]:
+            i += 1
+        elif columns_a[i] > columns_b[j]:
+            j += 1
+        else:
+            total += values_a[i] * values_b[j]
+            i += 1
+            j += 1
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+def dissim_pass(rows, tables, state, n_steps, pairs_per_query, C, W):
+    """`n_steps` triplets of the dissimilarity form; sum of the losses and number of violating triplets."""
+    widest = 0
+    for i in range(len(rows.norms)):
+        widest = max(widest, rows.indptr[i + 1] - rows.indptr[i])
+    u_columns, v_columns = np.empty(2 * widest, np.int32), np.empty(2 * widest, np.int32)
+    u, v = np.empty(2 * widest, np.float32), np.empty(2 * widest, np.float32)
+    losses, violating, query = 0.0, 0, np.int32(0)
+    for step in range(n_steps):
+        if step % pairs_per_query == 0:
+            query = draw_query(tables, state)
+        positive = draw_positive(query, tables, state)
+        negative = draw_negative(query, tables, state)
+        n_u = difference(query, positive, rows, u_columns, u)
+        n_v = difference(query, negative, rows, v_columns, v)
+
+        loss = np.float32(1.0) + _quadratic(u_columns, u, n_u, W) - _quadratic(v_columns, v, n_v, W)
+        if loss <= 0.0:
+            continue
+        losses += loss
+        violating += 1
+
+        u_norm = _inner(u_columns, u, n_u, u_columns, u, n_u)
+        v_norm = _inner(v_columns, v, n_v, v_columns, v, n_v)
+        both = _inner(u_columns, u, n_u, v_columns, v, n_v)
+        norm = u_norm * u_norm + v_norm * v_norm - np.float32(2.0) * both * both
+        # Equal or opposite u and v leave nothing to learn from; rounding may leave a little less than nothing.
+        if norm <= np.float32(1e-6) * (u_norm + v_norm) * (u_norm + v_norm):
+            continue
+        tau = np.float32(min(C, loss / norm))
+        _add_outer(u_columns, u, n_u, -tau, W)
+        _add_outer(v_columns, v, n_v, tau, W)
+    return losses, violating
+
+
+class OASIS(OnlineLearner):
+    """Online Algorithm for Scalable Image Similarity learning.
+
+    Parameters
+    ----------
+    C : float, default=0.1
+        Aggressiveness: the largest step tau.
+    n_steps : int, default=100_000
+        Triplets.
+    init : {"identity", "zero"}, default="identity"
+        W before the first triplet. "identity" starts at the inner product of the vectors (with "dissim" at the squared
+        Euclidean distance, which on unit rows ranks alike with margins twice as large).
+    variant : {None, "symmetric", "online-symmetric", "dissim", "psd"}, default=None
+        "symmetric" projects W on the symmetric matrices after learning (Proj-OASIS), "online-symmetric" after every
+        triplet, "dissim" learns S(a, b) = -(a - b)' W (a - b), "psd" projects on the positive semi-definite matrices
+        after learning.
+    pairs_per_query : int, default=1
+        Pairs (p+, p-) drawn for each query drawn. More are faster, as the query's rows of W stay in the processor's
+        cache, and see fewer queries at equal triplets.
+    n_rankers : int, default=1
+        Models trained on triplet streams of their own; W is their mean (section 5.4). Each sees `n_steps` triplets.
+    validation_fraction : float, optional
+        Share of each class held out for early stopping: W with the best mean average precision is kept.
+    patience : int, optional
+        Stop after so many passes without a better one; None runs all steps.
+    refit : bool, default=False
+        After early stopping, train again on all images for the best number of steps.
+    pass_steps : int, default=5000
+        Triplets a pass: the interval of validation, history and callback.
+    psd_every : int, optional
+        With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
+    click_cutoff : float, optional
+        `y` holds clicks (images x queries); see `TripletSampler`.
+    check_negatives : bool, default=True
+        See `TripletSampler`.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    n_jobs : int, optional
+        Threads among which the rankers are shared out. The model does not depend on it.
+
+    Attributes
+    ----------
+    W_ : float32 array of shape (d, d)
+
+    Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_map_, phase_, seed_, ...
+
+    Raises
+    ------
+    ValueError
+        From `fit`, for parameters out of range or data that cannot be learned from.
+
+    Notes
+    -----
+    Time per triplet is proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is.
+
+    Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
+    ranker with `n_rankers` > 1; 4 while "psd" projects. "identity" and "zero" are pages that the system hands out when
+    they are first written, so that a W of which few rows were learned takes less.
+
+    Departures from the paper: W is float32. `pairs_per_query` > 1 is ours. The similarity of "dissim" leaves out
+    -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W that is learned,
+    before "symmetric" and "psd" project it.
+
+    References
+    ----------
+    G. Chechik, V. Sharma, U. Shalit, S. Bengio: Large Scale Online Learning of Image Similarity through Ranking.
+    Journal of Machine Learning Research 11, 1109-1135, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from visterm.learners import OASIS
+    >>> X = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
+    >>> learner = OASIS(n_steps=1000, random_state=0).fit(X, ["a", "a", "b", "b"])
+    >>> ranks = learner.similarity(X[:1], X[1:]).argmax()
+    >>> int(ranks)
+    0
+    """
+
+    _state = (*OnlineLearner._state, "W_", "best_W_", "ranker_W_")
+    W_: np.ndarray  # (d, d)
+    best_W_: np.ndarray  # (d, d)
+    ranker_W_: np.ndarray  # (n_rankers, d, d)
+
+    def __init__(
+        self,
+        *,
+        C: float = 0.1,
+        n_steps: int = 100_000,
+        init: str = "identity",
+        variant: str | None = None,
+        pairs_per_query: int = 1,
+        n_rankers: int = 1,
+        validation_fraction: float | None = None,
+        patience: int | None = None,
+        refit: bool = False,
+        pass_steps: int = 5000,
+        psd_every: int | None = None,
+        click_cutoff: float | None = None,
+        check_negatives: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.C = C
+        self.n_steps = n_steps
+        self.init = init
+        self.variant = variant
+        self.pairs_per_query = pairs_per_query
+        self.n_rankers = n_rankers
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.refit = refit
+        self.pass_steps = pass_steps
+        self.psd_every = psd_every
+        self.click_cutoff = click_cutoff
+        self.check_negatives = check_negatives
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # -- the two sides -------------------------------------------------------------------------------------------------
+
+    def transform_query(self, Q: Any) -> np.ndarray:
+        """Query side: Q W, or with "dissim" [Q (W + W'), 1]; dense float32 of shape (n, d) or (n, d + 1)."""
+        check_is_fitted(self)
+        Q, W = self._check_images(Q), np.asarray(self.W_)
+        if self.variant != "dissim":
+            return np.asarray(Q @ W)
+        # W is symmetric up to rounding: every update is.
+        return np.hstack([2 * np.asarray(Q @ W), np.ones((Q.shape[0], 1), np.float32)])
+
+    def transform(self, X: Any) -> Any:
+        """Gallery side: X itself, or with "dissim" [X, -x' W x]."""
+        X = super().transform(X)
+        if self.variant != "dissim":
+            return X
+        own = np.empty((X.shape[0], 1), np.float32)
+        for start in range(0, X.shape[0], 1024):
+            part = X[start : start + 1024]
+            XW = np.asarray(part @ np.asarray(self.W_))
+            products = part.multiply(XW).sum(axis=1) if sp.issparse(part) else (part * XW).sum(axis=1)
+            own[start : start + 1024, 0] = -np.asarray(products).ravel()
+        return sp.hstack([X, own], format="csr") if sp.issparse(X) else np.hstack([X, own])
+
+    def symmetry_index(self) -> float:
+        """rho(W) = |sym(W)|^2 / |W|^2 of section 6.1: 1 if W is symmetric, 0 if antisymmetric."""
+        check_is_fitted(self)
+        total, crossed = 0.0, 0.0
+        for rows, columns in _blocks(len(self.W_)):
+            a, b = np.asarray(self.W_[rows, columns], float), np.asarray(self.W_[columns, rows], float).T
+            times = 1 if rows == columns else 2
+            total += times * (np.vdot(a, a) + np.vdot(b, b)) / 2
+            crossed += times * np.vdot(a, b)
+        return float((total + crossed) / (2 * total)) if total else 1.0
+
+    def embedding(self) -> np.ndarray:
+        """A of shape (rank, d) with A' A the positive semi-definite part of sym(W); all of W for "psd".
+
+        Then x' W y = (A x)' (A y): an embedding for plots and for other indexes. Takes O(d^3) time, 4 d^2 floats.
+        """
+        check_is_fitted(self)
+        values, vectors = _positive_part(np.array(self.W_, np.float32))
+        return np.ascontiguousarray((vectors * np.sqrt(values)).T)
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _check_params(self) -> None:
+        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
+            raise ValueError(f"C must be a positive number, got {self.C!r}")
+        if self.init not in ("identity", "zero"):
+            raise ValueError(f"init must be 'identity' or 'zero', got {self.init!r}")
+        if self.variant not in (None, "symmetric", "online-symmetric", "dissim", "psd"):
+            raise ValueError(
+                f"variant must be None, 'symmetric', 'online-symmetric', 'dissim' or 'psd', got {self.variant!r}"
+            )
+        check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
+        check_integer("n_rankers", self.n_rankers, minimum=1)
+        if self.psd_every is not None:
+            check_integer("psd_every", self.psd_every, minimum=1)
+            if self.variant != "psd" or self.psd_every % self.pass_steps:
+                raise ValueError(
+                    f"psd_every goes with variant='psd' and is a multiple of pass_steps={self.pass_steps},"
+                    f" got {self.psd_every} and {self.variant!r}"
+                )
+
+    def _start(self) -> None:
+        W = np.zeros((self.n_features_in_, self.n_features_in_), np.float32)
+        if self.init == "identity":
+            np.fill_diagonal(W, 1.0)
+        self.W_ = W
+        if self.n_rankers > 1:
+            self.ranker_W_ = np.repeat(W[None], self.n_rankers, axis=0)
+
+    def _continue(self) -> None:
+        self.W_ = _writable(self.W_)
+        if self.n_rankers > 1:
+            if hasattr(self, "ranker_W_"):
+                self.ranker_W_ = _writable(self.ranker_W_)
+            else:
+                self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
+        if hasattr(self, "best_W_"):
+            self.best_W_ = _writable(self.best_W_)
+
+    def _pass(self, rows: Rows, tables: TripletTables, n_steps: int) -> tuple[float, float]:
+        if self.n_rankers == 1:
+            found = [self._ranker_pass(rows, tables, n_steps, 0, self.W_)]
+        else:
+            found = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                joblib.delayed(self._ranker_pass)(rows, tables, n_steps, k, W) for k, W in enumerate(self.ranker_W_)
+            )
+            np.mean(self.ranker_W_, axis=0, out=self.W_)
+        losses, violating = np.mean(found, axis=0)
+        if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
+            for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
+                _project_psd(W)
+            if self.n_rankers > 1:
+                np.mean(self.ranker_W_, axis=0, out=self.W_)
+        return losses, violating
+
+    def _ranker_pass(self, rows: Rows, tables: TripletTables, n_steps: int, ranker: int, W: np.ndarray) -> Any:
+        state = stream(self.seed_, ranker, self.n_steps_)
+        pairs, C = int(self.pairs_per_query), float(self.C)
+        if self.variant == "dissim":
+            return dissim_pass(rows, tables, state, n_steps, pairs, C, W)
+        return oasis_pass(rows, tables, state, n_steps, pairs, C, self.variant == "online-symmetric", W)
+
+    def _keep_best(self) -> None:
+        if not hasattr(self, "best_W_"):
+            self.best_W_ = np.empty_like(self.W_)
+        np.copyto(self.best_W_, self.W_)
+
+    def _restore_best(self) -> None:
+        self.W_ = self.best_W_
+        del self.best_W_
+
+    def _finish(self) -> None:
+        if hasattr(self, "ranker_W_"):
+            del self.ranker_W_
+        if self.variant == "symmetric":
+            _symmetrise(self.W_)
+        elif self.variant == "psd":
+            _project_psd(self.W_)
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy in memory of one that is mapped or read-only."""
+    return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
+
+
+def _blocks(d: int, size: int = 1024) -> Any:
+    """Pairs of slices that cover the upper triangle of a (d, d) matrix: no copy of W is made."""
+    slices = [slice(start, min(start + size, d)) for start in range(0, d, size)]
+    return [(rows, columns) for i, rows in enumerate(slices) for columns in slices[i:]]
+
+
+def _symmetrise(W: np.ndarray) -> None:
+    """W <- (W + W') / 2, in place."""
+    for rows, columns in _blocks(len(W)):
+        mean = (W[rows, columns] + W[columns, rows].T) / 2
+        W[rows, columns], W[columns, rows] = mean, mean.T
+
+
+def _positive_part(W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positive eigenvalues (r,) of sym(W) and their vectors (d, r); W is overwritten."""
+    _symmetrise(W)
+    values, vectors = scipy.linalg.eigh(W, overwrite_a=True, check_finite=False)
+    # What rounding makes of a zero is not an eigenvalue.
+    positive = values > max(values[-1], 0.0) * len(values) * np.finfo(np.float32).eps
+    return values[positive], vectors[:, positive]
+
+
+def _project_psd(W: np.ndarray) -> None:
+    """W <- the nearest positive semi-definite matrix, in place."""
+    values, vectors = _positive_part(W)
+    np.matmul(vectors * values, vectors.T, out=W)
+    _symmetrise(W)

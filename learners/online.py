@@ -1,0 +1,322 @@
+"""The loop around learners that see one triplet at a time: passes, early stopping, refitting, checkpoints.
+
+Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.2.1: "a small subset of the training set to trace the mean
+average precision of the model at regular intervals". A learner brings its state and a kernel that does one pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import validation
+from .base import SimilarityLearner
+from .triplets import TripletSampler, TripletTables, readonly, related_images
+
+_log = logging.getLogger(__name__)
+
+Callback = Callable[[Any], None]
+
+
+class Rows(NamedTuple):
+    """Images as kernels take them: read-only arrays of a CSR array with sorted columns."""
+
+    indptr: np.ndarray  # (n + 1,) int64
+    indices: np.ndarray  # (nnz,) int32
+    data: np.ndarray  # (nnz,) float32
+    norms: np.ndarray  # (n,) float32, squared L2 norms
+
+
+class OnlineLearner(SimilarityLearner):
+    """Base of learners of triplets; `fit` runs passes of `pass_steps` triplets.
+
+    A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
+    `check_negatives` and `random_state`, and the methods marked abstract below. With `validation_fraction` the mean
+    average precision of the held-out images among each other is measured before the first pass and after each, and the
+    best state is kept; with `refit` all images are then learned from scratch for the best number of steps.
+
+    Attributes
+    ----------
+    n_steps_ : int
+        Triplets that the model has seen.
+    history_ : list of dict
+        One entry a pass: `phase` ("search" with validation, "train" without, "refit"), `step`, `validation_map` (None
+        without validation), and of this pass the mean hinge `loss` and the fraction of `violating` triplets.
+    best_step_, best_map_ : int, float
+        Step with the best validation mean average precision; only with `validation_fraction`.
+    steps_done_, steps_total_ : int
+        Of this `fit`, all phases together; the total falls when early stopping ends a phase.
+    phase_ : str
+        "search", "train", "refit" or "done".
+    seed_ : int
+        `random_state`, or the seed drawn when that is None.
+    """
+
+    _state = (
+        *SimilarityLearner._state,
+        "n_steps_",
+        "history_",
+        "best_step_",
+        "best_map_",
+        "steps_done_",
+        "steps_total_",
+        "target_step_",
+        "phase_",
+        "seed_",
+        "n_images_",
+    )
+
+    # Parameters that the loop reads; a subclass stores them.
+    n_steps: int
+    pass_steps: int
+    validation_fraction: float | None
+    patience: int | None
+    refit: bool
+    click_cutoff: float | None
+    check_negatives: bool
+    random_state: Any
+
+    phase_: str
+    n_steps_: int
+    target_step_: int
+    history_: list[dict[str, Any]]
+
+    # -- what a subclass brings ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check_params(self) -> None:
+        """Refuse parameters of the subclass with a ValueError."""
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Set the state to what it is before the first triplet, for `n_features_in_` columns."""
+
+    @abstractmethod
+    def _continue(self) -> None:
+        """Make a fitted or loaded state ready to learn on: writable, and with what `_finish` removed."""
+
+    @abstractmethod
+    def _pass(self, rows: Rows, tables: TripletTables, n_steps: int) -> tuple[float, float]:
+        """Learn from `n_steps` triplets, a function of state, seed_ and n_steps_; sum of losses and violating ones."""
+
+    @abstractmethod
+    def _keep_best(self) -> None:
+        """Remember the present state as the best one."""
+
+    @abstractmethod
+    def _restore_best(self) -> None:
+        """Return to the state last remembered, and forget it."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """What is done once, after learning."""
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+        """Learn from scratch.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, d)
+        y : array of shape (n,), or CSR of shape (n, n_labels)
+            See `TripletSampler`.
+        callback : callable, optional
+            Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
+            `load_learner(folder).resume(X, y)` goes on from it to the same model, bit for bit.
+
+        Raises
+        ------
+        ValueError
+            Parameters out of range; NaN or infinity; labels from which no triplet can be drawn.
+        """
+        X, y = self._check_supervised(X, y, reset=True)
+        self._check_loop_params()
+        self._check_params()
+        for name in set(self._state) - {"n_features_in_"}:
+            if hasattr(self, name):
+                delattr(self, name)
+        self.seed_ = _draw_seed(self.random_state)
+        self.history_ = []
+        self.n_images_ = X.shape[0]
+        self._begin_phase("train" if self.validation_fraction is None else "search", self.n_steps)
+        self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
+        return self._run(X, y, callback)
+
+    def partial_fit(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+        """Learn from `n_steps` more triplets, of these images, starting at the fitted state.
+
+        Never starts again, except on a learner that was never fitted. Nothing is held out: what the model has already
+        seen cannot validate it. `fit` of n steps and `partial_fit` of n more on the same images is `fit` of 2n where
+        n is a multiple of `pass_steps` and nothing is projected after learning.
+        """
+        new = not hasattr(self, "phase_")
+        X, y = self._check_supervised(X, y, reset=new)
+        self._check_loop_params()
+        self._check_params()
+        n_steps = self.n_steps
+        if new:
+            self.seed_ = _draw_seed(self.random_state)
+            self.history_ = []
+            self._begin_phase("train", n_steps)
+        else:
+            if self.phase_ != "done":
+                raise ValueError(f"{type(self).__name__} is a checkpoint in the middle of a fit; call resume first")
+            self._continue()
+            self.phase_, self.target_step_ = "train", self.n_steps_ + n_steps
+        self.n_images_ = X.shape[0]
+        self.steps_done_, self.steps_total_ = 0, n_steps
+        return self._run(X, y, callback)
+
+    def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+        """Go on from a checkpoint with the images it was made with; a finished learner is returned as it is.
+
+        Raises
+        ------
+        ValueError
+            Another number of images or columns than in the interrupted call.
+        """
+        check_is_fitted(self)
+        X, y = self._check_supervised(X, y, reset=False)
+        if X.shape[0] != self.n_images_:
+            raise ValueError(f"the checkpoint was made with {self.n_images_} images, got {X.shape[0]}")
+        if self.phase_ == "done":
+            return self
+        self._continue()
+        return self._run(X, y, callback)
+
+    def _run(self, X: sp.csr_array, y: Any, callback: Callback | None) -> Self:
+        while self.phase_ != "done":
+            if self.phase_ == "search":
+                training, held_out = validation.split(y, self.validation_fraction or 0.0, self.seed_)
+                rows, sampler = _as_rows(X[training]), self._sampler(y, training)
+                watch = self._validator(X, y, held_out)
+            else:
+                rows, sampler = _as_rows(X), self._sampler(y, None)
+                watch = None
+            if watch is not None and not self.history_:
+                self._record(0.0, 0.0, 0, watch)
+            phase = self.phase_
+            while self.phase_ == phase:
+                n_steps = min(self.pass_steps, self.target_step_ - self.n_steps_)
+                if n_steps > 0:
+                    loss, violating = self._pass(rows, sampler.tables, n_steps)
+                    self.n_steps_ += n_steps
+                    self.steps_done_ += n_steps
+                    self._record(loss, violating, n_steps, watch)
+                if self.n_steps_ >= self.target_step_ or (watch is not None and self._is_saturated()):
+                    self._end_phase()
+                if callback is not None:
+                    callback(self)
+        return self
+
+    def _begin_phase(self, phase: str, n_steps: int) -> None:
+        self._start()
+        self.phase_, self.n_steps_, self.target_step_ = phase, 0, n_steps
+
+    def _end_phase(self) -> None:
+        if self.phase_ == "search" and self._refits():
+            self._begin_phase("refit", self.best_step_)
+            self.steps_total_ = self.steps_done_ + self.best_step_
+            return
+        if self.phase_ == "search":
+            self._restore_best()
+            self.n_steps_ = self.best_step_
+        self._finish()
+        self.phase_, self.steps_total_ = "done", self.steps_done_
+
+    def _refits(self) -> bool:
+        return bool(self.refit and self.validation_fraction is not None)
+
+    def _record(self, loss: float, violating: float, n_steps: int, watch: Callable[[], float] | None) -> None:
+        """Add to the history, and keep the state if it is the best so far."""
+        found = None if watch is None else watch()
+        self.history_.append(
+            {
+                "phase": self.phase_,
+                "step": self.n_steps_,
+                "validation_map": found,
+                "loss": float(loss / n_steps) if n_steps else None,
+                "violating": float(violating / n_steps) if n_steps else None,
+            }
+        )
+        if found is not None and found > getattr(self, "best_map_", -1.0):
+            self.best_map_, self.best_step_ = found, self.n_steps_
+            if not self._refits():
+                self._keep_best()
+
+    def _is_saturated(self) -> bool:
+        """No better validation figure in the last `patience` passes."""
+        since = sum(entry["step"] > self.best_step_ for entry in self.history_)
+        return self.patience is not None and since >= self.patience
+
+    # -- input ---------------------------------------------------------------------------------------------------------
+
+    def _sampler(self, y: Any, subset: np.ndarray | None) -> TripletSampler:
+        cutoff = self.click_cutoff
+        check = self.check_negatives
+        sampler = TripletSampler(y, cutoff=cutoff, check_negatives=check, subset=subset)
+        if sampler.n_skipped_:
+            why = "they have no other image of their class" if y.ndim == 1 else "no related or no unrelated image"
+            _log.warning("%d of %d images are never a query: %s", sampler.n_skipped_, y.shape[0], why)
+        return sampler
+
+    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
+        """Function that measures the present state on the images held out, each against all others."""
+        own = validation.choose_queries(len(held_out), self.seed_)
+        relevant = related_images(y, held_out[own], held_out, cutoff=self.click_cutoff)
+        gallery = X[held_out]
+        return lambda: validation.mean_average_precision(self.similarity(gallery[own], gallery), relevant, own)
+
+    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
+        return sp.csr_array(X), y
+
+    def _check_loop_params(self) -> None:
+        check_integer("n_steps", self.n_steps, minimum=1)
+        check_integer("pass_steps", self.pass_steps, minimum=1)
+        if self.patience is not None:
+            check_integer("patience", self.patience, minimum=1)
+        fraction = self.validation_fraction
+        if fraction is not None and not (0 < fraction < 1):
+            raise ValueError(f"validation_fraction must lie between 0 and 1, or be None, got {fraction!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def check_integer(name: str, value: Any, *, minimum: int) -> None:
+    """Refuse anything but an integer of at least `minimum`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+
+
+def _draw_seed(random_state: Any) -> int:
+    if isinstance(random_state, Integral):
+        if random_state < 0:
+            raise ValueError(f"random_state must not be negative, got {random_state!r}")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _as_rows(X: sp.csr_array) -> Rows:
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    norms = np.asarray(X.multiply(X).sum(axis=1), np.float32).ravel()
+    return Rows(
+        readonly(X.indptr.astype(np.int64, copy=False)),
+        readonly(X.indices.astype(np.int32, copy=False)),
+        readonly(X.data),
+        readonly(norms),
+    )

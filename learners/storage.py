@@ -1,0 +1,129 @@
+"""A fitted learner as a folder: `learner.json`, and one .npy file an array. No pickle.
+
+The names of the array files hold the checksum of what is in them, and `learner.json`, replaced last and in one step,
+names the files. So a folder is the old learner or the new one, never half of each, and the same learner always makes
+the same files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+_FILE = "learner.json"
+
+
+def save(folder: str | os.PathLike[str], name: str, params: dict[str, Any], state: dict[str, Any]) -> None:
+    """Write the learner called `name` to `folder`.
+
+    Raises
+    ------
+    TypeError
+        A parameter or a piece of state is neither an array nor something that JSON holds.
+    """
+    folder = Path(folder)
+    # A new folder appears when it is complete; in an old one the new files stand beside the old ones until the end.
+    target = folder if folder.exists() else folder.with_name(f".{folder.name}.tmp")
+    if target != folder:
+        shutil.rmtree(target, ignore_errors=True)  # of a process that was killed
+        target.mkdir(parents=True)
+    try:
+        arrays, plain = {}, {}
+        for key, value in state.items():
+            if isinstance(value, np.ndarray):
+                arrays[key] = _write_array(target, key, value)
+            else:
+                plain[key] = value
+        record = {"format": FORMAT, "class": name, "params": params, "state": plain, "arrays": arrays}
+        _write_record(target, record)
+        if target != folder:
+            os.replace(target, folder)
+    except BaseException:
+        if target != folder:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+    named = {entry["file"] for entry in arrays.values()}
+    for path in folder.iterdir():
+        if path.suffix in {".npy", ".tmp"} and path.name not in named:
+            path.unlink()
+
+
+def load(
+    folder: str | os.PathLike[str], *, mmap_mode: str | None = None, verify: bool = True
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Class name, parameters and state as given to `save`.
+
+    Raises
+    ------
+    ValueError
+        No learner there, another format version, or a missing or damaged file.
+    """
+    folder = Path(folder)
+    try:
+        record = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        found, name, params = record["format"], record["class"], record["params"]
+    except OSError as error:
+        raise ValueError(f"{folder}: no learner is saved here ({_FILE}: {error.strerror})") from None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder}: {_FILE} is damaged; train again") from None
+    if found != FORMAT:
+        raise ValueError(f"{folder}: saved in format {found!r}, this version reads {FORMAT}; train again")
+    try:
+        state = dict(record["state"])
+        for key, entry in record["arrays"].items():
+            state[key] = _read_array(folder, entry, mmap_mode, verify)
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError(f"{folder}: {_FILE} is damaged; train again") from None
+    return name, params, state
+
+
+def _write_array(folder: Path, key: str, array: np.ndarray) -> dict[str, Any]:
+    array = np.ascontiguousarray(array)
+    checksum = hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest()
+    name = f"{key}-{checksum[:16]}.npy"
+    if not (folder / name).exists():
+        temporary = folder / f"{name}.tmp"
+        with open(temporary, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / name)
+    return {"file": name, "shape": list(array.shape), "dtype": array.dtype.str, "sha256": checksum}
+
+
+def _write_record(folder: Path, record: dict[str, Any]) -> None:
+    temporary = folder / f"{_FILE}.tmp"
+    text = json.dumps(record, indent=1, default=_plain_number, allow_nan=False) + "\n"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, folder / _FILE)
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be saved with a learner")
+
+
+def _read_array(folder: Path, entry: dict[str, Any], mmap_mode: str | None, verify: bool) -> np.ndarray:
+    name = Path(entry["file"]).name
+    try:
+        array = np.load(folder / name, mmap_mode=mmap_mode, allow_pickle=False)  # type: ignore[arg-type]
+    except OSError as error:
+        raise ValueError(f"{folder}: {name} cannot be read ({error.strerror or error}); train again") from None
+    except (ValueError, EOFError):
+        raise ValueError(f"{folder}: {name} is damaged; train again") from None
+    if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
+        raise ValueError(f"{folder}: {name} is not the array that {_FILE} describes; train again")
+    if verify and hashlib.sha256(array.data.cast("B") if array.size else b"").hexdigest() != entry["sha256"]:
+        raise ValueError(f"{folder}: {name} is damaged (its checksum differs); train again")
+    return array

@@ -1,0 +1,441 @@
+"""Triplets (query, related image, unrelated image) drawn from labels, several labels or clicks.
+
+Chechik, Sharma, Shalit, Bengio: Large Scale Online Learning of Image Similarity through Ranking, JMLR 11, 2010,
+section 2.3 (labels) and section 5.2 (clicks). With R the counts (images x queries) and N their sum,
+
+    Pr(a, b) = sum_q Pr(a | q) Pr(b | q) Pr(q) = sum_q R[a, q] R[b, q] / (N sum_c R[c, q])
+
+and two images are related where Pr(a, b) exceeds a cut-off theta. The n x n matrix of Pr is never built: an image is
+walked to its queries and from there to their images, and one merge of two short rows gives Pr(a, b) for one pair.
+
+Learners draw inside their own kernels: they take `TripletTables` as one argument, a random state made by `stream`, and
+call `draw_query`, `draw_positive` and `draw_negative`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+# Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
+_TRIES = 64
+
+
+class TripletTables(NamedTuple):
+    """What the draw functions read; all arrays are read-only, so that every kernel is compiled once."""
+
+    has_classes: bool  # one label an image: the first four arrays; otherwise the last six
+    check_negatives: bool
+    uniform: bool  # positives uniform over related images, else in proportion to Pr(a, b)
+    cutoff: float  # related means overlap > cutoff
+    n_images: int
+    usable: np.ndarray  # (n_usable,) int32, images that can be a query
+    class_of: np.ndarray  # (n_images,) int32
+    class_start: np.ndarray  # (n_classes + 1,) int64, where each class begins in by_class
+    by_class: np.ndarray  # (n_images,) int32, images sorted by class
+    place: np.ndarray  # (n_images,) int32, where each image is in by_class
+    row_start: np.ndarray  # (n_images + 1,) int64
+    row_labels: np.ndarray  # (nnz,) int32, sorted labels of each image
+    row_weights: np.ndarray  # (nnz,) float64, weights to walk from image to label, summed up along each image
+    affinities: np.ndarray  # (nnz,) float64, the overlap of two images is the inner product of these
+    label_start: np.ndarray  # (n_labels + 1,) int64
+    label_images: np.ndarray  # (nnz,) int32, images of each label
+    label_weights: np.ndarray  # (nnz,) float64, weights to walk from label to image, summed up along each label
+
+
+# -- random numbers: splitmix64 (Steele, Lea, Flood 2014), one uint64 of state ----------------------------------------
+
+
+def stream(*numbers: int) -> np.ndarray:
+    """Random state for the draw functions, a function of `numbers` alone: (1,) uint64."""
+    return np.random.SeedSequence(numbers).generate_state(1, np.uint64)
+
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_LOW = np.uint64(0xFFFFFFFF)
+_U11, _U27, _U30, _U31, _U32 = (np.uint64(k) for k in (11, 27, 30, 31, 32))
+_TWO_32 = np.uint64(1 << 32)
+
+
+@njit(cache=True, nogil=True)
+def _next(state):
+    state[0] += _GAMMA
+    z = state[0]
+    z = (z ^ (z >> _U30)) * _MIX_1
+    z = (z ^ (z >> _U27)) * _MIX_2
+    return z ^ (z >> _U31)
+
+
+@njit(cache=True, nogil=True)
+def draw_below(n, state):
+    """Uniform integer in 0..n-1 for n < 2**32, without bias (Lemire 2019)."""
+    bound = np.uint64(n)
+    product = (_next(state) >> _U32) * bound
+    if (product & _LOW) < bound:
+        threshold = (_TWO_32 - bound) % bound
+        while (product & _LOW) < threshold:
+            product = (_next(state) >> _U32) * bound
+    return np.int64(product >> _U32)
+
+
+@njit(cache=True, nogil=True)
+def draw_uniform(state):
+    """Uniform number in [0, 1), 53 bits."""
+    return np.float64(_next(state) >> _U11) * (1.0 / 9007199254740992.0)
+
+
+# -- draws -------------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _overlap(a, b, tables):
+    """Inner product of the affinities of two images: shared labels, or Pr(a, b)."""
+    i, j = tables.row_start[a], tables.row_start[b]
+    end_i, end_j = tables.row_start[a + 1], tables.row_start[b + 1]
+    total = 0.0
+    while i < end_i and j < end_j:
+        if tables.row_labels[i] < tables.row_labels[j]:
+            i += 1
+        elif tables.row_labels[i] > tables.row_labels[j]:
+            j += 1
+        else:
+            total += tables.affinities[i] * tables.affinities[j]
+            i += 1
+            j += 1
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _pick(sums, start, end, state):
+    """Index in start..end-1, in proportion to the weights that `sums` adds up."""
+    target = draw_uniform(state) * sums[end - 1]
+    low, high = start, end - 1
+    while low < high:
+        middle = (low + high) // 2
+        if sums[middle] > target:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _acceptance(query, image, tables):
+    """Share of the walks from `query` to `image` that count: makes the walk uniform, or cuts it off."""
+    overlap = _overlap(query, image, tables)
+    if image == query or overlap <= tables.cutoff:
+        return 0.0
+    return 1.0 / overlap if tables.uniform else 1.0
+
+
+@njit(cache=True, nogil=True)
+def _walk(query, tables, state):
+    """Related image by going through all walks from `query`, for queries where rejection is slow; -1 if none."""
+    chosen, total = -1, 0.0
+    for i in range(tables.row_start[query], tables.row_start[query + 1]):
+        label = tables.row_labels[i]
+        start, end = tables.label_start[label], tables.label_start[label + 1]
+        row_weight = tables.row_weights[i]
+        if i > tables.row_start[query]:
+            row_weight -= tables.row_weights[i - 1]
+        for j in range(start, end):
+            weight = tables.label_weights[j] - (tables.label_weights[j - 1] if j > start else 0.0)
+            weight *= row_weight / tables.label_weights[end - 1]
+            weight *= _acceptance(query, tables.label_images[j], tables)
+            total += weight
+            if weight > 0.0 and draw_uniform(state) * total < weight:
+                chosen = tables.label_images[j]
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def draw_query(tables, state):
+    """Query, uniform over the usable images."""
+    return tables.usable[draw_below(len(tables.usable), state)]
+
+
+@njit(cache=True, nogil=True)
+def draw_positive(query, tables, state):
+    """Image related to `query`, which must be usable, and not `query` itself."""
+    if tables.has_classes:
+        start = tables.class_start[tables.class_of[query]]
+        size = tables.class_start[tables.class_of[query] + 1] - start
+        i = start + draw_below(size - 1, state)
+        return tables.by_class[i + 1 if i >= tables.place[query] else i]
+    for _ in range(_TRIES):
+        i = _pick(tables.row_weights, tables.row_start[query], tables.row_start[query + 1], state)
+        label = tables.row_labels[i]
+        j = _pick(tables.label_weights, tables.label_start[label], tables.label_start[label + 1], state)
+        acceptance = _acceptance(query, tables.label_images[j], tables)
+        if acceptance > 0.0 and draw_uniform(state) < acceptance:
+            return tables.label_images[j]
+    return _walk(query, tables, state)
+
+
+@njit(cache=True, nogil=True)
+def draw_negative(query, tables, state):
+    """Image not related to `query`; any image at all where the tables say that negatives are not checked."""
+    if not tables.check_negatives:
+        return np.int32(draw_below(tables.n_images, state))
+    if tables.has_classes:
+        # Uniform over the places of by_class with the query's class cut out.
+        start = tables.class_start[tables.class_of[query]]
+        size = tables.class_start[tables.class_of[query] + 1] - start
+        i = draw_below(tables.n_images - size, state)
+        return tables.by_class[i + size if i >= start else i]
+    for _ in range(_TRIES):
+        image = np.int32(draw_below(tables.n_images, state))
+        if image != query and _overlap(query, image, tables) <= tables.cutoff:
+            return image
+    chosen, seen = np.int32(-1), 0
+    for i in range(tables.n_images):
+        if i != query and _overlap(query, i, tables) <= tables.cutoff:
+            seen += 1
+            if draw_below(seen, state) == 0:
+                chosen = np.int32(i)
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def _draw_many(tables, state, triplets):
+    for i in range(len(triplets)):
+        query = draw_query(tables, state)
+        triplets[i, 0] = query
+        triplets[i, 1] = draw_positive(query, tables, state)
+        triplets[i, 2] = draw_negative(query, tables, state)
+
+
+@njit(cache=True, nogil=True)
+def _find_usable(tables, usable):
+    """Mark images with a related and an unrelated image; each search ends with the first one found."""
+    for query in range(tables.n_images):
+        related = False
+        for i in range(tables.row_start[query], tables.row_start[query + 1]):
+            label = tables.row_labels[i]
+            for j in range(tables.label_start[label], tables.label_start[label + 1]):
+                if _acceptance(query, tables.label_images[j], tables) > 0.0:
+                    related = True
+                    break
+            if related:
+                break
+        unrelated = not tables.check_negatives
+        for image in range(tables.n_images):
+            if unrelated or not related:
+                break
+            unrelated = image != query and _overlap(query, image, tables) <= tables.cutoff
+        usable[query] = related and unrelated
+
+
+# -- the sampler -------------------------------------------------------------------------------------------------------
+
+
+class TripletSampler:
+    """Draws triplets (query, positive, negative) of image numbers.
+
+    The query is uniform over the images that have a related and an unrelated one. With labels the positive is uniform
+    over the other related images; with clicks it is drawn in proportion to Pr(a, b). The negative is uniform over the
+    unrelated images, exactly.
+
+    Parameters
+    ----------
+    y : array of shape (n,), or sparse array of shape (n, n_labels)
+        One label an image, of any type that sorts; or several labels an image (related: a shared label; weights are
+        not used); or, with `cutoff`, click counts (images x queries). Sparse entries must not be negative.
+    cutoff : float, optional
+        Theta of section 5.2, at least 0: `y` holds clicks and images are related where Pr(a, b) > theta.
+    check_negatives : bool, default=True
+        False draws negatives from all images without looking, which the paper finds harmless with very many labels.
+    subset : array of shape (m,), optional
+        Draw from these images only; the numbers drawn are places in `subset`. Pr keeps the totals of all images.
+
+    Attributes
+    ----------
+    tables : TripletTables
+        For use inside kernels.
+    n_skipped_ : int
+        Images that cannot be a query: alone in their class, without a related image, or related to all others.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two classes, no class of two images, no image with a related and an unrelated one, negative or
+        missing values.
+
+    Notes
+    -----
+    Section 5.2 samples a text query's images; here an image is the query throughout, as in section 2.3.
+
+    Memory is proportional to the number of entries of `y`. Clicks and several labels are drawn by walking and
+    rejecting; after 64 rejections all walks from the query are gone through once, which gives the same distribution.
+
+    Examples
+    --------
+    >>> sampler = TripletSampler(["cat", "dog", "cat", "dog", "owl"])
+    >>> sampler.n_skipped_
+    1
+    >>> queries, positives, negatives = sampler.sample(4, seed=0)
+    >>> queries.shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        y: Any,
+        *,
+        cutoff: float | None = None,
+        check_negatives: bool = True,
+        subset: np.ndarray | None = None,
+    ) -> None:
+        if sp.issparse(y):
+            self.tables = _tables_from_sparse(y, cutoff, check_negatives, subset)
+            what = "image has both a related and an unrelated image"
+        else:
+            if cutoff is not None:
+                raise ValueError("a click cut-off needs y as a sparse array of counts (images x queries)")
+            self.tables = _tables_from_classes(y, check_negatives, subset)
+            what = "class has two images"
+        if len(self.tables.usable) == 0:
+            raise ValueError(f"no triplet can be drawn: no {what}")
+        self.n_skipped_ = int(self.tables.n_images - len(self.tables.usable))
+
+    def sample(self, n: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw `n` triplets: three int64 arrays of shape (n,), the same for the same seed."""
+        triplets = np.empty((n, 3), np.int64)
+        _draw_many(self.tables, stream(seed), triplets)
+        return triplets[:, 0], triplets[:, 1], triplets[:, 2]
+
+
+def related_images(y: Any, rows: np.ndarray, columns: np.ndarray, *, cutoff: float | None = None) -> np.ndarray:
+    """Which images of `columns` are related to which of `rows`: bool of shape (n_rows, n_columns).
+
+    `y` and `cutoff` as for `TripletSampler`; an image is related to itself where it has a label. Dense: for the few
+    hundred images of a validation set.
+    """
+    if not sp.issparse(y):
+        y = np.asarray(y)
+        return y[rows, None] == y[None, columns]
+    affinities, _, threshold = _affinities(y, cutoff)
+    return (affinities[rows] @ affinities[columns].T).toarray() > threshold
+
+
+def readonly(array: np.ndarray) -> np.ndarray:
+    """Contiguous read-only view (or copy): kernels see one array type, whatever the caller's flags were."""
+    array = np.ascontiguousarray(array).view(np.ndarray)
+    array.flags.writeable = False
+    return array
+
+
+def _tables_from_classes(y: Any, check_negatives: bool, subset: np.ndarray | None) -> TripletTables:
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"labels must have shape (n,), not {y.shape}; several labels an image come as a sparse array")
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("labels contain NaN")
+    classes, class_of = np.unique(y if subset is None else y[subset], return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"labels must name at least two classes, got {len(classes)} class")
+    sizes = np.bincount(class_of)
+    by_class = np.argsort(class_of, kind="stable")
+    place = np.empty(len(class_of), np.int32)
+    place[by_class] = np.arange(len(class_of))
+    return _empty_tables()._replace(
+        has_classes=True,
+        check_negatives=bool(check_negatives),
+        n_images=len(class_of),
+        usable=readonly(np.flatnonzero(sizes[class_of] > 1).astype(np.int32)),
+        class_of=readonly(class_of.astype(np.int32)),
+        class_start=readonly(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)),
+        by_class=readonly(by_class.astype(np.int32)),
+        place=readonly(place),
+    )
+
+
+def _tables_from_sparse(
+    y: Any, cutoff: float | None, check_negatives: bool, subset: np.ndarray | None
+) -> TripletTables:
+    affinities, weights, threshold = _affinities(y, cutoff)
+    totals = np.asarray(weights.sum(axis=0)).ravel()  # (n_labels,)
+    if subset is not None:
+        affinities, weights = affinities[subset], weights[subset]
+    n_images = affinities.shape[0]
+    columns = weights.tocsc()
+    here = np.asarray(weights.sum(axis=0)).ravel()
+    if not here.any():
+        raise ValueError("no triplet can be drawn: y has no positive entry")
+    # From a label, walks go to its images by their weight. With labels, walks to a label go by its size, so that each
+    # pair of a label and an image has the same chance; with clicks by R[a, q], less what the subset has not of q.
+    row_weights = here[weights.indices]
+    if cutoff is not None:
+        row_weights *= weights.data / totals[weights.indices]
+    tables = _empty_tables()._replace(
+        check_negatives=bool(check_negatives),
+        uniform=cutoff is None,
+        cutoff=float(threshold),
+        n_images=n_images,
+        row_start=readonly(affinities.indptr.astype(np.int64)),
+        row_labels=readonly(affinities.indices.astype(np.int32)),
+        row_weights=readonly(_sums_by_row(row_weights, weights.indptr)),
+        affinities=readonly(affinities.data),
+        label_start=readonly(columns.indptr.astype(np.int64)),
+        label_images=readonly(columns.indices.astype(np.int32)),
+        label_weights=readonly(_sums_by_row(columns.data, columns.indptr)),
+    )
+    usable = np.zeros(n_images, bool)
+    _find_usable(tables, usable)
+    return tables._replace(usable=readonly(np.flatnonzero(usable).astype(np.int32)))
+
+
+def _affinities(y: Any, cutoff: float | None) -> tuple[sp.csr_array, sp.csr_array, float]:
+    """Affinities and walking weights, both (n, n_labels) with the same pattern, and the threshold of their overlap."""
+    weights = sp.csr_array(y, dtype=np.float64, copy=True)
+    weights.sum_duplicates()
+    if not np.isfinite(weights.data).all() or (weights.data < 0).any():
+        raise ValueError("y must not hold negative, infinite or missing entries")
+    weights.eliminate_zeros()
+    affinities = weights.copy()
+    if cutoff is None:
+        weights.data[:] = 1.0
+        affinities.data[:] = 1.0
+        return affinities, weights, 0.0
+    if not cutoff >= 0:
+        raise ValueError(f"the click cut-off must be at least 0, got {cutoff!r}")
+    totals = np.asarray(weights.sum(axis=0)).ravel()  # (n_queries,)
+    affinities.data /= np.sqrt(totals[affinities.indices] * totals.sum())
+    return affinities, weights, cutoff
+
+
+def _sums_by_row(data: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    """Cumulative sums of a CSR or CSC array's entries, from zero in each row or column."""
+    sums = np.empty(len(data), np.float64)
+    for start, end in zip(indptr[:-1], indptr[1:], strict=True):
+        np.cumsum(data[start:end], out=sums[start:end])
+    return sums
+
+
+def _empty_tables() -> TripletTables:
+    none32, none64 = readonly(np.zeros(0, np.int32)), readonly(np.zeros(0, np.int64))
+    weights = readonly(np.zeros(0, np.float64))
+    return TripletTables(
+        has_classes=False,
+        check_negatives=True,
+        uniform=True,
+        cutoff=0.0,
+        n_images=0,
+        usable=none32,
+        class_of=none32,
+        class_start=none64,
+        by_class=none32,
+        place=none32,
+        row_start=none64,
+        row_labels=none32,
+        row_weights=weights,
+        affinities=weights,
+        label_start=none64,
+        label_images=none32,
+        label_weights=weights,
+    )

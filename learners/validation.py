@@ -1,0 +1,78 @@
+"""Held-out images of a learner: the split, and the mean average precision that early stopping watches.
+
+Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.1 (the measure) and section 5.2.1 (the use). Learners know
+nothing of `visterm.retrieval`, so the few lines of the measure stand here once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+# Enough for a standard error of the mean well below 0.01; more would cost more than the training between two looks.
+MAX_IMAGES = 5000
+MAX_QUERIES = 500
+
+
+def split(y: Any, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training and validation images, sorted; the same for the same seed.
+
+    Of each class `fraction` is held out, but at least two images (one would have nothing to find) and at most all but
+    two; classes of fewer than four images stay in training. With several labels an image the split is uniform. At most
+    `MAX_IMAGES` are held out.
+
+    Raises
+    ------
+    ValueError
+        Nothing could be held out.
+    """
+    rng = np.random.default_rng([seed, 1])
+    n = y.shape[0]
+    held_out = np.zeros(n, bool)
+    if sp.issparse(y):
+        held_out[rng.permutation(n)[: min(round(fraction * n), n - 2)]] = True
+    else:
+        classes, class_of = np.unique(y, return_inverse=True)
+        for c in range(len(classes)):
+            members = rng.permutation(np.flatnonzero(class_of == c))
+            if len(members) >= 4:
+                held_out[members[: min(max(2, round(fraction * len(members))), len(members) - 2)]] = True
+    validation = np.flatnonzero(held_out)
+    if len(validation) > MAX_IMAGES:
+        held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
+    if not held_out.any():
+        raise ValueError("validation_fraction holds out no image: no class has four images")
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def choose_queries(n: int, seed: int) -> np.ndarray:
+    """At most `MAX_QUERIES` of n validation images, sorted."""
+    return np.sort(np.random.default_rng([seed, 2]).permutation(n)[:MAX_QUERIES])
+
+
+def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
+    """Mean over queries of the mean precision at the rank of each relevant image.
+
+    Parameters
+    ----------
+    scores : float array of shape (n_queries, n_images)
+        Larger is closer. Ties: the image with the smaller number first.
+    relevant : bool array of shape (n_queries, n_images)
+    own : int array of shape (n_queries,)
+        The query's own column, which is taken out of the ranking.
+
+    Returns
+    -------
+    float
+        Queries without a relevant image are left out; 0.0 if all are.
+    """
+    precisions = []
+    ranks = np.arange(1, scores.shape[1])
+    for row, hits, self_column in zip(scores, relevant, own, strict=True):
+        order = np.argsort(-row, kind="stable")
+        found = hits[order[order != self_column]]
+        if found.any():
+            precisions.append((np.cumsum(found)[found] / ranks[found]).mean())
+    return float(np.mean(precisions)) if precisions else 0.0

@@ -1,0 +1,1 @@
+"""Files, order and people: the stages, the collection on disk, the command line and the report."""

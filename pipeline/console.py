@@ -1,0 +1,88 @@
+"""What a command says while it works: words and progress bars, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Console:
+    """Progress for people.
+
+    Parameters
+    ----------
+    quiet : bool
+        Say nothing but warnings.
+    progress : bool or None
+        Draw bars; None: where standard error is a terminal. Without bars each phase is one plain line.
+    """
+
+    def __init__(self, *, quiet: bool = False, progress: bool | None = None):
+        self.quiet = quiet
+        self.bars = not quiet and (sys.stderr.isatty() if progress is None else progress)
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def warn(self, text: str) -> None:
+        """Print a line that is shown even when quiet."""
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def phase(self, title: str, total: int | None = None, unit: str = "it") -> Iterator[_Phase]:
+        """Show a bar with rate and time left; without bars the title, and the seconds when it ended."""
+        started = time.perf_counter()
+        bar = None
+        if self.bars:
+            from tqdm import tqdm
+
+            bar = tqdm(
+                total=total, desc=title, unit=f" {unit}", unit_scale=total is None or total > 99_999, leave=False
+            )
+        else:
+            self.say(f"{title} ...")
+        try:
+            yield _Phase(bar)
+        finally:
+            if bar is not None:
+                bar.close()
+        self.say(f"{title}: {duration(time.perf_counter() - started)}")
+
+
+class _Phase:
+    """One piece of work under way."""
+
+    def __init__(self, bar):
+        self._bar = bar
+
+    def advance_to(self, done: int, total: int | None = None, note: str = "") -> None:
+        """Say how much is done."""
+        if self._bar is None:
+            return
+        if total is not None:
+            self._bar.total = total
+        if note:
+            self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def count(n: int, noun: str) -> str:
+    """Return ``1 image``, ``1,300 images``, ``2 classes``."""
+    if n == 1:
+        return f"1 {noun}"
+    plural = {"class": "classes", "query": "queries"}.get(noun, f"{noun}s")
+    return f"{n:,} {plural}"

@@ -1,0 +1,177 @@
+"""A run folder: where its artifacts lie, what they were made from, and whether they still are fresh."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from .config import Config, UserError, load_config
+
+FORMAT = 1
+# What decides whether an artifact is fresh. Versions and times are recorded beside it, for people.
+_IDENTITY = ("format", "stage", "config", "inputs")
+
+
+class Run:
+    """The folder ``runs/<name>``.
+
+    Parameters
+    ----------
+    folder : Path
+        It need not exist yet.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def _children(self, kind: str) -> Iterator[Path]:
+        folder = self.folder / kind
+        names = {path.name.split(".")[0] for path in folder.iterdir()} if folder.is_dir() else set()
+        return (folder / name for name in sorted(names))
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.folder.name
+
+    @property
+    def collection(self) -> Path:
+        """The catalogue and the counts."""
+        return self.folder / "collection"
+
+    @property
+    def extractor(self) -> Path:
+        """Palette, codebook and idf."""
+        return self.folder / "extractor"
+
+    def learner(self, name: str) -> Path:
+        """The folder of a trained learner."""
+        return self.folder / "learners" / name
+
+    def evaluation(self, name: str) -> Path:
+        """The folder of a learner's figures and report."""
+        return self.folder / "evaluations" / name
+
+    def learners(self) -> list[str]:
+        """Names of the learners that were trained in this run."""
+        return [path.name for path in self._children("learners") if (path / "record.json").exists()]
+
+    def configure(self, file: Path | None, settings: list[str]) -> Config:
+        """Read the configuration: the given file, else the run's own, else the defaults; settings on top."""
+        own = self.folder / "config.yaml"
+        return load_config(file if file is not None or not own.exists() else own, settings)
+
+    def save_config(self, config: Config) -> None:
+        """Keep the configuration that the run was last used with."""
+        write_text(self.folder / "config.yaml", config.to_yaml())
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing to the run at the same time.
+
+        Raises
+        ------
+        UserError
+            Another process is at work in this run.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / ".lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end") from None
+            for artifact in (self.extractor, *self._children("learners"), *self._children("evaluations")):
+                _recover(artifact)
+            yield
+
+
+def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    """What an artifact is made from: equal records mean an equal artifact."""
+    return {
+        "format": FORMAT,
+        "stage": stage,
+        "config": config,
+        "inputs": inputs,
+        "versions": {name: version(name) for name in ("visterm", "numpy", "scipy", "numba", "opencv-python-headless")},
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """The record of an artifact, or None where there is none.
+
+    Raises
+    ------
+    UserError
+        The artifact was made by another version of visterm, or its record is damaged.
+    """
+    file = folder / "record.json"
+    try:
+        record = json.loads(file.read_text())
+        found = record["format"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: damaged record ({error}); remove {folder} and run the stage again") from None
+    if found != FORMAT:
+        raise UserError(
+            f"{folder}: made by another version (format {found}, this visterm reads {FORMAT}); remove it and run the "
+            f"stage again"
+        )
+    return record
+
+
+def is_fresh(folder: Path, record: dict[str, Any]) -> bool:
+    """Whether the artifact in a folder was made from just this."""
+    found = read_record(folder)
+    return found is not None and all(found[key] == record[key] for key in _IDENTITY)
+
+
+def fingerprint(*parts: Any) -> str:
+    """Sixteen hexadecimal digits that stand for JSON-able parts."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file so that a kill leaves the old one or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f"{file.name}.tmp")
+    temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+    os.replace(temporary, file)
+
+
+@contextlib.contextmanager
+def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
+    """Give a temporary folder to fill, then put it in the place of ``folder``, with its record.
+
+    A kill leaves the old artifact or the new one (``_recover`` undoes the one moment in between); an exception leaves
+    the old one.
+    """
+    temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        write_text(temporary / "record.json", json.dumps(record, indent=1))
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        temporary.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _recover(folder: Path) -> None:
+    old = folder.with_name(f"{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)

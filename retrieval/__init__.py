@@ -1,0 +1,33 @@
+"""Similarity + gallery -> ranked lists -> figures. Knows nothing of features, learners or files."""
+
+from .evaluate import (
+    Comparison,
+    Evaluation,
+    compare,
+    evaluate,
+    evaluate_index,
+    evaluate_query_gallery,
+    evaluate_test_test,
+    relevance_from_labels,
+)
+from .index import ExactIndex, SupportsSimilarity
+from .metrics import average_precision, chance_average_precision, chance_precision, precision_at
+from .ranking import Ranking
+
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "ExactIndex",
+    "Ranking",
+    "SupportsSimilarity",
+    "average_precision",
+    "chance_average_precision",
+    "chance_precision",
+    "compare",
+    "evaluate",
+    "evaluate_index",
+    "evaluate_query_gallery",
+    "evaluate_test_test",
+    "precision_at",
+    "relevance_from_labels",
+]

@@ -1,0 +1,442 @@
+"""From rankings and relevance to figures: per query, in the mean, with intervals and paired comparisons."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .index import ExactIndex, SupportsSimilarity
+from .metrics import average_precision, chance_average_precision, chance_precision
+from .ranking import Ranking
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of one system, query by query and in the mean.
+
+    All means are over the queries that have a relevant image in the gallery; the others are counted in
+    `n_without_relevant`.
+
+    Parameters
+    ----------
+    average_precision : ndarray of float64, shape (n_queries,)
+        NaN for a query without relevant image.
+    precision : ndarray of float64, shape (n_queries, max_k)
+        Column k - 1 is precision at k.
+    first_relevant : ndarray of int64, shape (n_queries,)
+        Rank of the first relevant image, from 1; 0 if the list holds none.
+    n_relevant : ndarray of int64, shape (n_queries,)
+        Relevant gallery images, without the query itself.
+    n_candidates : ndarray of int64, shape (n_queries,)
+        Gallery images that were to be ranked, without the query itself.
+    """
+
+    average_precision: np.ndarray
+    precision: np.ndarray
+    first_relevant: np.ndarray
+    n_relevant: np.ndarray
+    n_candidates: np.ndarray
+
+    @property
+    def counted(self) -> np.ndarray:
+        """The queries that the means are over, bool (n_queries,)."""
+        return self.n_relevant > 0
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries in the means."""
+        return int(self.counted.sum())
+
+    @property
+    def n_without_relevant(self) -> int:
+        """Number of queries left out, as no gallery image is relevant to them."""
+        return len(self.n_relevant) - self.n_queries
+
+    @property
+    def max_k(self) -> int:
+        """Last k of the precision curve."""
+        return self.precision.shape[1]
+
+    @property
+    def mean_average_precision(self) -> float:
+        """mAP; NaN if no query is counted."""
+        return _mean(self.average_precision[self.counted])
+
+    @property
+    def precision_curve(self) -> np.ndarray:
+        """float64 (max_k,): mean precision at k = 1..max_k; NaN if no query is counted."""
+        if self.n_queries == 0:
+            return np.full(self.max_k, np.nan)
+        return self.precision[self.counted].mean(axis=0)
+
+    @property
+    def chance_mean_average_precision(self) -> float:
+        """Expected mAP of random orders, exactly."""
+        return _mean(chance_average_precision(self.n_relevant, self.n_candidates)[self.counted])
+
+    @property
+    def chance_precision(self) -> float:
+        """Expected precision of random orders, the same at every k."""
+        return _mean(chance_precision(self.n_relevant, self.n_candidates)[self.counted])
+
+    def precision_at(self, k: int) -> float:
+        """Mean precision at k; ValueError if k is not in 1..max_k."""
+        return _mean(self._precision_column(k)[self.counted])
+
+    def map_interval(
+        self, *, confidence: float = 0.95, n_resamples: int = 2000, random_state: int = 0
+    ) -> tuple[float, float]:
+        """Bootstrap interval of mAP: percentiles of the means of resampled queries.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Share of the resampled means inside.
+        n_resamples : int, default=2000
+        random_state : int, default=0
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper bound; NaN if no query is counted. The interval speaks of other queries against
+            this gallery and with this trained learner; it does not contain the chance of training.
+        """
+        values = self.average_precision[self.counted]
+        if len(values) == 0:
+            return float("nan"), float("nan")
+        rng = np.random.default_rng(random_state)
+        means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(n_resamples)]
+        low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return float(low), float(high)
+
+    def _precision_column(self, k: int) -> np.ndarray:
+        if not 1 <= k <= self.max_k:
+            raise ValueError(f"this evaluation holds precision at 1 to {self.max_k}, not at {k}")
+        return self.precision[:, k - 1]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A paired comparison of two systems on the same queries.
+
+    Parameters
+    ----------
+    difference : float
+        Mean of a minus mean of b.
+    p_value : float
+        Two-sided sign-flip permutation test: how often would relabelling the two systems at random, query by
+        query, give a mean difference at least as large?
+    wins, ties, losses : int
+        Queries on which a is better than, equal to, worse than b.
+    """
+
+    difference: float
+    p_value: float
+    wins: int
+    ties: int
+    losses: int
+
+
+def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any = None) -> Evaluation:
+    """Measure a ranking.
+
+    Parameters
+    ----------
+    ranking : Ranking, (n_queries, k)
+        Give the full ranking for average precision as it is defined; of a list that was cut, the relevant
+        images beyond the cut count as precision 0.
+    relevance : sparse matrix, shape (n_queries, n_gallery)
+        Above zero where the gallery image is relevant to the query; see `relevance_from_labels`. A query's
+        own row of the gallery must be zero already.
+    max_k : int, default=100
+        Length of the precision curve; it ends earlier where the ranking does.
+    exclude : array of int, shape (n_queries,), optional
+        What `ExactIndex.search` was given, to know how many images there were to rank.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, max_k is below 1, or a ranking names a row beyond the gallery or one row twice.
+    """
+    relevance = _as_relevance(relevance)
+    n_queries, n_gallery = relevance.shape
+    if len(ranking) != n_queries:
+        raise ValueError(f"{len(ranking)} ranked lists, but relevance for {n_queries} queries")
+    if max_k < 1:
+        raise ValueError(f"max_k must be at least 1, got {max_k}")
+    n_relevant = np.diff(relevance.indptr).astype(np.int64)
+    relevant = _relevant_by_rank(ranking.indices, relevance)
+
+    found = relevant.any(axis=1) if ranking.k else np.zeros(n_queries, bool)
+    first = relevant.argmax(axis=1) + 1 if ranking.k else np.zeros(n_queries, np.int64)
+    ks = np.arange(1, min(max_k, ranking.k) + 1)
+    excluded = np.zeros(n_queries, np.int64) if exclude is None else (np.asarray(exclude) >= 0).astype(np.int64)
+    return Evaluation(
+        average_precision=average_precision(relevant, n_relevant),
+        precision=np.cumsum(relevant[:, : len(ks)], axis=1) / ks,
+        first_relevant=np.where(found, first, 0).astype(np.int64),
+        n_relevant=n_relevant,
+        n_candidates=n_gallery - excluded,
+    )
+
+
+def evaluate_index(
+    index: ExactIndex,
+    Q: Any,
+    relevance: Any,
+    *,
+    exclude: Any = None,
+    max_k: int = 100,
+    block_size: int = 256,
+) -> Evaluation:
+    """Search and measure in blocks of queries, so that the full rankings are never held at once.
+
+    Parameters
+    ----------
+    index : ExactIndex
+    Q : CSR matrix or ndarray, shape (n_queries, n_features)
+    relevance : sparse matrix (n_queries, n_gallery), or function (start, stop) -> its rows start to stop
+        As in `evaluate`. The function keeps memory bounded where relevance itself is large.
+    exclude : array of int, shape (n_queries,), optional
+        As in `ExactIndex.search`.
+    max_k : int, default=100
+    block_size : int, default=256
+        Queries whose full ranking is held at once. The result does not depend on it.
+
+    Returns
+    -------
+    Evaluation
+    """
+    if callable(relevance):
+        rows: Callable[[int, int], Any] = relevance
+    else:
+        matrix = _as_relevance(relevance)
+        if matrix.shape != (Q.shape[0], index.n_gallery):
+            raise ValueError(f"relevance must be {(Q.shape[0], index.n_gallery)}, got {matrix.shape}")
+
+        def rows(start, stop):
+            return matrix[start:stop]
+
+    exclude = np.full(Q.shape[0], -1) if exclude is None else np.asarray(exclude)
+    blocks = []
+    for start in range(0, Q.shape[0], block_size):
+        stop = min(start + block_size, Q.shape[0])
+        # k is fixed: left to itself it could differ from block to block, where only some queries exclude.
+        ranking = index.search(Q[start:stop], k=index.n_gallery, exclude=exclude[start:stop])
+        blocks.append(evaluate(ranking, rows(start, stop), max_k=max_k, exclude=exclude[start:stop]))
+    if not blocks:
+        raise ValueError("there are no queries to evaluate")
+    columns = {f.name: np.concatenate([getattr(block, f.name) for block in blocks]) for f in fields(Evaluation)}
+    # Precision beyond the last image that every query could rank means nothing: cut the filling off.
+    columns["precision"] = columns["precision"][:, : columns["n_candidates"].max()]
+    return Evaluation(**columns)
+
+
+def evaluate_test_test(
+    learner: SupportsSimilarity, X: Any, y: Any, *, max_k: int = 100, n_jobs: int | None = None
+) -> Evaluation:
+    """Protocol "test images query test images": each image is a query, all other images are ranked.
+
+    Parameters
+    ----------
+    learner : fitted learner
+    X : CSR matrix or ndarray, shape (n, n_features)
+        Test images.
+    y : array (n,) of labels, or sparse (n, n_labels)
+        Images are relevant to each other if they share a label.
+    max_k : int, default=100
+    n_jobs : int or None, default=None
+
+    Returns
+    -------
+    Evaluation
+    """
+    index = ExactIndex(learner, X, n_jobs=n_jobs)
+    y = _as_labels(y)
+    own = np.arange(index.n_gallery)
+
+    def relevance(start, stop):
+        return relevance_from_labels(y[start:stop], y, exclude=own[start:stop])
+
+    return evaluate_index(index, X, relevance, exclude=own, max_k=max_k)
+
+
+def evaluate_query_gallery(
+    learner: SupportsSimilarity,
+    Q: Any,
+    y_query: Any,
+    X: Any,
+    y_gallery: Any,
+    *,
+    max_k: int = 100,
+    n_jobs: int | None = None,
+) -> Evaluation:
+    """Protocol "queries against a gallery": no query is in the gallery.
+
+    Parameters
+    ----------
+    learner : fitted learner
+    Q, X : CSR matrix or ndarray, shape (n_queries, n_features) and (n_gallery, n_features)
+    y_query, y_gallery : labels of the two, as in `relevance_from_labels`
+    max_k : int, default=100
+    n_jobs : int or None, default=None
+
+    Returns
+    -------
+    Evaluation
+    """
+    index = ExactIndex(learner, X, n_jobs=n_jobs)
+    y_query, y_gallery = _as_labels(y_query), _as_labels(y_gallery)
+
+    def relevance(start, stop):
+        return relevance_from_labels(y_query[start:stop], y_gallery)
+
+    return evaluate_index(index, Q, relevance, max_k=max_k)
+
+
+def relevance_from_labels(y_query: Any, y_gallery: Any, exclude: Any = None) -> sp.csr_matrix:
+    """Which gallery images share a label with which query.
+
+    Parameters
+    ----------
+    y_query, y_gallery : arrays (n_queries,) and (n_gallery,) of labels, or sparse (n, n_labels)
+        Of several labels an image has those with a weight above zero.
+    exclude : array of int, shape (n_queries,), optional
+        The query's own row of the gallery, never relevant; -1 for none.
+
+    Returns
+    -------
+    CSR matrix of bool, shape (n_queries, n_gallery)
+
+    Raises
+    ------
+    ValueError
+        If one side has plain labels and the other a matrix, or their numbers of labels differ.
+    """
+    y_query, y_gallery = _as_labels(y_query), _as_labels(y_gallery)
+    if sp.issparse(y_query) != sp.issparse(y_gallery):
+        raise ValueError("queries and gallery must both have plain labels (n,), or both a matrix (n, n_labels)")
+    if not sp.issparse(y_query):
+        n_queries = len(y_query)
+        names, ids = np.unique(np.concatenate([y_query, y_gallery]), return_inverse=True)
+        y_query, y_gallery = _one_hot(ids[:n_queries], len(names)), _one_hot(ids[n_queries:], len(names))
+    if y_query.shape[1] != y_gallery.shape[1]:
+        raise ValueError(f"queries have {y_query.shape[1]} labels, the gallery has {y_gallery.shape[1]}")
+    shared = sp.csr_matrix(y_query @ y_gallery.T)
+    if exclude is not None:
+        own = np.repeat(np.asarray(exclude), np.diff(shared.indptr))
+        shared.data[shared.indices == own] = 0
+    shared.eliminate_zeros()
+    shared.sort_indices()
+    return shared.astype(bool)
+
+
+def compare(
+    a: Evaluation,
+    b: Evaluation,
+    *,
+    k: int | None = None,
+    n_permutations: int = 10_000,
+    random_state: int = 0,
+) -> Comparison:
+    """Compare two systems on the same queries: is a better than b.
+
+    Parameters
+    ----------
+    a, b : Evaluation
+        Of the same queries in the same order.
+    k : int or None, default=None
+        Compare precision at k; None compares average precision.
+    n_permutations : int, default=10_000
+    random_state : int, default=0
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError
+        If the two are not of the same queries, or no query has a relevant image.
+
+    Notes
+    -----
+    The p-value is ``(1 + #{permutations at least as extreme}) / (1 + n_permutations)``, so it is never 0.
+    """
+    if not np.array_equal(a.n_relevant, b.n_relevant):
+        raise ValueError("the two evaluations are not of the same queries: their numbers of relevant images differ")
+    if a.n_queries == 0:
+        raise ValueError("no query has a relevant image: there is nothing to compare")
+    if k is None:
+        differences = (a.average_precision - b.average_precision)[a.counted]
+    else:
+        differences = (a._precision_column(k) - b._precision_column(k))[a.counted]
+    tolerance = 1e-12  # rounding of the sums, not a difference
+    observed = abs(differences.mean())
+    rng = np.random.default_rng(random_state)
+    extreme = 0
+    for start in range(0, n_permutations, 500):  # 500 rows of signs at once
+        n_rows = min(500, n_permutations - start)
+        signs = rng.integers(0, 2, size=(n_rows, len(differences)), dtype=np.int8) * 2 - 1
+        extreme += int((abs(signs @ differences) / len(differences) >= observed - tolerance).sum())
+    return Comparison(
+        difference=float(differences.mean()),
+        p_value=(1 + extreme) / (1 + n_permutations),
+        wins=int((differences > tolerance).sum()),
+        ties=int((abs(differences) <= tolerance).sum()),
+        losses=int((differences < -tolerance).sum()),
+    )
+
+
+def _relevant_by_rank(indices: np.ndarray, relevance: sp.csr_matrix) -> np.ndarray:
+    """Look up which ranks are relevant, bool (n_queries, k). Filling (-1) is not."""
+    n_gallery = relevance.shape[1]
+    if indices.size and (indices.min() < -1 or indices.max() >= n_gallery):
+        raise ValueError(f"the ranking names images beyond the {n_gallery} of the gallery")
+    relevant = np.zeros(indices.shape, bool)
+    is_relevant = np.zeros(n_gallery + 1, bool)  # the last entry stands for -1
+    is_ranked = np.zeros(n_gallery + 1, bool)
+    for query, ranked in enumerate(indices):
+        is_ranked[ranked] = True
+        if is_ranked[:-1].sum() != (ranked >= 0).sum():
+            raise ValueError(f"the ranking of query {query} names an image twice")
+        is_ranked[ranked] = False
+        own = relevance.indices[relevance.indptr[query] : relevance.indptr[query + 1]]
+        is_relevant[own] = True
+        relevant[query] = is_relevant[ranked]
+        is_relevant[own] = False
+    return relevant
+
+
+def _as_relevance(relevance: Any) -> sp.csr_matrix:
+    """CSR with one stored entry for each relevant image, and no other."""
+    if not sp.issparse(relevance):
+        raise ValueError("relevance must be a sparse matrix (n_queries, n_gallery), see relevance_from_labels")
+    relevant = sp.csr_matrix(relevance > 0)
+    relevant.eliminate_zeros()
+    return relevant
+
+
+def _as_labels(y: Any) -> Any:
+    """Labels as ndarray (n,), or as CSR of 0 and 1 (n, n_labels)."""
+    if sp.issparse(y):
+        return sp.csr_matrix(y > 0).astype(np.int32)
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"labels must be an array (n,) or a sparse matrix (n, n_labels), got shape {y.shape}")
+    return y
+
+
+def _one_hot(ids: np.ndarray, n_labels: int) -> sp.csr_matrix:
+    n = len(ids)
+    return sp.csr_matrix((np.ones(n, np.int32), ids, np.arange(n + 1)), shape=(n, n_labels))
+
+
+def _mean(values: Sequence[float] | np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")

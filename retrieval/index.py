@@ -1,0 +1,394 @@
+"""Exact search: every gallery image is scored, the best k are kept.
+
+A similarity is an inner product of a query side and a gallery side. Visterm vectors are sparse on the
+gallery side (some 45 of 10,000 entries) and, once a learner has multiplied them by W, dense on the query
+side. So the kernel keeps a block of dense queries in cache, streams the gallery past it once, and offers
+every score to one bounded heap a query: no array of n_queries x n_gallery scores ever exists.
+"""
+
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import Parallel, delayed, effective_n_jobs
+from numba import njit
+
+from .ranking import Ranking
+
+QUERIES_PER_TRANSFORM = 256  # dense queries held at once: 10 MB at d = 10,000
+QUERIES_PER_BLOCK = 64  # queries that one pass over the gallery serves; beyond that the block leaves the cache
+ROWS_AT_ONCE = 64  # gallery rows scored before the best are picked: 16 KB of scores, in the first-level cache
+ONE_BY_ONE = 2  # up to so many queries are faster alone than in a block so narrow
+FEW_QUERIES = 8  # fewer than this for each thread, and the threads share the gallery instead
+WORK_FOR_THREADS = 20_000_000  # multiply-adds, some 10 ms, below which starting threads costs more than it gains
+
+
+class SupportsSimilarity(Protocol):
+    """Two sides of an inner product: what an index needs of a learner."""
+
+    def transform(self, X: Any) -> Any:
+        """Gallery side: dense or CSR (n_gallery, d)."""
+
+    def transform_query(self, Q: Any) -> Any:
+        """Query side: dense or CSR (n_queries, d)."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Kernels
+#
+# Every score is summed in the storage order of its gallery row, one float32 operation after the other (no
+# fastmath), and the vector units work across queries. So a score does not depend on the queries beside it, on
+# the blocks or on the threads, and equal gallery rows tie exactly.
+
+
+@njit(cache=True, nogil=True)
+def _score_sparse_one(indptr, indices, data, first, query, scores):
+    """``scores[r, 0] = sum_p data[p] * query[indices[p]]`` over the entries p of row first + r."""
+    for r in range(scores.shape[0]):
+        total = np.float32(0)
+        for p in range(indptr[first + r], indptr[first + r + 1]):
+            # Unsigned, as a signed index makes Numba test for Python's negative indices.
+            total += data[p] * query[np.uint64(indices[p])]
+        scores[r, 0] = total
+
+
+@njit(cache=True, nogil=True)
+def _score_sparse(indptr, indices, data, first, queries, scores):
+    """``scores[r, q] = sum_p data[p] * queries[indices[p], q]`` over the entries p of row first + r."""
+    n_queries = scores.shape[1]
+    for r in range(scores.shape[0]):
+        total = scores[r]
+        for q in range(n_queries):
+            total[q] = np.float32(0)
+        p, stop = np.int64(indptr[first + r]), np.int64(indptr[first + r + 1])
+        while p + 1 < stop:  # two entries a turn halve the loads and stores of total; the order of sums stays
+            a, b = data[p], data[p + 1]
+            row_a, row_b = queries[np.uint64(indices[p])], queries[np.uint64(indices[p + 1])]
+            for q in range(n_queries):
+                total[q] = (total[q] + a * row_a[q]) + b * row_b[q]
+            p += 2
+        if p < stop:
+            a, row_a = data[p], queries[np.uint64(indices[p])]
+            for q in range(n_queries):
+                total[q] += a * row_a[q]
+
+
+@njit(cache=True, nogil=True)
+def _score_dense(X, first, queries, scores):
+    """``scores[r, q] = sum_j X[first + r, j] * queries[j, q]``."""
+    n_queries = scores.shape[1]
+    for r in range(scores.shape[0]):
+        x, total = X[first + r], scores[r]
+        for q in range(n_queries):
+            total[q] = np.float32(0)
+        j = 0
+        while j + 3 < x.shape[0]:  # four entries a turn, for the same reason as above
+            a, b, c, d = x[j], x[j + 1], x[j + 2], x[j + 3]
+            row_a, row_b, row_c, row_d = queries[j], queries[j + 1], queries[j + 2], queries[j + 3]
+            for q in range(n_queries):
+                total[q] = (((total[q] + a * row_a[q]) + b * row_b[q]) + c * row_c[q]) + d * row_d[q]
+            j += 4
+        while j < x.shape[0]:
+            a, row_a = x[j], queries[j]
+            for q in range(n_queries):
+                total[q] += a * row_a[q]
+            j += 1
+
+
+@njit(cache=True, nogil=True)
+def _worse(score_a, index_a, score_b, index_b):
+    """Whether a ranks behind b: smaller score or, of equal scores, larger index."""
+    return score_a < score_b or (score_a == score_b and index_a > index_b)
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(scores, indices, hole):
+    """Move the entry at ``hole`` down to its place. Every parent of the heap ranks behind its children."""
+    score, index = scores[hole], indices[hole]
+    while True:
+        child = 2 * hole + 1
+        if child >= scores.shape[0]:
+            break
+        if child + 1 < scores.shape[0] and _worse(scores[child + 1], indices[child + 1], scores[child], indices[child]):
+            child += 1
+        if not _worse(scores[child], indices[child], score, index):
+            break
+        scores[hole], indices[hole] = scores[child], indices[child]
+        hole = child
+    scores[hole], indices[hole] = score, index
+
+
+@njit(cache=True, nogil=True)
+def _keep_best(scores, first, exclude, n_kept, bar, top_scores, top_indices):
+    """Keep the gallery rows first, first + 1, ... where they are among the best k of a query so far.
+
+    ``scores`` is (n_rows, n_queries). The first k of a query are just stored; then they become a heap, and
+    ``bar`` (n_queries,), until then -inf, holds the worst of them. Rows come in ascending order, so a score
+    equal to the bar loses by its index. Returns False at a NaN score.
+    """
+    k = top_scores.shape[1]
+    for r in range(scores.shape[0]):
+        row = first + r
+        for q in range(scores.shape[1]):
+            score = scores[r, q]
+            if score <= bar[q] or row == exclude[q]:
+                continue
+            if np.isnan(score):
+                return False
+            kept_scores, kept_indices = top_scores[q], top_indices[q]
+            if n_kept[q] < k:
+                kept_scores[n_kept[q]], kept_indices[n_kept[q]] = score, row
+                n_kept[q] += 1
+                if n_kept[q] == k:
+                    for hole in range(k // 2 - 1, -1, -1):
+                        _sift_down(kept_scores, kept_indices, hole)
+                    bar[q] = kept_scores[0]
+            else:
+                kept_scores[0], kept_indices[0] = score, row
+                _sift_down(kept_scores, kept_indices, 0)
+                bar[q] = kept_scores[0]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _search_sparse(indptr, indices, data, first, last, queries, exclude, top_scores, top_indices):
+    """Find the best of rows [first, last) of a CSR gallery for queries (d, n_queries).
+
+    Fills top_scores and top_indices, (n_queries, k), in no order. Returns False at a NaN score.
+    """
+    n_queries = queries.shape[1]
+    buffer = np.empty((ROWS_AT_ONCE, n_queries), np.float32)
+    n_kept = np.zeros(n_queries, np.int64)
+    bar = np.full(n_queries, -np.inf, np.float32)
+    for start in range(first, last, ROWS_AT_ONCE):
+        scores = buffer[: min(ROWS_AT_ONCE, last - start)]
+        if n_queries == 1:
+            _score_sparse_one(indptr, indices, data, start, queries[:, 0], scores)
+        else:
+            _score_sparse(indptr, indices, data, start, queries, scores)
+        if not _keep_best(scores, start, exclude, n_kept, bar, top_scores, top_indices):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _search_dense(X, first, last, queries, exclude, top_scores, top_indices):
+    """Find the best of rows [first, last) of a dense gallery; the rest as in ``_search_sparse``."""
+    n_queries = queries.shape[1]
+    buffer = np.empty((ROWS_AT_ONCE, n_queries), np.float32)
+    n_kept = np.zeros(n_queries, np.int64)
+    bar = np.full(n_queries, -np.inf, np.float32)
+    for start in range(first, last, ROWS_AT_ONCE):
+        scores = buffer[: min(ROWS_AT_ONCE, last - start)]
+        _score_dense(X, start, queries, scores)
+        if not _keep_best(scores, start, exclude, n_kept, bar, top_scores, top_indices):
+            return False
+    return True
+
+
+def _best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort each row (n_queries, m): score descending, then index ascending, filling (-inf, -1) last.
+
+    Score and index become one 64-bit integer, so that one fast sort without stability settles both: the bits of
+    a float32 order like integers once negative numbers are inverted, and here all is turned round, as large
+    scores come first. -0.0 is 0.0.
+    """
+    bits = (scores + np.float32(0)).view(np.uint32)
+    descending = np.where(bits >> 31, bits, ~bits & 0x7FFFFFFF)
+    keys = descending.astype(np.uint64) << 32 | indices.view(np.uint32)
+    keys.sort(axis=1)
+    descending = (keys >> 32).astype(np.uint32)
+    bits = np.where(descending >> 31, descending, ~descending & 0x7FFFFFFF)
+    return bits.view(np.float32), keys.astype(np.uint32).view(np.int32)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Public
+
+
+class ExactIndex:
+    """Exact nearest neighbours under a learner's similarity.
+
+    Parameters
+    ----------
+    learner : object with ``transform(X)`` and ``transform_query(Q)``
+        The similarity of query q and gallery image x is ``transform_query(q) @ transform(x)``.
+    X : CSR matrix or ndarray, shape (n_gallery, n_features)
+        The gallery. CSR stays CSR; float32 data is not copied, so memory-mapped arrays stay on disk.
+    n_jobs : int or None, default=None
+        Threads of a search, as in joblib: None is one, -1 all cores. Results do not depend on it.
+
+    Raises
+    ------
+    ValueError
+        If the gallery is empty, is not two-dimensional, or holds NaN or infinity.
+
+    Notes
+    -----
+    Each score is a float32 sum in the storage order of the gallery row, whatever the blocks and threads:
+    equal rows tie exactly, and ties go to the smaller index.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class InnerProduct:
+    ...     def transform(self, X):
+    ...         return X
+    ...     def transform_query(self, Q):
+    ...         return Q
+    >>> gallery = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> ranking = ExactIndex(InnerProduct(), gallery).search(np.array([[2.0, 1.0]]), k=2)
+    >>> ranking.indices, ranking.scores
+    (array([[2, 0]], dtype=int32), array([[3., 2.]], dtype=float32))
+    """
+
+    def __init__(self, learner: SupportsSimilarity, X: Any, *, n_jobs: int | None = None) -> None:
+        self.learner = learner
+        self.n_jobs = n_jobs
+        self.gallery_ = _check_gallery(learner.transform(X))
+
+    @property
+    def n_gallery(self) -> int:
+        """Number of gallery images."""
+        return self.gallery_.shape[0]
+
+    def search(self, Q: Any, k: int | None = None, *, exclude: Any = None) -> Ranking:
+        """Rank the gallery for each query.
+
+        Parameters
+        ----------
+        Q : CSR matrix or ndarray, shape (n_queries, n_features)
+            Queries, before the learner's ``transform_query``.
+        k : int or None, default=None
+            Length of the lists. None ranks everything that some query may rank: all of the gallery, or one
+            image less where every query excludes one.
+        exclude : array of int, shape (n_queries,), optional
+            A gallery row to leave out for each query, -1 for none: how a query that is itself in the gallery
+            is removed, by identity and not by its score.
+
+        Returns
+        -------
+        Ranking
+            Exactly k columns. Where exclusion leaves a query fewer than k images, its row ends with index -1
+            and score -inf.
+
+        Raises
+        ------
+        ValueError
+            If k is not in 1..n_gallery, if a query is not finite or has another number of features than the
+            gallery, if ``exclude`` has the wrong shape or names no gallery row, or if a score is not finite.
+        """
+        if not sp.issparse(Q):
+            Q = np.asarray(Q)
+        if Q.ndim != 2:
+            raise ValueError(f"queries must have the shape (n_queries, n_features), got {Q.shape}")
+        n_queries = Q.shape[0]
+        exclude = _check_exclude(exclude, n_queries, self.n_gallery)
+        k = self._check_k(k, exclude)
+        top_scores = np.full((n_queries, k), -np.inf, np.float32)
+        top_indices = np.full((n_queries, k), -1, np.int32)
+        for start in range(0, n_queries, QUERIES_PER_TRANSFORM):
+            rows = slice(start, start + QUERIES_PER_TRANSFORM)
+            queries = self._check_queries(self.learner.transform_query(Q[rows]))
+            self._search_block(queries, exclude[rows], top_scores[rows], top_indices[rows])
+        # Every finite score ranks before the filling (-inf, -1), so filling is left only where rows ran out.
+        n_candidates = self.n_gallery - (exclude >= 0)
+        if ((top_indices >= 0).sum(axis=1) < np.minimum(n_candidates, k)).any():
+            raise ValueError("some similarities overflow float32: scale the vectors or the learner's matrix down")
+        return Ranking(top_indices, top_scores)
+
+    def _search_block(self, queries, exclude, top_scores, top_indices) -> None:
+        """Search dense queries (n_queries, d) with all threads; fills top_*, (n_queries, k)."""
+        n_queries, k = top_scores.shape
+        gallery = self.gallery_
+        work = n_queries * (gallery.nnz if sp.issparse(gallery) else gallery.size)
+        n_threads = effective_n_jobs(self.n_jobs) if work > WORK_FOR_THREADS else 1
+        n_parts = n_threads if n_queries < FEW_QUERIES * n_threads else 1
+        bounds = np.linspace(0, self.n_gallery, n_parts + 1).astype(np.int64)
+        if n_queries <= ONE_BY_ONE:
+            n_blocks = n_queries
+        else:
+            n_blocks = max(-(-n_queries // QUERIES_PER_BLOCK), n_threads // n_parts)
+
+        def search_part(columns, own, first, last):
+            size = min(k, last - first)
+            scores = np.full((len(own), size), -np.inf, np.float32)
+            indices = np.full((len(own), size), -1, np.int32)
+            if sp.issparse(gallery):
+                arrays = gallery.indptr, gallery.indices, gallery.data
+                ok = _search_sparse(*arrays, first, last, columns, own, scores, indices)
+            else:
+                ok = _search_dense(gallery, first, last, columns, own, scores, indices)
+            if not ok:
+                raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
+            return _best_first(scores, indices)
+
+        blocks = np.array_split(np.arange(n_queries), n_blocks)
+        tasks = []
+        for block in blocks:
+            columns = np.ascontiguousarray(queries[block].T)  # (d, n_block): the queries side by side
+            for first, last in pairwise(bounds):
+                tasks.append(delayed(search_part)(columns, exclude[block], first, last))
+        found = Parallel(n_jobs=n_threads, prefer="threads")(tasks)
+        for i, block in enumerate(blocks):
+            parts = found[i * n_parts : (i + 1) * n_parts]
+            scores, indices = parts[0]
+            if n_parts > 1:
+                scores, indices = _best_first(*(np.concatenate(side, axis=1) for side in zip(*parts, strict=True)))
+            top_scores[block], top_indices[block] = scores[:, :k], indices[:, :k]
+
+    def _check_k(self, k: int | None, exclude: np.ndarray) -> int:
+        if k is None:
+            # One less for all queries only if each of them excludes something.
+            return self.n_gallery - int(len(exclude) > 0 and (exclude >= 0).all())
+        if not 1 <= k <= self.n_gallery:
+            raise ValueError(f"k must be between 1 and the {self.n_gallery} images of the gallery, got {k}")
+        return int(k)
+
+    def _check_queries(self, queries: Any) -> np.ndarray:
+        """Dense float32 (n_queries, d), finite, as wide as the gallery."""
+        queries = queries.toarray() if sp.issparse(queries) else np.asarray(queries)
+        if queries.ndim != 2 or queries.shape[1] != self.gallery_.shape[1]:
+            raise ValueError(
+                f"queries become vectors of {queries.shape[-1]} columns, the gallery has "
+                f"{self.gallery_.shape[1]} columns: both must come from the same features and learner"
+            )
+        queries = queries.astype(np.float32, copy=False)
+        if not np.isfinite(queries).all():
+            raise ValueError("the queries hold NaN or infinity")
+        return queries
+
+
+def _check_gallery(X: Any) -> Any:
+    """CSR or C-ordered ndarray, float32, finite, not empty."""
+    if sp.issparse(X):
+        X = sp.csr_matrix(X, dtype=np.float32)  # copies nothing that fits already
+        # The kernel trusts these indices: a damaged file must not become a read outside the arrays.
+        X.check_format(full_check=True)
+        values = X.data
+    else:
+        X = values = np.ascontiguousarray(X, dtype=np.float32)
+        if X.ndim != 2:
+            raise ValueError(f"a gallery must have the shape (n_gallery, n_features), got {X.shape}")
+    if X.shape[0] == 0:
+        raise ValueError("the gallery is empty: there is nothing to search")
+    # Finite float32 numbers cannot overflow a float64 sum, so the sum tells, without an array of booleans.
+    with np.errstate(invalid="ignore"):
+        finite = np.isfinite(values.sum(dtype=np.float64))
+    if not finite:
+        raise ValueError("the gallery holds NaN or infinity")
+    return X
+
+
+def _check_exclude(exclude: Any, n_queries: int, n_gallery: int) -> np.ndarray:
+    """int64 (n_queries,), -1 for none."""
+    if exclude is None:
+        return np.full(n_queries, -1, np.int64)
+    exclude = np.asarray(exclude)
+    if exclude.shape != (n_queries,) or exclude.dtype.kind not in "iu":
+        raise ValueError(f"exclude needs one integer for each of the {n_queries} queries (-1 for none)")
+    exclude = exclude.astype(np.int64)
+    if n_queries and (exclude.min() < -1 or exclude.max() >= n_gallery):
+        raise ValueError(f"exclude must name rows of the gallery, 0 to {n_gallery - 1}, or be -1 for none")
+    return exclude

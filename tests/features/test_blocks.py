@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from visterm.features.blocks import block_grid, blocks_in, check_grid, level_shapes, pad_to_block, pyramid
+
+SIDES = st.integers(1, 400)
+
+
+def test_a_photo_of_240x300_has_four_levels_with_99_blocks():
+    assert level_shapes(240, 300) == [(240, 300), (192, 240), (154, 192), (123, 154)]
+    assert [blocks_in(h, w, 64, 32) for h, w in level_shapes(240, 300)] == [6 * 8, 5 * 6, 3 * 5, 2 * 3]
+    assert len(block_grid(240, 300)) == 48 + 30 + 15 + 6
+
+
+def test_the_first_level_with_fewer_than_min_blocks_is_used_and_is_the_last():
+    # 160x160: 4 x 4 = 16 blocks; 128x128: 3 x 3 = 9 < 10
+    assert level_shapes(160, 160) == [(160, 160), (128, 128)]
+    assert level_shapes(160, 160, min_blocks=17) == [(160, 160)]
+    assert level_shapes(160, 160, min_blocks=9) == [(160, 160), (128, 128), (102, 102)]
+
+
+def test_a_level_smaller_than_a_block_ends_the_pyramid():
+    # 64 x 400 has 11 blocks, but the next level would be 51 pixels high
+    assert blocks_in(64, 400, 64, 32) == 11
+    assert level_shapes(64, 400) == [(64, 400)]
+
+
+def test_boxes_of_a_level_are_in_pixels_of_the_original():
+    # The second level of 160x160 is 128x128: its blocks are 80 pixels wide, 40 apart.
+    boxes = block_grid(160, 160)
+    np.testing.assert_array_equal(boxes[:5], [[0, 0, 64, 64], [32, 0, 64, 64], [64, 0, 64, 64], [96, 0, 64, 64], [0, 32, 64, 64]])
+    np.testing.assert_allclose(boxes[16:], [[40 * j, 40 * i, 80, 80] for i in range(3) for j in range(3)])
+
+
+@given(SIDES, SIDES)
+def test_every_image_has_a_block_and_no_box_leaves_the_image(height, width):
+    boxes = block_grid(height, width)
+    assert len(boxes) >= 1
+    assert (boxes[:, :2] >= 0).all()
+    assert (boxes[:, 0] + boxes[:, 2] <= width + 1e-9).all()
+    assert (boxes[:, 1] + boxes[:, 3] <= height + 1e-9).all()
+    assert (boxes[:, 2:] > 0).all()
+
+
+@given(SIDES, SIDES)
+def test_the_pyramid_has_the_shapes_it_says(height, width):
+    levels = pyramid(np.zeros((height, width, 3), dtype=np.uint8))
+    assert [level.shape[:2] for level in levels] == level_shapes(height, width)
+
+
+def test_small_images_are_continued_by_reflection():
+    padded = pad_to_block(np.array([[1, 2, 3]], dtype=np.uint8), 8)
+    assert padded.shape == (8, 8)
+    np.testing.assert_array_equal(padded, np.tile([1, 2, 3, 2, 1, 2, 3, 2], (8, 1)))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (5, 80), (63, 64), (7, 7)])
+def test_reflection_is_that_of_numpy(shape):
+    image = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    missing = [(0, max(64 - n, 0)) for n in shape]
+    np.testing.assert_array_equal(pad_to_block(image, 64), np.pad(image, [*missing, (0, 0)], mode="reflect"))
+
+
+def test_a_single_pixel_repeats_itself():
+    np.testing.assert_array_equal(pad_to_block(np.array([[7]], dtype=np.uint8), 4), np.full((4, 4), 7))
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_an_image_without_pixels_is_an_error(shape):
+    with pytest.raises(ValueError, match="nothing to describe"):
+        pad_to_block(np.zeros(shape, dtype=np.uint8), 64)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"block_size": 0}, {"stride": 0}, {"stride": 1.5}, {"scale": 1.0}, {"min_blocks": 0}]
+)
+def test_settings_out_of_range_are_named(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        check_grid(**{"block_size": 64, "stride": 32, "scale": 1.25, "min_blocks": 10} | settings)

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from visterm.features.codebook import Codebook, kmeans
+
+
+def histograms(n, n_features=79, seed=0):
+    """Random points that look like descriptors: square roots of sparse histograms."""
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(0.3, size=(n, n_features)) @ np.eye(n_features)
+    weights *= rng.gamma(0.3, size=(8, n_features))[rng.integers(0, 8, n)] + 1e-3
+    return np.sqrt(weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def distances(points, centers):
+    """Squared, in double precision: (n, k)."""
+    points, centers = points.astype(np.float64), centers.astype(np.float64)
+    return np.array([np.square(centers - point).sum(axis=1) for point in points])
+
+
+def assert_nearest(codebook, points):
+    """Every answer is the nearest centre, but for ties in single precision."""
+    exact = distances(points, codebook.centers_)
+    chosen = exact[np.arange(len(points)), codebook.predict(points)]
+    assert (chosen <= exact.min(axis=1) * (1 + 1e-5) + 1e-12).all()
+    clear = np.sort(exact, axis=1)
+    clear = clear[:, 1] > clear[:, 0] * (1 + 1e-4) + 1e-12 if exact.shape[1] > 1 else np.ones(len(exact), bool)
+    np.testing.assert_array_equal(codebook.predict(points)[clear], exact.argmin(axis=1)[clear])
+
+
+@pytest.mark.parametrize("n_centers", [1, 2, 255, 256, 257, 2000])
+def test_the_nearest_centre_is_found(n_centers):
+    codebook = Codebook().set_centers(histograms(n_centers, seed=1))
+    assert_nearest(codebook, histograms(300, seed=2))
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 15, 16, 17, 64, 200])
+def test_any_number_of_features_will_do(n_features):
+    rng = np.random.default_rng(n_features)
+    codebook = Codebook().set_centers(rng.normal(size=(400, n_features)))
+    assert_nearest(codebook, rng.normal(size=(200, n_features)).astype(np.float32))
+
+
+@given(
+    st.integers(1, 600), st.integers(1, 90), st.floats(-6, 6), st.floats(0, 1000), st.integers(0, 2**32 - 1)
+)
+@settings(max_examples=40, deadline=None)
+def test_the_nearest_centre_is_found_at_any_scale_and_far_from_the_origin(k, d, exponent, shift, seed):
+    rng = np.random.default_rng(seed)
+    scale = 10.0**exponent
+    codebook = Codebook().set_centers((rng.normal(size=(k, d)) + shift) * scale)
+    points = ((rng.normal(size=(50, d)) + shift) * scale).astype(np.float32)
+    exact = distances(points, codebook.centers_)
+    chosen = exact[np.arange(50), codebook.predict(points)]
+    assert (chosen <= exact.min(axis=1) * (1 + 1e-5)).all()
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_the_lowest_of_equally_near_centres_wins(seed):
+    rng = np.random.default_rng(seed)
+    centers = np.repeat(histograms(60, seed=seed % 1000), 5, axis=0)[rng.permutation(300)]
+    codebook = Codebook().set_centers(centers)
+    points = centers[rng.integers(0, 300, 40)]
+    lowest = [np.flatnonzero((centers == point).all(axis=1))[0] for point in points]
+    np.testing.assert_array_equal(codebook.predict(points), lowest)
+
+
+def test_an_answer_does_not_depend_on_the_batch():
+    codebook = Codebook().set_centers(histograms(3000, seed=1))
+    points = histograms(500, seed=2)
+    whole = codebook.predict(points)
+    one_by_one = np.concatenate([codebook.predict(points[i : i + 1]) for i in range(len(points))])
+    shuffled = np.random.default_rng(0).permutation(len(points))
+    assert whole.tobytes() == one_by_one.tobytes()
+    assert whole[shuffled].tobytes() == codebook.predict(points[shuffled]).tobytes()
+
+
+def test_no_points_give_no_answers():
+    answers = Codebook().set_centers(histograms(10)).predict(np.empty((0, 79), np.float32))
+    assert answers.shape == (0,)
+    assert answers.dtype == np.int32
+
+
+def test_four_corners_are_found():
+    rng = np.random.default_rng(0)
+    corners = np.array([[0, 0], [0, 9], [9, 0], [9, 9]])
+    points = (corners[:, None] + rng.uniform(-1, 1, (4, 50, 2))).reshape(-1, 2)
+    found = Codebook(n_visterms=4, random_state=1).fit(points).centers_
+    assert {tuple(np.round(c / 9)) for c in found} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_kmeans_is_about_as_good_as_scikit_learns():
+    points = histograms(4000)
+    ours = kmeans(points, 100, random_state=0)
+    theirs = KMeans(100, init="random", n_init=1, random_state=0).fit(points)
+    assert distances(points, ours).min(axis=1).sum() <= theirs.inertia_ * 1.03
+
+
+def test_a_round_of_kmeans_is_lloyds():
+    points = histograms(300)
+    first = kmeans(points, 7, max_iter=1, random_state=0)
+    rng = np.random.RandomState(0)
+    start = points[np.sort(rng.choice(300, 7, replace=False))]
+    labels = distances(points, start).argmin(axis=1)
+    np.testing.assert_allclose(first, [points[labels == c].mean(axis=0) for c in range(7)], rtol=1e-5)
+
+
+def test_weights_count_as_repetitions():
+    points = histograms(200)
+    weights = np.random.default_rng(3).integers(1, 5, 200)
+    centers = kmeans(points, 5, weights=weights, max_iter=1, random_state=0)
+    start = points[np.sort(np.random.RandomState(0).choice(200, 5, replace=False))]
+    labels = distances(points, start).argmin(axis=1)
+    expected = [np.average(points[labels == c], axis=0, weights=weights[labels == c]) for c in range(5)]
+    np.testing.assert_allclose(centers, expected, rtol=1e-5)
+
+
+def test_every_cluster_keeps_a_point():
+    # 200 points in one place and 30 elsewhere, so that most first centres lose all their points
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(0, 1e-6, (200, 3)), rng.normal(0, 10, (30, 3))]).astype(np.float32)
+    centers = kmeans(points, 40, random_state=0, max_iter=100)
+    labels = distances(points, centers).argmin(axis=1)
+    assert len(np.unique(labels)) == 40
+
+
+def test_the_seed_decides_and_the_number_of_threads_does_not():
+    points = histograms(3000)
+    books = [Codebook(n_visterms=300, random_state=5, n_jobs=n).fit(points).centers_ for n in (1, 2, 3, None)]
+    assert len({book.tobytes() for book in books}) == 1
+
+
+def test_too_few_distinct_descriptors_are_an_error_that_says_how_many():
+    points = np.repeat(histograms(30), 10, axis=0)
+    with pytest.raises(ValueError, match="31 visterms .* give 30: lower n_visterms"):
+        Codebook(n_visterms=31).fit(points)
+    assert len(np.unique(Codebook(n_visterms=30).fit(points).predict(points))) == 30
+
+
+def test_wrong_shapes_are_refused():
+    codebook = Codebook().set_centers(histograms(5))
+    with pytest.raises(ValueError, match="have 3 features, the codebook 79"):
+        codebook.predict(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="shape"):
+        codebook.predict(np.zeros(79))
+
+
+def test_scikit_learn_conventions():
+    codebook = Codebook(n_visterms=3, tol=0.1, random_state=2)
+    assert clone(codebook).get_params() == codebook.get_params()
+    with pytest.raises(NotFittedError):
+        codebook.predict(histograms(3))
+    with pytest.raises(ValueError, match="n_visterms"):
+        Codebook(n_visterms=0).fit(histograms(3))

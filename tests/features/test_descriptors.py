@@ -1,0 +1,93 @@
+import cv2
+import numpy as np
+import pytest
+import skimage.data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from visterm.features import Palette, block_grid, describe, lbp_codes, pyramid
+
+
+@pytest.fixture(scope="module")
+def palette():
+    return Palette(random_state=0).fit(skimage.data.coffee()[::8, ::8].reshape(-1, 3))
+
+
+def slow_describe(image, palette, block_size=64, stride=32, normalization="hellinger", **grid):
+    """The same, block by block with np.bincount."""
+    if image.ndim == 2:
+        image = np.stack([image] * 3, axis=-1)
+    rows = []
+    for level in pyramid(image, block_size=block_size, stride=stride, **grid):
+        colors = palette.predict(level)
+        patterns = lbp_codes(cv2.cvtColor(level, cv2.COLOR_RGB2GRAY))
+        for y in range(0, level.shape[0] - block_size + 1, stride):
+            for x in range(0, level.shape[1] - block_size + 1, stride):
+                block = np.s_[y : y + block_size, x : x + block_size]
+                rows.append(
+                    np.concatenate(
+                        [
+                            np.bincount(colors[block].ravel(), minlength=len(palette.colors_)),
+                            np.bincount(patterns[block].ravel(), minlength=59),
+                        ]
+                    )
+                )
+    shares = np.array(rows) / block_size**2
+    return np.sqrt(shares) if normalization == "hellinger" else shares
+
+
+@pytest.mark.parametrize("normalization", ["hellinger", "l1"])
+@pytest.mark.parametrize("grid", [{}, {"block_size": 48, "stride": 20}, {"block_size": 30, "stride": 30, "scale": 1.5}, {"block_size": 21, "stride": 40}])
+def test_descriptors_are_those_counted_block_by_block(palette, grid, normalization):
+    image = skimage.data.chelsea()[:230, :301]
+    rows = describe(image, palette, normalization=normalization, **grid)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, slow_describe(image, palette, normalization=normalization, **grid), rtol=1e-6)
+
+
+@given(st.integers(1, 150), st.integers(1, 150), st.integers(0, 2**32 - 1))
+@settings(max_examples=25, deadline=None)
+def test_histograms_sum_to_one_and_rows_are_those_of_the_grid(palette, height, width, seed):
+    image = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    rows = describe(image, palette, normalization="l1")
+    assert rows.shape == (len(block_grid(height, width)), 20 + 59)
+    np.testing.assert_allclose(rows[:, :20].sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(rows[:, 20:].sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(describe(image, palette), np.sqrt(rows), rtol=1e-6)
+
+
+def test_a_flat_image_has_one_colour_and_one_pattern(palette):
+    row = describe(np.full((64, 64, 3), 255, dtype=np.uint8), palette)
+    assert row.shape == (1, 79)
+    color = palette.predict(np.full((1, 1, 3), 255, dtype=np.uint8))[0, 0]
+    assert set(np.flatnonzero(row[0])) == {color, 20 + 57}
+    assert row[0, color] == row[0, 77] == 1
+
+
+def test_a_grey_image_is_that_with_three_equal_channels(palette):
+    gray = skimage.data.camera()[:200, :150]
+    np.testing.assert_array_equal(describe(gray, palette), describe(np.stack([gray] * 3, axis=-1), palette))
+
+
+def test_a_single_pixel_has_a_descriptor(palette):
+    assert describe(np.array([[[9, 9, 9]]], dtype=np.uint8), palette).shape == (1, 79)
+
+
+def test_the_same_image_gives_the_same_bytes(palette):
+    image = skimage.data.astronaut()
+    assert describe(image, palette).tobytes() == describe(image[:, ::-1][:, ::-1], palette).tobytes()
+
+
+def test_an_image_without_pixels_is_an_error(palette):
+    with pytest.raises(ValueError, match="nothing to describe"):
+        describe(np.zeros((0, 4, 3), dtype=np.uint8), palette)
+
+
+@pytest.mark.parametrize("bad", [np.zeros((9, 9, 4), np.uint8), np.zeros((9, 9, 3)), np.zeros(9, np.uint8)])
+def test_other_arrays_are_refused(palette, bad):
+    with pytest.raises(ValueError, match="uint8 array of shape"):
+        describe(bad, palette)
+
+
+def test_an_unknown_normalization_is_an_error(palette):
+    with pytest.raises(ValueError, match=r"one of \['hellinger', 'l1'\]"):
+        describe(np.zeros((64, 64, 3), np.uint8), palette, normalization="l2")

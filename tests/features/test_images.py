@@ -1,0 +1,892 @@
+"""Finding and reading images: every format and mode, every damage, every strange name."""
+
+import io
+import itertools
+import os
+import pathlib
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from visterm.features.images import (
+    EXTENSIONS,
+    ImageError,
+    decode_image,
+    find_images,
+    printable,
+    read_image,
+    silence_decoders,
+)
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+DATA = pathlib.Path(os.environ.get("VISTERM_DATA", REPOSITORY / ".." / "shared" / "data"))
+ODD = sorted((DATA / "odd").glob("*"))
+
+needs_odd = pytest.mark.skipif(not ODD, reason=f"the folder of odd images {DATA / 'odd'} is not there")
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
+needs_user = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may read all")
+
+
+def picture(height=48, width=54):
+    """RGB pixels without any symmetry: a smooth ramp, so that lossy formats stay close."""
+    y, x = np.mgrid[0:height, 0:width].astype(float)
+    channels = 255 * x / width, 255 * y / height, 127 * (1 + np.sin((x + 2 * y) / 20))
+    return np.stack(channels, axis=-1).astype(np.uint8)
+
+
+def encode(pixels, kind, **options):
+    file = io.BytesIO()
+    image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def reason_of(data):
+    with pytest.raises(ImageError) as caught:
+        decode_image(data, "x.jpg")
+    return caught.value.reason
+
+
+def read_or_refuse(data):
+    """Pixels, or None for a refusal; anything else fails the test."""
+    try:
+        pixels = decode_image(data, "x.jpg")
+    except ImageError as error:
+        refusal = error
+    else:
+        check(pixels)
+        return pixels
+    assert refusal.reason
+    assert refusal.reason.isprintable()
+    assert len(refusal.reason) < 150
+    return None
+
+
+def check(pixels):
+    assert pixels.dtype == np.uint8
+    assert pixels.ndim == 3
+    assert pixels.shape[2] == 3
+    assert pixels.size > 0
+    assert pixels.flags.c_contiguous
+    assert pixels.flags.writeable
+
+
+def difference(a, b):
+    assert a.shape == b.shape
+    return np.abs(a.astype(int) - b).mean()
+
+
+# ---------------------------------------------------------------------------------------------- formats, modes
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "tolerance"),
+    [
+        ("JPEG", {"quality": 95}, 3),
+        ("JPEG", {"quality": 95, "progressive": True}, 3),
+        ("JPEG", {"quality": 95, "subsampling": 0, "restart_marker_blocks": 2}, 2),
+        ("PNG", {}, 0),
+        ("WEBP", {"lossless": True}, 0),
+        ("WEBP", {"quality": 95}, 4),
+        ("BMP", {}, 0),
+        ("DIB", {}, 0),
+        ("TIFF", {}, 0),
+        ("TIFF", {"compression": "tiff_lzw"}, 0),
+        ("TIFF", {"compression": "tiff_adobe_deflate"}, 0),
+        ("TIFF", {"compression": "jpeg", "quality": 95}, 4),
+        ("TIFF", {"big_tiff": True}, 0),
+        ("GIF", {}, 12),
+        ("PPM", {}, 0),
+    ],
+)
+def test_rgb_of_every_format(kind, options, tolerance, tmp_path):
+    path = tmp_path / "wrong.jpg"  # the content decides
+    path.write_bytes(encode(picture(), kind, **options))
+    pixels = read_image(path)
+    check(pixels)
+    assert difference(pixels, picture()) <= tolerance
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "TIFF", "GIF", "PPM"])
+def test_grey_becomes_rgb(kind):
+    grey = picture()[..., 0]
+    pixels = decode_image(encode(grey, kind), "x")
+    assert difference(pixels, np.dstack([grey] * 3)) <= 1
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "GIF"])
+def test_palette_becomes_rgb(kind):
+    palette = Image.fromarray(picture()).quantize(200)
+    pixels = decode_image(encode(palette, kind), "x")
+    np.testing.assert_array_equal(pixels, np.asarray(palette.convert("RGB")))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF"])
+def test_black_and_white_becomes_rgb(kind):
+    mask = picture()[..., 0] > 90
+    pixels = decode_image(encode(Image.fromarray(mask), kind), "x")
+    np.testing.assert_array_equal(pixels, np.dstack([mask * 255] * 3))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF"])
+def test_transparency_lies_on_white(kind):
+    alpha = np.full((48, 54, 1), 255, np.uint8)
+    alpha[:10], alpha[10:20] = 0, 102  # 0.4
+    options = {"lossless": True} if kind == "WEBP" else {}
+    pixels = decode_image(encode(np.dstack([picture(), alpha]), kind, **options), "x").astype(int)
+    assert (pixels[:10] == 255).all()
+    assert np.abs(pixels[10:20] - (0.4 * picture()[10:20] + 0.6 * 255)).max() <= 1
+    np.testing.assert_array_equal(pixels[20:], picture()[20:])
+
+
+def test_transparent_palette_and_colour_key():
+    palette = Image.fromarray(np.array([[0, 1, 2]], np.uint8))
+    palette.putpalette([255, 0, 0, 0, 0, 255, 0, 0, 0])
+    expected = [[[255, 0, 0], [255, 255, 255], [0, 0, 0]]]
+    for kind in ("PNG", "GIF"):
+        assert decode_image(encode(palette, kind, transparency=1), "x").tolist() == expected
+    by_alpha = decode_image(encode(palette, "PNG", transparency=bytes([255, 0, 255])), "x")
+    assert by_alpha.tolist() == expected
+    key = encode(palette.convert("RGB"), "PNG", transparency=(0, 0, 255))
+    assert decode_image(key, "x").tolist() == expected
+
+
+@pytest.mark.parametrize("extension", [".png", ".tiff"])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_sixteen_bits_drop_the_low_byte(extension, channels):
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 65536, (20, 30, channels), dtype=np.uint16)
+    if channels == 4:
+        pixels[..., 3] = 65535
+    ok, data = cv2.imencode(extension, pixels)  # BGR
+    assert ok
+    expected = pixels[..., 2::-1] >> 8 if channels > 1 else np.dstack([pixels >> 8] * 3)
+    np.testing.assert_array_equal(decode_image(data.tobytes(), "x"), expected)
+
+
+def grey_tiff(pixels, bits, photometric, sample_format=1, extra=()):
+    """A small uncompressed TIFF by hand: what Pillow cannot write."""
+    height, width = pixels.shape
+    data = pixels.tobytes()
+    tags = {
+        256: (4, width),
+        257: (4, height),
+        258: (3, bits),
+        259: (3, 1),
+        262: (3, photometric),
+        273: (4, 0),
+        277: (3, 1),
+        278: (4, height),
+        279: (4, len(data)),
+        339: (3, sample_format),
+        **dict(extra),
+    }
+    tags = {tag: value for tag, value in tags.items() if value is not None}
+    if tags.get(273) == (4, 0):
+        tags[273] = (4, 8 + 2 + 12 * len(tags) + 4)
+    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, (kind, value) in sorted(tags.items()))
+    return struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + data
+
+
+def test_white_is_zero():
+    grey = np.arange(0, 60000, 100, dtype=np.uint16).reshape(20, 30)
+    for photometric, expected in ((1, grey >> 8), (0, 255 - (grey >> 8))):
+        pixels = decode_image(grey_tiff(grey, 16, photometric), "x")
+        np.testing.assert_array_equal(pixels[..., 0], expected)
+    grey8 = (grey >> 8).astype(np.uint8)
+    np.testing.assert_array_equal(decode_image(grey_tiff(grey8, 8, 0), "x")[..., 0], 255 - grey8)
+
+
+def test_twelve_bits():
+    packed = np.frombuffer(bytes.fromhex("FFF000800400"), np.uint8).reshape(1, 6)  # fff 000 800 400
+    data = grey_tiff(packed, 12, 1, extra={256: (4, 4)}.items())
+    assert decode_image(data, "x")[0, :, 0].tolist() == [255, 0, 128, 64]
+
+
+@pytest.mark.parametrize(("white", "peak"), [(1, 0.8), (255, 200), (65535, 60000), (1e6, 1e6)])
+def test_floats_have_the_smallest_white_that_holds_them(white, peak):
+    grey = np.array([[0, peak / 2, peak, -3, np.nan]], np.float32)
+    pixels = decode_image(encode(grey, "TIFF"), "x")
+    expected = np.array([0, peak / 2 / white * 255, peak / white * 255, 0, 0])
+    assert np.abs(pixels[0, :, 1] - expected).max() <= 0.51
+
+
+def test_floats_that_are_all_black_or_infinite():
+    assert decode_image(encode(np.zeros((3, 4), np.float32), "TIFF"), "x").max() == 0
+    assert read_or_refuse(encode(np.full((3, 4), np.inf, np.float32), "TIFF")) is not None
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
+def test_cmyk(kind):
+    cmyk = Image.fromarray(picture()).convert("CMYK")
+    pixels = decode_image(encode(cmyk, kind), "x")
+    assert difference(pixels, picture()) < 3
+
+
+def test_lab():
+    lab = Image.frombytes("LAB", (4, 4), bytes([136, 80, 67] * 16))  # a strong red: L* 53, a* 80, b* 67
+    red = decode_image(encode(lab, "TIFF"), "x")[0, 0].astype(int)
+    assert np.abs(red - [255, 0, 0]).max() <= 12
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_exif_orientation(kind, orientation):
+    # How the camera lay: what has to be undone.
+    stored = {
+        1: lambda a: a,
+        2: lambda a: a[:, ::-1],
+        3: lambda a: a[::-1, ::-1],
+        4: lambda a: a[::-1],
+        5: lambda a: a.swapaxes(0, 1),
+        6: lambda a: np.rot90(a, 1),
+        7: lambda a: np.rot90(a, 1)[:, ::-1],
+        8: lambda a: np.rot90(a, -1),
+    }[orientation](picture())
+    if orientation == 7:
+        stored = picture()[::-1, ::-1].swapaxes(0, 1)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encode(np.ascontiguousarray(stored), kind, exif=exif)
+    assert difference(decode_image(data, "x"), picture()) < 5
+
+
+def test_broken_exif_does_not_spoil_the_picture():
+    for kind in ("PNG", "WEBP", "JPEG"):
+        data = encode(picture(), kind, exif=b"Exif\0\0rubbish")
+        assert difference(decode_image(data, "x"), picture()) < 5
+
+
+def test_first_frame_of_animations_and_documents():
+    frames = [Image.new("RGB", (20, 10), colour) for colour in ("red", "lime", "blue")]
+    for kind in ("GIF", "PNG", "WEBP", "TIFF"):
+        options = {"lossless": True} if kind == "WEBP" else {}
+        data = encode(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+        assert (decode_image(data, "x") == (255, 0, 0)).all()
+
+
+# ----------------------------------------------------------------------------------------------------- reasons
+
+
+def test_reasons(tmp_path):
+    assert reason_of(b"") == "empty file"
+    assert reason_of(b"Dear diary,\n") == "not an image"
+    assert reason_of(b"BMW, the whole story, from the beginning") == "not an image"
+    assert reason_of(b"<html><body>404") == "not an image"
+    assert reason_of(bytes(500)) == "not an image"
+    assert reason_of(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic") == "unsupported kind (HEIC or AVIF)"
+    assert reason_of(b"%PDF-1.7\n") == "unsupported kind (PDF)"
+    assert reason_of(encode(picture(), "PNG")[:-90]) == "truncated"
+    assert reason_of(encode(picture(), "WEBP")[:-90]) == "truncated"
+    assert reason_of(encode(picture(), "BMP")[:-90]) == "truncated"
+    assert reason_of(encode(picture(), "JPEG")[:-2]) == "truncated"
+    damaged = bytearray(encode(picture(), "PNG"))
+    damaged[60] ^= 0xFF
+    assert reason_of(bytes(damaged)).startswith("damaged (")
+
+    for path, reason in [
+        (tmp_path / "none.jpg", "cannot be read (no such file or directory)"),
+        (tmp_path, "not a file (a folder)"),
+        ("a\0b.jpg", "cannot be read (embedded null byte)"),
+    ]:
+        with pytest.raises(ImageError) as caught:
+            read_image(path)
+        assert caught.value.reason == reason
+        assert caught.value.path == path
+
+
+@needs_posix
+@needs_user
+def test_unreadable_file(tmp_path):
+    path = tmp_path / "secret.jpg"
+    path.write_bytes(encode(picture(), "JPEG"))
+    path.chmod(0)
+    with pytest.raises(ImageError, match="permission denied"):
+        read_image(path)
+
+
+@needs_posix
+@pytest.mark.timeout(10)
+def test_pipes_and_devices_are_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    for path, kind in [(tmp_path / "pipe.jpg", "named pipe"), ("/dev/zero", "device")]:
+        with pytest.raises(ImageError, match=f"not a file .a {kind}."):
+            read_image(path)
+
+
+@needs_posix
+def test_huge_file_is_not_read(tmp_path):
+    path = tmp_path / "huge.png"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # sparse
+    with pytest.raises(ImageError, match="too large: 1,099,511,627,776 bytes is over the limit"):
+        read_image(path)
+
+
+def test_error_is_one_line_and_can_be_pickled():
+    error = ImageError(pathlib.Path(os.fsdecode(b"a\nb \x1b[31m\xff.jpg")), "truncated")
+    assert str(error) == r"a\nb \x1b[31m\xff.jpg: truncated"
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.path, again.reason, str(again)) == (error.path, error.reason, str(error))
+    assert isinstance(error, ValueError)
+    assert printable('Zoë\'s "cat" 猫.jpg') == 'Zoë\'s "cat" 猫.jpg'
+
+
+@needs_posix
+@pytest.mark.parametrize("name", [b"a b.jpg", b'it\'s "1".jpg', b"a\nb.jpg", b"\xff\xfe.jpg", b"-r.jpg", b"%d*.jpg"])
+def test_strange_names(name, tmp_path):
+    path = tmp_path / os.fsdecode(name)
+    try:
+        path.write_bytes(encode(picture(), "JPEG"))
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    assert find_images(tmp_path) == [path]
+    check(read_image(path))
+    path.write_bytes(b"no")
+    with pytest.raises(ImageError, match="not an image") as caught:
+        read_image(path)
+    assert "\n" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------- damaged and hostile
+
+
+def every_encoding():
+    rgb = Image.fromarray(picture())
+    grey, palette, mask = rgb.convert("L"), rgb.quantize(64), rgb.convert("1")
+    return {
+        "jpeg": encode(rgb, "JPEG"),
+        "jpeg-progressive": encode(rgb, "JPEG", progressive=True),
+        "jpeg-thumbnail": encode(rgb, "JPEG", exif=b"Exif\0\0" + encode(rgb, "JPEG")),
+        "jpeg-cmyk": encode(rgb.convert("CMYK"), "JPEG"),
+        "png": encode(rgb, "PNG"),
+        "png-palette": encode(palette, "PNG"),
+        "png-16": encode(np.asarray(grey).astype(np.uint16) * 256, "PNG"),
+        "webp": encode(rgb, "WEBP"),
+        "webp-lossless": encode(rgb.convert("RGBA"), "WEBP", lossless=True),
+        "bmp": encode(rgb, "BMP"),
+        "bmp-palette": encode(palette, "BMP"),
+        "tiff": encode(rgb, "TIFF"),
+        "tiff-header-first": grey_tiff(np.asarray(grey), 8, 1),
+        "tiff-lzw": encode(rgb, "TIFF", compression="tiff_lzw"),
+        "tiff-deflate": encode(rgb, "TIFF", compression="tiff_adobe_deflate"),
+        "tiff-jpeg": encode(rgb, "TIFF", compression="jpeg"),
+        "tiff-fax": encode(mask, "TIFF", compression="group4"),
+        "gif": encode(palette, "GIF"),
+        "ppm": encode(rgb, "PPM"),
+    }
+
+
+ENCODINGS = every_encoding()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_cut_short_is_never_read_as_another_picture(name):
+    data = ENCODINGS[name]
+    whole = decode_image(data, "x")
+    lengths = {*range(0, len(data), 1 + len(data) // 150), *range(max(0, len(data) - 20), len(data))}
+    for length in sorted(lengths):
+        pixels = read_or_refuse(data[:length])
+        if pixels is not None:  # only padding or an end mark was lost
+            np.testing.assert_array_equal(pixels, whole)
+            assert length > len(data) - 25, f"read although cut to {length} of {len(data)} bytes"
+            assert not name.startswith("jpeg")
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_cut_short_and_filled_with_zeros(name):
+    data = ENCODINGS[name]
+    for part in (0.1, 0.5, 0.9):
+        length = int(len(data) * part)
+        pixels = read_or_refuse(data[:length] + bytes(len(data) - length))
+        if name.startswith(("jpeg", "png")):
+            assert pixels is None
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_damaged_bytes(name):
+    rng = np.random.default_rng(0)
+    data = ENCODINGS[name]
+    for trial in range(100):
+        damaged = bytearray(data)
+        where = rng.integers(0, min(len(data), 200) if trial % 2 else len(data), size=1 + trial % 5)
+        for position in where:
+            damaged[position] = rng.integers(0, 256)
+        read_or_refuse(bytes(damaged))
+
+
+def test_what_follows_a_jpeg_is_ignored():
+    data = encode(picture(), "JPEG")
+    whole = decode_image(data, "x")
+    for tail in (b"\0" * 1000, b"\xff\xd8\xff\xe0", data[:500], b"\r\n"):
+        np.testing.assert_array_equal(decode_image(data + tail, "x"), whole)
+
+
+def png_claiming(width, height):
+    data = bytearray(encode(picture(), "PNG"))
+    data[16:24] = struct.pack(">II", width, height)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    return bytes(data)
+
+
+def jpeg_claiming(width, height, progressive=False):
+    data = bytearray(encode(picture(), "JPEG", progressive=progressive))
+    frame = data.index(b"\xff\xc2" if progressive else b"\xff\xc0")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
+    return bytes(data)
+
+
+def bmp_claiming(width, height):
+    data = bytearray(encode(picture(), "BMP"))
+    data[18:26] = struct.pack("<ii", width, height)
+    return bytes(data)
+
+
+def gif_claiming(width, height):
+    data = bytearray(encode(Image.fromarray(picture()).quantize(64), "GIF"))
+    data[6:10] = struct.pack("<HH", width, height)
+    return bytes(data)
+
+
+def webp_claiming(width, height):
+    data = bytearray(encode(Image.fromarray(picture()), "WEBP", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0"))
+    assert data[12:16] == b"VP8X"
+    data[24:30] = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    return bytes(data)
+
+
+def tiff_claiming(width, height, **tags):
+    extra = {256: (4, width), 257: (4, height), 278: (4, height)}
+    extra |= {int(tag[1:]): value for tag, value in tags.items()}
+    return grey_tiff(picture()[..., 0], 8, 1, extra=extra.items())
+
+
+def tiled(side, compression=1):
+    return {
+        "t259": (3, compression),
+        "t273": None,
+        "t278": None,
+        "t279": None,
+        "t322": (4, side),
+        "t323": (4, side),
+        "t324": (4, 200),
+        "t325": (4, 100),
+    }
+
+
+def bombs():
+    """Small files that claim much: name -> (data, what the reason says)."""
+    claims = [png_claiming, jpeg_claiming, bmp_claiming, webp_claiming, tiff_claiming]
+    cases = {f.__name__: (f(16000, 16000), "too large") for f in claims}
+    cases["gif"] = gif_claiming(65000, 65000), "too large"
+    cases["png huge"] = png_claiming(2**31 - 1, 2**31 - 1), "too large"
+    cases["png one row"] = png_claiming(90_000_000, 1), "no side may be over"
+    cases["tiff one column"] = tiff_claiming(1, 90_000_000, t278=(4, 1)), "no side may be over"
+    cases["tiff few strips"] = tiff_claiming(9000, 9000, t278=(4, 1)), "has 1 of 9,000 strips"
+    cases["tiff few tiles"] = tiff_claiming(9000, 9000, **tiled(16)), "has 1 of 316,969 strips"
+    for compression in (1, 5, 8, 32773):
+        for side in (2**14, 2**15, 2**20, 2**31 - 16):
+            data = tiff_claiming(54, 48, **tiled(side, compression))
+            cases[f"tiff tiles {side} {compression}"] = data, "too large"
+        data = tiff_claiming(54, 48, t259=(3, compression), t273=(4, 2**32 - 1))
+        cases[f"tiff offset {compression}"] = data, ""
+        data = tiff_claiming(54, 48, t259=(3, compression), t279=(4, 2**32 - 1))
+        cases[f"tiff bytes {compression}"] = data, "damaged" if compression > 1 else None
+    cases["tiff samples"] = tiff_claiming(54, 48, t277=(3, 65535)), "damaged"
+    cases["tiff no rows"] = tiff_claiming(54, 48, t278=(4, 0)), "damaged"
+
+    scans = encode(picture(), "JPEG", progressive=True)
+    scan = scans[scans.rindex(b"\xff\xc4", 0, scans.rindex(b"\xff\xda")) : -2]
+    cases["jpeg scans"] = scans[:-2] + 200 * scan + b"\xff\xd9", "more than 100 scans"
+    cases["jpeg segments"] = b"\xff\xd8" + b"\xff\xe0\0\2" * 2_000_000, "more than 10,000 segments"
+    cases["jpeg markers"] = b"\xff\xd8" + b"\xff\x01" * 2_000_000, "more than 10,000 segments"
+    cases["jpeg fill"] = b"\xff\xd8" + b"\xff" * 5_000_000, "truncated"
+    cases["jpeg rubbish"] = b"\xff\xd8\xff\xe0\0\2" + b"\xff\0" * 2_000_000, "truncated"
+    cases["jpeg zero width"] = jpeg_claiming(0, 100), "zero width or height"
+    cases["png zero height"] = png_claiming(100, 0), "zero width or height"
+    return cases
+
+
+def test_bombs_are_refused_from_their_header():
+    for name, (data, sign) in bombs().items():
+        start = time.perf_counter()
+        if sign is None:
+            read_or_refuse(data)
+        else:
+            reason = reason_of(data)
+            assert sign in reason, f"{name}: {reason}"
+        assert time.perf_counter() - start < 1, name
+
+
+@needs_posix
+def test_bombs_need_no_memory(tmp_path):
+    for number, (data, _) in enumerate(bombs().values()):
+        (tmp_path / f"{number}.jpg").write_bytes(data)
+    grown = run_python(
+        """
+        import resource
+        from visterm.features.images import ImageError, find_images, read_image
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak()
+        for path in find_images(sys.argv[1]):
+            try:
+                read_image(path)
+            except ImageError:
+                pass
+        print(peak() - before)
+        """,
+        tmp_path,
+    ).stdout
+    assert int(grown) < 60_000  # KiB
+
+
+def test_the_limit_is_a_parameter():
+    data = encode(picture(10, 20), "PNG")
+    decode_image(data, "x", max_pixels=200)
+    with pytest.raises(ImageError, match="x: too large: 20 x 10 pixels is over the limit of 199"):
+        decode_image(data, "x", max_pixels=199)
+    with pytest.raises(ImageError, match="too large: 20 x 10"):
+        decode_image(encode(picture(10, 20), "JPEG"), "x", max_pixels=199)
+
+
+# -------------------------------------------------------------------------------------------- the odd collection
+
+
+@pytest.fixture
+def alarm():
+    """Stop what hangs inside a decoder, where pytest-timeout's message would not name the file."""
+
+    def stop(*_):
+        raise AssertionError("more than 10 s for one file")
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 10)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, old)
+
+
+@needs_odd
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("path", ODD, ids=lambda path: path.name)
+def test_odd_file_is_read_or_refused(path):
+    read_or_refuse(path.read_bytes())
+
+
+# Odd files that have to be refused; all others are read.
+REFUSED = {
+    "bmp__b__badbitcount.bmp": "unsupported kind",
+    "bmp__b__badheadersize.bmp": "unsupported kind",
+    "bmp__b__badwidth.bmp": "too large",
+    "bmp__b__shortfile.bmp": "truncated",
+    "bmp__q__pal8oversizepal.bmp": "damaged",
+    "broken_data_stream.png": "damaged",
+    "crash-1152ec2d1a1a71395b6f2ce6721c38924d025bf3.tif": "damaged",
+    "crash-1185209cf7655b5aed8ae5e77784dfdd18ab59e9.tif": "damaged",
+    "crash-2020-10-test.tif": "damaged",
+    "crash-338516dbd2f0e83caddb8ce256c22db3bd6dc40f.tif": "damaged",
+    "crash-63b1dffefc8c075ddc606c0a2f5fdc15ece78863.tif": "damaged",
+    "decompression_bomb.gif": "too large",
+    "hopper_unknown_pixel_mode.tif": "unsupported kind",
+    "oom-225817ca0f8c663be7ab4b9e717b02c661e66834.tif": "damaged",
+    "seek_too_large.tif": "damaged",
+    "truncated_end_chunk.png": "truncated",
+    "zero_width.gif": "zero width",
+}
+# Kinds that Pillow may learn to read: either outcome is right.
+UNDECIDED = {
+    "bmp__q__pal2.bmp",
+    "bmp__q__rgb32-111110.bmp",
+    "bmp__q__rgba16-4444.bmp",
+    "bmp__q__rgba32abf.bmp",
+    "hopper_webp.tif",
+}
+
+
+@needs_odd
+def test_which_odd_files_are_refused():
+    for path in ODD:
+        if path.name in REFUSED:
+            assert reason_of(path.read_bytes()).startswith(REFUSED[path.name]), path.name
+        elif path.name not in UNDECIDED:
+            assert read_or_refuse(path.read_bytes()) is not None, path.name
+
+
+@needs_odd
+@pytest.mark.parametrize(
+    "names",
+    [
+        "exif_Landscape_[1368].jpg",
+        "exif_Portrait_[1368].jpg",
+        "hopper_orientation_[3467].jpg",
+        "hopper_orientation_[3468].webp",
+        "g4_orientation_[15678].tif",
+    ],
+)
+def test_orientations_of_one_picture_agree(names):
+    pictures = [read_image(path) for path in sorted((DATA / "odd").glob(names))]
+    assert len(pictures) >= 4
+    for a, b in itertools.pairwise(pictures):
+        assert difference(a, b) < 6
+
+
+@needs_odd
+def test_hopper_looks_the_same_in_every_kind():
+    # Blurred, so that palettes, dithering and lossy coding do not matter: a wrong order of channels does.
+    def small(name):
+        return cv2.resize(read_image(DATA / "odd" / name), (16, 16), interpolation=cv2.INTER_AREA)
+
+    names = [".bmp", ".jpg", ".ppm", ".gif", "_8bit.ppm", "_lzw.tif", "_jpg.tif", "_lzma.tif", "_orientation_3.webp"]
+    for name in names:
+        assert difference(small(f"hopper{name}"), small("hopper.png")) < 8, name
+    grey = cv2.cvtColor(small("hopper.png"), cv2.COLOR_RGB2GRAY)[..., None].repeat(3, axis=2)
+    for name in ("2I", "2IR", "4I", "4IR"):
+        assert difference(small(f"tiff_gray_2_4_bpp__hopper{name}.tif"), grey) < 16, name
+    target = read_image(DATA / "odd" / "tiff_16bit_RGBa_target.png")
+    for name in ("strip", "tiled"):
+        pixels = read_image(DATA / "odd" / f"tiff_{name}_planar_16bit_RGBa.tiff")
+        assert difference(pixels, target) < 2
+
+
+# ------------------------------------------------------------------------------------------------------ finding
+
+
+def test_finds_by_extension_in_the_order_of_bytes(tmp_path):
+    names = [f"image{extension}" for extension in EXTENSIONS]
+    names += ["B.JPG", "a.JpEg", "a/z.png", "a.b/c.png", "a-b/c.png", "deep/er/and/deeper/x.tif", "é.jpg"]
+    others = ["notes.txt", "README", "a/movie.mp4", "archive.tar.gz", "jpg"]
+    hidden = [".hidden.jpg", ".git/x.jpg", "a/.DS_Store", "a/Thumbs.db", "desktop.ini", "__MACOSX/._x.jpg"]
+    for name in names + others + hidden:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    skipped = []
+    found = find_images(tmp_path, on_skip=lambda path, reason: skipped.append((path, reason)))
+    assert found == sorted((tmp_path / name for name in names), key=os.fsencode)
+    assert [str(p.relative_to(tmp_path)) for p, _ in skipped] == sorted(others)
+    reasons = dict((p.name, reason) for p, reason in skipped)
+    assert reasons["notes.txt"] == "not a supported image name (.txt)"
+    assert reasons["README"] == "not a supported image name (no extension)"
+    assert find_images(str(tmp_path) + os.sep) == found
+
+
+def test_root_is_a_relative_path(tmp_path, monkeypatch):
+    (tmp_path / "a.jpg").touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_images(".") == [pathlib.Path("a.jpg")]
+    assert find_images(pathlib.Path()) == [pathlib.Path("a.jpg")]
+
+
+def test_root_that_cannot_be_listed(tmp_path):
+    (tmp_path / "a.jpg").touch()
+    with pytest.raises(FileNotFoundError, match="no such folder; give the folder") as caught:
+        find_images(tmp_path / "no\nne")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(NotADirectoryError, match=r"a\.jpg: not a folder; give"):
+        find_images(tmp_path / "a.jpg")
+    assert find_images(tmp_path / ".") == [tmp_path / "a.jpg"]
+
+
+@needs_posix
+@needs_user
+def test_unreadable_folders(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0)
+    (tmp_path / "a.jpg").touch()
+    skipped = []
+    assert find_images(tmp_path, on_skip=lambda *skip: skipped.append(skip)) == [tmp_path / "a.jpg"]
+    assert skipped == [(tmp_path / "locked", "folder cannot be read (permission denied)")]
+    with pytest.raises(PermissionError, match="locked: permission denied; give"):
+        find_images(tmp_path / "locked")
+
+
+@needs_posix
+@pytest.mark.timeout(10)
+def test_links_and_special_files(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "a" / "sub").mkdir(parents=True)
+    outside.mkdir()
+    for path in (root / "a" / "1.jpg", root / "a" / "sub" / "2.jpg", outside / "3.jpg"):
+        path.touch()
+    (root / "0-first-but-a-link").symlink_to("a")
+    (root / "a" / "up").symlink_to("..")
+    (root / "a" / "sub" / "self").symlink_to(".")
+    (root / "x").symlink_to(outside)
+    (root / "y").symlink_to(outside)
+    (outside / "back").symlink_to(root)
+    (root / "file.png").symlink_to(outside / "3.jpg")
+    (root / "broken.jpg").symlink_to("nowhere")
+    (root / "loop.jpg").symlink_to("loop.jpg")
+    os.mkfifo(root / "pipe.jpg")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.getcwd()
+        os.chdir(root)  # a socket's path must be short
+        try:
+            server.bind("socket.jpg")
+        finally:
+            os.chdir(here)
+
+    (tmp_path / "link to root").symlink_to(root)
+    for top in (root, tmp_path / "link to root"):
+        skipped = {}
+        found = find_images(top, on_skip=lambda path, reason, skipped=skipped: skipped.update({path: reason}))
+        assert [str(path.relative_to(top)) for path in found] == [
+            "a/1.jpg",
+            "a/sub/2.jpg",
+            "file.png",
+            "x/3.jpg",
+        ]
+        assert {str(path.relative_to(top)): reason for path, reason in skipped.items()} == {
+            "0-first-but-a-link": f"same folder as {top}/a",
+            "a/sub/self": "symlink loop",
+            "a/up": "symlink loop",
+            "broken.jpg": "broken symlink",
+            "loop.jpg": "symlink loop",
+            "pipe.jpg": "not a file (a named pipe)",
+            "socket.jpg": "not a file (a socket)",
+            "x/back": "symlink loop",
+            "y": f"same folder as {top}/x",
+        }
+
+
+def test_many_files_are_found_fast(tmp_path):
+    for folder in range(20):
+        (tmp_path / str(folder)).mkdir()
+        for number in range(500):
+            (tmp_path / str(folder) / f"{number}.jpg").touch()
+    start = time.perf_counter()
+    assert len(find_images(tmp_path)) == 10_000
+    assert time.perf_counter() - start < 1
+
+
+# ------------------------------------------------------------------------------------------------------ silence
+
+
+def run_python(code, *arguments, **options):
+    """Run a script in a process of its own; it has to succeed."""
+    options = {"capture_output": True, "text": True, "timeout": 60} | options
+    script = "import os, sys\n" + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_silence_keeps_pythons_messages():
+    done = run_python(
+        """
+        from visterm.features.images import silence_decoders
+        print("before", file=sys.stderr)
+        original = sys.stderr
+        with silence_decoders():
+            os.write(2, b"noise of a C library\\n")
+            print("within", file=sys.stderr)
+            with silence_decoders():  # idempotent: leaving the inner one changes nothing
+                pass
+            os.write(2, b"more noise\\n")
+            print("still within", file=sys.stderr)
+        assert sys.stderr is original
+        os.write(2, b"after\\n")
+        silence_decoders()  # and again, for good
+        os.write(2, b"noise\\n")
+        print("end", file=sys.stderr)
+        """
+    )
+    assert done.stderr.split("\n") == ["before", "within", "still within", "after", "end", ""]
+
+
+def test_silence_keeps_tracebacks():
+    script = "from visterm.features.images import silence_decoders; silence_decoders(); 1 / 0"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+@needs_posix
+def test_silence_keeps_the_terminal():
+    import pty
+
+    reader, terminal = pty.openpty()
+    run_python(
+        """
+        from visterm.features.images import silence_decoders
+        assert sys.stderr.isatty()
+        silence_decoders()
+        assert sys.stderr.isatty()
+        assert not os.isatty(2)
+        print("seen", file=sys.stderr)
+        """,
+        capture_output=False,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    assert os.read(reader, 100).strip() == b"seen"
+    os.close(reader)
+
+
+@needs_posix
+def test_silence_without_a_stderr():
+    run_python(
+        """
+        import io
+        from visterm.features.images import silence_decoders
+        with silence_decoders():
+            pass
+        os.close(2)
+        sys.stderr = None
+        with silence_decoders():
+            assert sys.stderr is None
+            os.write(2, b"noise")  # open, so that no file of ours takes its number
+        try:
+            os.write(2, b"noise")
+        except OSError:
+            pass
+        else:
+            raise AssertionError("descriptor 2 should be closed again")
+        sys.stderr = replaced = io.StringIO()
+        with silence_decoders():
+            assert sys.stderr is replaced
+        """
+    )
+
+
+def test_silence_in_this_process(capfd):
+    level = cv2.utils.logging.getLogLevel()
+    stderr = sys.stderr
+    with silence_decoders():
+        assert cv2.utils.logging.getLogLevel() == cv2.utils.logging.LOG_LEVEL_SILENT
+        assert sys.stderr is stderr  # pytest's own, not descriptor 2
+        os.write(2, b"noise")
+    assert cv2.utils.logging.getLogLevel() == level
+    os.write(2, b"heard")
+    assert capfd.readouterr().err == "heard"
+
+
+@needs_odd
+def test_odd_files_make_no_noise():
+    done = run_python(
+        """
+        from visterm.features.images import ImageError, read_image, silence_decoders
+        silence_decoders()
+        for name in sorted(os.listdir(sys.argv[1])):
+            try:
+                read_image(os.path.join(sys.argv[1], name))
+            except ImageError:
+                pass
+        """,
+        DATA / "odd",
+    )
+    assert done.stderr == ""
+    assert done.stdout == ""

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from visterm.features import VistermWeighting, count_visterms
+
+COUNTS = hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=8), elements=st.integers(0, 3))
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=6))
+def test_counts_are_those_of_bincount(images):
+    counts = count_visterms([i for image in images for i in image], [len(image) for image in images], 7)
+    assert counts.shape == (len(images), 7)
+    assert counts.dtype == counts.indices.dtype == np.int32
+    assert counts.has_sorted_indices
+    assert (counts.data > 0).all()
+    for row, image in zip(counts.toarray(), images, strict=True):
+        np.testing.assert_array_equal(row, np.bincount(np.array(image, dtype=int), minlength=7))
+
+
+def test_ids_and_numbers_of_blocks_must_fit_together():
+    with pytest.raises(ValueError, match="3 ids cannot be the blocks of images with 4 blocks"):
+        count_visterms([1, 2, 3], [2, 2], 5)
+    with pytest.raises(ValueError, match=r"within 0 \.\.\. 4"):
+        count_visterms([1, 5], [2], 5)
+    with pytest.raises(ValueError, match=r"within 0 \.\.\. 4"):
+        count_visterms([-1], [1], 5)
+
+
+def test_weights_are_those_of_the_formula():
+    counts = sp.csr_matrix(np.array([[3, 1, 0, 1], [1, 0, 0, 0], [0, 2, 0, 1], [1, 0, 0, 1]], dtype=np.int32))
+    # Three of four images contain visterm 0 and visterm 3, two visterm 1, none visterm 2.
+    weighting = VistermWeighting().fit(counts)
+    common, half, none = np.log(4 / 3), np.log(4 / 2), np.log(4 / 1)
+    np.testing.assert_allclose(weighting.idf_, [common, half, none, common])
+    expected = np.array([3 * common, half, 0, common])
+    expected /= np.sqrt((3 * common) ** 2 + half**2 + common**2)
+    weights = weighting.transform(counts)
+    np.testing.assert_allclose(weights.toarray()[0], expected, rtol=1e-6)
+    assert weights.dtype == np.float32
+
+
+def test_a_visterm_of_every_image_has_weight_zero_and_an_image_of_nothing_else_a_row_of_zeros():
+    counts = sp.csr_matrix(np.array([[1, 2], [4, 0]], dtype=np.int32))
+    weights = VistermWeighting().fit_transform(counts)
+    np.testing.assert_array_equal(weights.toarray(), [[0, 1], [0, 0]])
+    assert weights.nnz == 1
+
+
+@given(COUNTS, COUNTS)
+def test_rows_are_zero_or_of_unit_length(train, other):
+    columns = min(train.shape[1], other.shape[1])
+    weighting = VistermWeighting().fit(sp.csr_matrix(train[:, :columns]))
+    assert np.isfinite(weighting.idf_).all()
+    assert (weighting.idf_ >= 0).all()
+    weights = weighting.transform(sp.csr_matrix(other[:, :columns])).toarray()
+    lengths = np.linalg.norm(weights, axis=1)
+    assert ((lengths == 0) | (np.abs(lengths - 1) < 1e-5)).all()
+    np.testing.assert_array_equal(weights > 0, (other[:, :columns] > 0) & (weighting.idf_ > 0))
+
+
+def test_weights_are_learned_from_the_training_images_only():
+    rng = np.random.default_rng(0)
+    train, other = (sp.random(20, 30, 0.2, "csr", np.float64, rng).astype(bool).astype(np.int32) for _ in range(2))
+    weighting = VistermWeighting().fit(train)
+    before = weighting.idf_.copy()
+    weighting.transform(other)
+    np.testing.assert_array_equal(weighting.idf_, before)
+
+
+def test_the_input_is_left_alone():
+    counts = sp.csr_matrix((np.array([1, 2, 1]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))  # unsorted, doubled
+    before = counts.data.copy(), counts.indices.copy()
+    VistermWeighting().fit_transform(counts)
+    np.testing.assert_array_equal(counts.data, before[0])
+    np.testing.assert_array_equal(counts.indices, before[1])
+
+
+def test_errors():
+    weighting = VistermWeighting()
+    with pytest.raises(NotFittedError):
+        weighting.transform(sp.csr_matrix((1, 2)))
+    with pytest.raises(ValueError, match="at least one training image"):
+        weighting.fit(sp.csr_matrix((0, 2)))
+    weighting.fit(sp.csr_matrix((1, 2)))
+    with pytest.raises(ValueError, match="3 visterms, the weights 2"):
+        weighting.transform(sp.csr_matrix((1, 3)))
+    clone(weighting)

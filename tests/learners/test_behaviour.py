@@ -1,0 +1,299 @@
+"""What every learner must do. A new learner is one more entry of LEARNERS, and of TRAINED or ONLINE if it is such."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from visterm.learners import OASIS, Cosine, load_learner
+from visterm.learners.validation import mean_average_precision
+
+SMALL = {"n_steps": 3000, "pass_steps": 1000, "random_state": 3}
+
+LEARNERS = {
+    "cosine": Cosine(),
+    "oasis": OASIS(**SMALL),
+    "oasis-zero": OASIS(init="zero", **SMALL),
+    "oasis-pairs": OASIS(pairs_per_query=4, **SMALL),
+    "oasis-symmetric": OASIS(variant="symmetric", **SMALL),
+    "oasis-online-symmetric": OASIS(variant="online-symmetric", **SMALL),
+    "oasis-dissim": OASIS(variant="dissim", **SMALL),
+    "oasis-psd": OASIS(variant="psd", **SMALL),
+    "oasis-psd-often": OASIS(variant="psd", psd_every=1000, **SMALL),
+    "oasis-rankers": OASIS(n_rankers=3, n_jobs=2, **SMALL),
+    "oasis-validation": OASIS(validation_fraction=0.2, **SMALL),
+    "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(SMALL | {"pass_steps": 100})),
+    "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **SMALL),
+    "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **SMALL),
+}
+TRAINED = [name for name in LEARNERS if name != "cosine"]  # learns from labels: must beat the cosine
+ONLINE = TRAINED  # has passes: callback, checkpoints, partial_fit
+# What partial_fit's promise rests on: nothing happens after learning.
+PLAIN = ["oasis", "oasis-zero", "oasis-pairs", "oasis-online-symmetric", "oasis-dissim"]
+CHECKED = ["cosine", "oasis", "oasis-dissim", "oasis-psd", "oasis-rankers"]
+# name of a check of scikit-learn -> reason why it cannot pass
+EXPECTED_FAILED_CHECKS: dict[str, str] = {}
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def mean_ap(learner, X, y):
+    return mean_average_precision(learner.similarity(X, X), y[:, None] == y, np.arange(len(y)))
+
+
+def arrays_of(learner):
+    return {name: np.array(getattr(learner, name)) for name in learner._state if hasattr(learner, name)}
+
+
+def assert_same(one, other):
+    """Equal to the last bit in everything that is saved."""
+    first, second = arrays_of(one), arrays_of(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert first[name].dtype == second[name].dtype, name
+        assert first[name].tobytes() == second[name].tobytes() or first[name].tolist() == second[name].tolist(), name
+
+
+@pytest.fixture(params=LEARNERS)
+def learner(request):
+    return clone(LEARNERS[request.param])
+
+
+@pytest.fixture(params=TRAINED)
+def trained(request):
+    return clone(LEARNERS[request.param])
+
+
+@pytest.fixture(params=ONLINE)
+def online(request):
+    return clone(LEARNERS[request.param])
+
+
+@parametrize_with_checks(
+    [
+        clone(LEARNERS[name]).set_params(**({"n_steps": 60, "pass_steps": 30} if name != "cosine" else {}))
+        for name in CHECKED
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS,
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+class TestInput:
+    def test_sparse_equals_dense(self, learner, synonyms):
+        X, y = synonyms
+        sparse, dense = clone(learner).fit(X, y), clone(learner).fit(X.toarray(), y)
+        assert_same(sparse, dense)
+        np.testing.assert_allclose(
+            sparse.similarity(X[:5], X), dense.similarity(X[:5].toarray(), X.toarray()), rtol=1e-4, atol=1e-5
+        )
+
+    def test_similarity_is_the_inner_product_of_the_sides(self, learner, synonyms):
+        X, y = synonyms
+        learner.fit(X, y)
+        found = learner.similarity(X[:7], X)
+        assert found.dtype == np.float32
+        assert found.shape == (7, len(y))
+        query, gallery = (
+            side.toarray() if sp.issparse(side) else side
+            for side in (learner.transform_query(X[:7]), learner.transform(X))
+        )
+        np.testing.assert_allclose(found, query @ gallery.T, rtol=1e-4, atol=1e-5)
+
+    def test_read_only_int64_and_float64_input(self, learner, synonyms):
+        X, y = synonyms
+        expected = clone(learner).fit(X, y)
+        frozen = sp.csr_array(
+            (X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64)), X.shape
+        )
+        labels = y.copy()
+        for array in (frozen.data, frozen.indices, frozen.indptr, labels):
+            array.flags.writeable = False
+        found = learner.fit(frozen, labels)
+        assert_same(found, expected)
+        np.testing.assert_array_equal(found.similarity(frozen[:3], frozen), expected.similarity(X[:3], X))
+
+    def test_unsorted_columns(self, learner, synonyms):
+        X, y = synonyms
+        shuffled = X.copy()
+        for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+            shuffled.indices[start:end] = X.indices[start:end][::-1]
+            shuffled.data[start:end] = X.data[start:end][::-1]
+        shuffled.has_sorted_indices = shuffled.has_canonical_format = False
+        assert_same(clone(learner).fit(shuffled, y), clone(learner).fit(X, y))
+
+    def test_labels_of_any_type(self, trained, synonyms):
+        X, y = synonyms
+        words = np.array(["ant", "bee", "cow", "dog"])
+        expected = clone(trained).fit(X, y)
+        for labels in (words[y], words[y].astype(object), list(words[y]), y * 1.5):
+            assert_same(clone(trained).fit(X, labels), expected)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_refuses_nan_and_infinity(self, learner, synonyms, bad):
+        X, y = synonyms
+        broken = X.copy()
+        broken.data[5] = bad
+        with pytest.raises(ValueError, match="NaN|infinity"):
+            clone(learner).fit(broken, y)
+        learner.fit(X, y)
+        for method in (learner.transform, learner.transform_query, lambda Q: learner.similarity(X, Q)):
+            with pytest.raises(ValueError, match="NaN|infinity"):
+                method(broken)
+
+    def test_refuses_another_dimension(self, learner, synonyms):
+        X, y = synonyms
+        learner.fit(X, y)
+        for method in (learner.transform, learner.transform_query, lambda Q: learner.partial_fit(Q, y)):
+            with pytest.raises(ValueError, match="features"):
+                method(X[:, :-1])
+
+    def test_rows_of_zeros_are_harmless(self, learner, synonyms):
+        X, y = synonyms
+        X = X.copy()
+        X.data[X.indptr[3] : X.indptr[4]] = 0
+        X.data[X.indptr[20] : X.indptr[22]] = 0
+        scores = learner.fit(X, y).similarity(X, X)
+        assert np.isfinite(scores).all()
+        # -x' W x of "dissim" is a property of the gallery image: nothing of the query is left in the row.
+        np.testing.assert_array_equal(scores[20], scores[3])
+
+
+class TestLearning:
+    def test_beats_the_cosine(self, trained, synonyms, unseen_synonyms):
+        X, y = unseen_synonyms
+        baseline = mean_ap(Cosine().fit(X), X, y)
+        found = mean_ap(trained.fit(*synonyms), X, y)
+        assert baseline < 0.55
+        assert found > baseline + 0.2
+
+    def test_same_seed_same_model(self, trained, synonyms):
+        assert_same(clone(trained).fit(*synonyms), clone(trained).fit(*synonyms))
+
+    def test_fit_starts_again(self, trained, synonyms, unseen_synonyms):
+        expected = clone(trained).fit(*synonyms)
+        assert_same(clone(trained).fit(*unseen_synonyms).fit(*synonyms), expected)
+
+    def test_other_seed_other_model(self, trained, synonyms):
+        one, other = clone(trained).fit(*synonyms), clone(trained).set_params(random_state=4).fit(*synonyms)
+        assert not np.array_equal(one.similarity(*2 * [synonyms[0]]), other.similarity(*2 * [synonyms[0]]))
+
+    def test_no_seed_keeps_the_one_drawn(self, trained, synonyms):
+        found = clone(trained).set_params(random_state=None).fit(*synonyms)
+        again = clone(trained).set_params(random_state=found.seed_).fit(*synonyms)
+        assert_same(found, again)
+
+
+class TestSaving:
+    def test_round_trip(self, learner, synonyms, tmp_path):
+        X, y = synonyms
+        learner.fit(X, y).save(tmp_path / "a")
+        loaded = load_learner(tmp_path / "a")
+        assert type(loaded) is type(learner)
+        assert loaded.get_params() == learner.get_params()
+        assert_same(loaded, learner)
+        np.testing.assert_array_equal(loaded.similarity(X, X), learner.similarity(X, X))
+        loaded.save(tmp_path / "b")
+        files = sorted(path.name for path in (tmp_path / "a").iterdir())
+        assert files == sorted(path.name for path in (tmp_path / "b").iterdir())
+        for name in files:
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+    def test_mapped(self, learner, synonyms, tmp_path):
+        X, y = synonyms
+        learner.fit(X, y).save(tmp_path / "a")
+        mapped = load_learner(tmp_path / "a", mmap_mode="r", verify=False)
+        np.testing.assert_array_equal(mapped.similarity(X, X), learner.similarity(X, X))
+        # Learning on does not need a writable folder, and leaves it alone.
+        before = {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+        assert_same(mapped.partial_fit(X, y), learner.partial_fit(X, y))
+        assert before == {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+
+
+class TestPasses:
+    def test_checkpoints_go_on_to_the_same_model(self, online, synonyms, tmp_path):
+        """Killed after each pass in turn: the model is that of a run without interruption, bit for bit."""
+        X, y = synonyms
+        passes = []
+        expected = clone(online).fit(X, y, callback=lambda learner: passes.append(learner.phase_))
+        assert passes[-1] == "done"
+        for stop in range(len(passes)):
+            seen = []
+
+            def kill(learner, stop=stop, seen=seen):
+                seen.append(learner.n_steps_)
+                if len(seen) == stop + 1:
+                    learner.save(tmp_path / "checkpoint")
+                    raise Killed
+
+            with pytest.raises(Killed):
+                clone(online).fit(X, y, callback=kill)
+            later = []
+            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
+            resumed.resume(X, y, callback=lambda learner, later=later: later.append(learner.phase_))
+            assert later == passes[stop + 1 :]
+            assert_same(resumed, expected)
+
+    def test_callback_does_not_change_the_model(self, online, synonyms):
+        X, y = synonyms
+        seen = []
+
+        def look(learner):
+            seen.append((learner.steps_done_, learner.steps_total_))
+            learner.similarity(X[:2], X[:2])
+
+        assert_same(clone(online).fit(X, y, callback=look), clone(online).fit(X, y))
+        done = [step for step, _ in seen]
+        assert done == sorted(done)
+        assert seen[-1][0] == seen[-1][1]
+
+    def test_history_is_plain(self, online, synonyms):
+        online.fit(*synonyms)
+        assert json.loads(json.dumps(online.history_)) == online.history_
+        assert all(set(entry) == {"phase", "step", "validation_map", "loss", "violating"} for entry in online.history_)
+
+    def test_partial_fit_goes_on(self, online, synonyms):
+        """A second call starts at the first one's model: it differs from one call, and has seen more triplets."""
+        once = clone(online).partial_fit(*synonyms)
+        n_steps = once.n_steps_
+        first = arrays_of(once)
+        once.partial_fit(*synonyms)
+        assert once.n_steps_ == n_steps + online.n_steps
+        assert any(
+            first[name].tobytes() != array.tobytes() for name, array in arrays_of(once).items() if array.ndim == 2
+        )
+
+    @pytest.mark.parametrize("name", PLAIN)
+    def test_partial_fit_twice_is_fit_of_twice_as_many(self, name, synonyms):
+        halves = clone(LEARNERS[name]).fit(*synonyms).partial_fit(*synonyms)
+        whole = clone(LEARNERS[name]).set_params(n_steps=6000).fit(*synonyms)
+        assert_same_models(halves, whole)
+
+    def test_partial_fit_of_fresh_images_keeps_what_was_learned(self, online, synonyms):
+        """One pass over images of two classes does not forget the other two."""
+        X, y = synonyms
+        online.fit(X, y)
+        before = mean_ap(online, X[y > 1], y[y > 1])
+        online.set_params(n_steps=100).partial_fit(X[y < 2], y[y < 2])
+        assert mean_ap(online, X[y > 1], y[y > 1]) > before - 0.05
+
+    def test_resume_of_a_finished_learner_changes_nothing(self, online, synonyms):
+        before = clone(online).fit(*synonyms)
+        assert_same(clone(online).fit(*synonyms).resume(*synonyms), before)
+
+    def test_resume_with_other_images(self, online, synonyms):
+        X, y = synonyms
+        with pytest.raises(ValueError, match="made with 60 images, got 59"):
+            online.fit(X, y).resume(X[:-1], y[:-1])
+
+
+def assert_same_models(one, other):
+    for name, array in arrays_of(one).items():
+        if array.ndim == 2:
+            assert array.tobytes() == arrays_of(other)[name].tobytes(), name

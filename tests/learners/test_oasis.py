@@ -1,0 +1,343 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.learners import OASIS
+from visterm.learners.oasis import difference, dissim_pass, oasis_pass
+from visterm.learners.online import _as_rows
+from visterm.learners.triplets import TripletSampler, stream
+
+
+@pytest.fixture
+def images():
+    """Thirty sparse unit rows of three classes, one of them all zero."""
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 25)) * (rng.random((30, 25)) < 0.3)
+    X[4] = 0
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+    return X.astype(np.float32), np.repeat(np.arange(3), 10)
+
+
+class FixedTriplets:
+    """Stands for a sampler whose next triplet is known: two classes of which one has two images."""
+
+    # Image 0 and 1 are of class 0, image 2 of class 1: only (0, 1, 2) and (1, 0, 2) can be drawn.
+    y = np.array([0, 0, 1])
+
+    @classmethod
+    def learn(cls, kernel, X, W, query, **options):
+        """One triplet with the given query; loss before it, as the kernel found it."""
+        sampler = TripletSampler(cls.y)
+        state = next(s for s in map(stream, range(100)) if sampler_query(sampler, s) == query)
+        rows = _as_rows(sp.csr_array(np.asarray(X, np.float32)))
+        losses, _ = kernel(rows, sampler.tables, state, 1, 1, *options.values(), W)
+        return losses
+
+
+def sampler_query(sampler, state):
+    from visterm.learners.triplets import draw_query
+
+    return draw_query(sampler.tables, state.copy())
+
+
+class TestHandWorkedUpdate:
+    """Section 2.1 by hand: q = (1, 0), p+ = (0, 1), p- = (0.6, 0.8), W = I."""
+
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    # delta = p+ - p- = (-0.6, 0.2);  q' I delta = -0.6;  loss = 1 + 0.6;  |q|^2 = 1;  |delta|^2 = 0.36 + 0.04
+    loss = 1 + 0.6
+    tau = (1 + 0.6) / (1 * (0.36 + 0.04))  # = 4
+
+    def test_unclipped(self):
+        W = np.eye(2, dtype=np.float32)
+        assert FixedTriplets.learn(oasis_pass, self.X, W, 0, C=10.0, symmetrise=False) == pytest.approx(self.loss)
+        # W + 4 (1, 0)' (-0.6, 0.2)
+        np.testing.assert_allclose(W, [[1 - 4 * 0.6, 4 * 0.2], [0, 1]], rtol=1e-6)
+        # The triplet just seen is satisfied with the margin asked for, and not more.
+        q, positive, negative = self.X
+        assert q @ W @ positive - q @ W @ negative == pytest.approx(1.0)
+
+    def test_clipped(self):
+        W = np.eye(2, dtype=np.float32)
+        FixedTriplets.learn(oasis_pass, self.X, W, 0, C=0.1, symmetrise=False)
+        np.testing.assert_allclose(W, [[1 - 0.1 * 0.6, 0.1 * 0.2], [0, 1]], rtol=1e-6)
+
+    def test_satisfied_triplets_change_nothing(self):
+        W = np.array([[-2.0, 2.0], [0.0, 1.0]], np.float32)  # q' W delta = 1.2 + 0.4 > 1
+        before = W.copy()
+        assert FixedTriplets.learn(oasis_pass, self.X, W, 0, C=10.0, symmetrise=False) == 0
+        np.testing.assert_array_equal(W, before)
+
+    def test_online_symmetric(self):
+        W = np.eye(2, dtype=np.float32)
+        FixedTriplets.learn(oasis_pass, self.X, W, 0, C=10.0, symmetrise=True)
+        learned = np.array([[1 - 4 * 0.6, 4 * 0.2], [0, 1]])
+        np.testing.assert_allclose(W, (learned + learned.T) / 2, rtol=1e-6)
+
+    def test_dissim(self):
+        # u = q - p+ = (1, -1), v = q - p- = (0.4, -0.8), W = I: loss = 1 + |u|^2 - |v|^2 = 1 + 2 - 0.8
+        W = np.eye(2, dtype=np.float32)
+        assert FixedTriplets.learn(dissim_pass, self.X, W, 0, C=0.1) == pytest.approx(1 + 2 - 0.8)
+        # W + 0.1 (v v' - u u')
+        expected = [[1 + 0.1 * (0.16 - 1), 0.1 * (-0.32 + 1)], [0.1 * (-0.32 + 1), 1 + 0.1 * (0.64 - 1)]]
+        np.testing.assert_allclose(W, expected, rtol=1e-6)
+
+
+def test_dissim_gradient_has_the_right_sign(images):
+    """An unclipped step takes the loss of its own triplet to zero."""
+    X, _ = images
+    for query in (0, 1):
+        for third in range(5, 12):
+            triplet = X[[2, 12, third]]
+            W = np.eye(25, dtype=np.float32)
+            if FixedTriplets.learn(dissim_pass, triplet, W, query, C=1e6) == 0:
+                continue
+            u, v = triplet[query] - triplet[1 - query], triplet[query] - triplet[2]
+            assert 1 + u @ W @ u - v @ W @ v == pytest.approx(0, abs=2e-5)
+            np.testing.assert_allclose(W, W.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_pairs", [1, 3])
+@pytest.mark.parametrize("variant", [None, "online-symmetric", "dissim"])
+def test_kernel_equals_slow_reference(images, variant, n_pairs):
+    """The same triplets, learned in double precision by the formulas of the module's first lines."""
+    X, y = images
+    n_steps, C = 400, 0.1
+    learner = OASIS(
+        C=C, n_steps=n_steps, variant=variant, pairs_per_query=n_pairs, random_state=7, pass_steps=n_steps
+    ).fit(X, y)
+
+    W = np.eye(25)
+    losses, violating = [], 0
+    for query, positive, negative in draw_like_the_kernel(y, n_steps, n_pairs, seed=7):
+        q, a, b = X[query].astype(float), X[positive].astype(float), X[negative].astype(float)
+        if variant == "dissim":
+            u, v = q - a, q - b
+            G = np.outer(v, v) - np.outer(u, u)
+            loss = max(0.0, 1 + u @ W @ u - v @ W @ v)
+        else:
+            G = np.outer(q, a - b)
+            loss = max(0.0, 1 - q @ W @ (a - b))
+        losses.append(loss)
+        violating += loss > 0
+        if loss > 0 and (G**2).sum() > 0:
+            W += min(C, loss / (G**2).sum()) * G
+        if variant == "online-symmetric":
+            W = (W + W.T) / 2
+    np.testing.assert_allclose(learner.W_, W, rtol=1e-3, atol=2e-5)
+    assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
+
+
+def draw_like_the_kernel(y, n_steps, n_pairs, seed):
+    from visterm.learners.triplets import draw_negative, draw_positive, draw_query
+
+    tables, state = TripletSampler(y).tables, stream(seed, 0, 0)
+    for step in range(n_steps):
+        if step % n_pairs == 0:
+            query = draw_query(tables, state)
+        yield query, draw_positive(query, tables, state), draw_negative(query, tables, state)
+
+
+def test_difference_merges_and_cancels():
+    X = np.array([[0, 0.5, 0.25, 0, 1], [0.5, 0.5, 0, 0, 2]], np.float32)
+    columns, values = np.empty(6, np.int32), np.empty(6, np.float32)
+    n = difference(0, 1, _as_rows(sp.csr_array(X)), columns, values)
+    assert columns[:n].tolist() == [0, 2, 4]
+    assert values[:n].tolist() == [-0.5, 0.25, -1]
+
+
+class TestVariants:
+    def test_symmetric_projects_once(self, synonyms):
+        plain = OASIS(n_steps=500, random_state=0).fit(*synonyms)
+        found = OASIS(n_steps=500, random_state=0, variant="symmetric").fit(*synonyms)
+        np.testing.assert_allclose(found.W_, (plain.W_ + plain.W_.T) / 2, rtol=1e-6)
+        assert found.symmetry_index() == pytest.approx(1.0)
+        assert plain.symmetry_index() < 1
+
+    def test_psd_projects_once(self, synonyms):
+        plain = OASIS(n_steps=500, random_state=0, init="zero").fit(*synonyms)
+        found = OASIS(n_steps=500, random_state=0, init="zero", variant="psd").fit(*synonyms)
+        values, vectors = np.linalg.eigh((plain.W_.astype(float) + plain.W_.T) / 2)
+        assert values.min() < -0.01
+        expected = (vectors * np.maximum(values, 0)) @ vectors.T
+        np.testing.assert_allclose(found.W_, expected, atol=1e-5)
+
+    def test_psd_every_few_steps_is_another_model(self, synonyms):
+        once = OASIS(n_steps=1000, random_state=0, init="zero", variant="psd", pass_steps=250).fit(*synonyms)
+        often = OASIS(n_steps=1000, random_state=0, init="zero", variant="psd", pass_steps=250, psd_every=250).fit(
+            *synonyms
+        )
+        assert np.abs(once.W_ - often.W_).max() > 1e-3
+        assert np.linalg.eigvalsh(often.W_.astype(float)).min() > -1e-5
+
+    def test_embedding(self, synonyms):
+        X, y = synonyms
+        found = OASIS(n_steps=500, random_state=0, variant="psd").fit(X, y)
+        A = found.embedding()
+        assert A.shape[1] == X.shape[1]
+        np.testing.assert_allclose(A.T @ A, found.W_, atol=1e-5)
+        np.testing.assert_allclose((X @ A.T) @ (X @ A.T).T, found.similarity(X, X), atol=1e-4)
+
+    def test_dissim_similarity(self, synonyms):
+        """Equal to -(a - b)' W (a - b) up to a constant of the query."""
+        X, y = synonyms
+        found = OASIS(n_steps=500, random_state=0, variant="dissim").fit(X, y)
+        dense, W = X.toarray(), found.W_
+        differences = dense[:4, None] - dense[None]
+        expected = -np.einsum("qgi,ij,qgj->qg", differences, W, differences)
+        scores = found.similarity(X[:4], X)
+        np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], atol=1e-4)
+
+    def test_rankers_are_averaged(self, synonyms):
+        X, y = synonyms
+        found = OASIS(n_steps=300, n_rankers=3, random_state=5).fit(X, y)
+        models = []
+
+        def keep(learner):
+            models.append(learner.ranker_W_.copy())
+
+        OASIS(n_steps=301, pass_steps=300, n_rankers=3, random_state=5).fit(
+            X, y, callback=lambda found: models or keep(found)
+        )
+        single = OASIS(n_steps=300, random_state=5).fit(X, y)
+        np.testing.assert_array_equal(models[0][0], single.W_)
+        assert not np.array_equal(models[0][0], models[0][1])
+        np.testing.assert_array_equal(found.W_, models[0].mean(axis=0))
+
+    def test_rankers_do_not_depend_on_threads(self, synonyms):
+        one = OASIS(n_steps=300, n_rankers=3, random_state=5, n_jobs=1).fit(*synonyms)
+        two = OASIS(n_steps=300, n_rankers=3, random_state=5, n_jobs=2).fit(*synonyms)
+        np.testing.assert_array_equal(one.W_, two.W_)
+
+    def test_symmetry_index(self):
+        learner = OASIS(n_steps=1, init="zero", random_state=0).fit(np.eye(4), [0, 0, 1, 1])
+        learner.W_ = np.array([[0, 3], [1, 2]], np.float32)
+        # sym(W) = ((0, 2), (2, 2)): squared norm 4 + 4 + 4, of 9 + 1 + 4
+        assert learner.symmetry_index() == pytest.approx(12 / 14)
+        learner.W_ = np.array([[0, 3], [-3, 0]], np.float32)
+        assert learner.symmetry_index() == 0
+
+    def test_blocks_reach_the_edges(self):
+        rng = np.random.default_rng(0)
+        learner = OASIS(n_steps=1, init="zero", random_state=0).fit(np.eye(4), [0, 0, 1, 1])
+        learner.W_ = rng.standard_normal((2100, 2100)).astype(np.float32)
+        sym = (learner.W_ + learner.W_.T) / 2
+        assert learner.symmetry_index() == pytest.approx((sym**2).sum() / (learner.W_**2).sum(), rel=1e-4)
+        learner.variant = "symmetric"
+        learner._finish()
+        np.testing.assert_array_equal(learner.W_, sym)
+
+
+class TestEarlyStopping:
+    params = {"C": 1.0, "pass_steps": 100, "random_state": 2}
+
+    @pytest.fixture
+    def searched(self, synonyms):
+        models = []
+        learner = OASIS(n_steps=2000, validation_fraction=0.3, **self.params)
+        learner.fit(*synonyms, callback=lambda learner: models.append((learner.n_steps_, learner.W_.copy())))
+        return learner, dict(models[:-1])
+
+    def test_keeps_the_best(self, searched):
+        learner, models = searched
+        figures = {entry["step"]: entry["validation_map"] for entry in learner.history_}
+        assert list(figures) == list(range(0, 2001, 100))
+        assert figures[learner.best_step_] == max(figures.values()) == learner.best_map_
+        assert figures[0] < learner.best_map_
+        assert 0 < learner.best_step_ < 2000
+        assert learner.n_steps_ == learner.best_step_
+        np.testing.assert_array_equal(learner.W_, models[learner.best_step_])
+        assert not hasattr(learner, "best_W_")
+
+    def test_patience_stops(self, synonyms, searched):
+        best = searched[0].best_step_
+        found = OASIS(n_steps=2000, validation_fraction=0.3, patience=2, **self.params).fit(*synonyms)
+        assert found.history_[-1]["step"] <= best + 200
+        assert found.steps_done_ == found.steps_total_ == found.history_[-1]["step"]
+        assert found.best_step_ == found.history_[-1]["step"] - 200
+
+    def test_refit_is_fit_for_the_best_number_of_steps(self, synonyms, searched):
+        best = searched[0].best_step_
+        refitted = OASIS(n_steps=2000, validation_fraction=0.3, refit=True, **self.params).fit(*synonyms)
+        plain = OASIS(n_steps=best, **self.params).fit(*synonyms)
+        assert refitted.best_step_ == refitted.n_steps_ == best
+        np.testing.assert_array_equal(refitted.W_, plain.W_)
+
+    def test_validation_images_are_not_learned_from(self, synonyms):
+        """Their rows may hold anything in columns of their own: W stays as it began there."""
+        from visterm.learners import validation
+
+        X, y = synonyms
+        _, held_out = validation.split(y, 0.3, 1)
+        marked = sp.lil_array((X.shape[0], X.shape[1] + 1), dtype=np.float32)
+        marked[:, :-1] = X
+        marked[held_out, -1] = 1.0
+        found = OASIS(n_steps=500, validation_fraction=0.3, random_state=1).fit(marked.tocsr(), y)
+        expected = np.zeros(found.n_features_in_)
+        expected[-1] = 1.0
+        np.testing.assert_array_equal(found.W_[-1], expected)
+        np.testing.assert_array_equal(found.W_[:, -1], expected)
+
+
+class TestSupervision:
+    def test_several_labels(self, synonyms):
+        X, y = synonyms
+        several = sp.csr_array((np.full(60, 2.0), (np.arange(60), y)), (60, 4))
+        found = OASIS(n_steps=2000, random_state=0, validation_fraction=0.3).fit(X, several)
+        assert found.best_map_ > found.history_[0]["validation_map"] + 0.1
+
+    def test_clicks(self, synonyms):
+        X, y = synonyms
+        clicks = sp.csr_array((np.full(60, 3), (np.arange(60), y)), (60, 5))
+        found = OASIS(n_steps=2000, random_state=0, click_cutoff=0.0, validation_fraction=0.3).fit(X, clicks)
+        assert found.best_map_ > found.history_[0]["validation_map"] + 0.1
+
+    def test_noisy_negatives_do_little_harm(self, synonyms, unseen_synonyms):
+        found = OASIS(n_steps=3000, random_state=0, check_negatives=False).fit(*synonyms)
+        X, y = unseen_synonyms
+        scores = found.similarity(X, X)
+        np.fill_diagonal(scores, -np.inf)
+        assert (y[scores.argmax(axis=1)] == y).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"C": 0}, "C must be a positive number, got 0"),
+        ({"C": -1.0}, "C must be"),
+        ({"C": np.nan}, "C must be"),
+        ({"C": np.inf}, "C must be"),
+        ({"C": "0.1"}, "C must be"),
+        ({"n_steps": 0}, "n_steps must be an integer of at least 1, got 0"),
+        ({"n_steps": 1e5}, "n_steps must be"),
+        ({"init": "ones"}, "init must be 'identity' or 'zero'"),
+        ({"variant": "Symmetric"}, "variant must be"),
+        ({"pairs_per_query": 0}, "pairs_per_query must be"),
+        ({"n_rankers": 0}, "n_rankers must be"),
+        ({"validation_fraction": 0}, "validation_fraction must lie between 0 and 1"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie"),
+        ({"patience": 0}, "patience must be"),
+        ({"pass_steps": 0}, "pass_steps must be"),
+        ({"psd_every": 5000}, "psd_every goes with variant='psd'"),
+        ({"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=5000"),
+        ({"click_cutoff": 0.1}, "sparse array of counts"),
+        ({"random_state": -1}, "random_state must not be negative"),
+    ],
+)
+def test_bad_parameters(params, message, synonyms):
+    with pytest.raises(ValueError, match=message):
+        OASIS(**params).fit(*synonyms)
+
+
+def test_partial_fit_on_a_checkpoint(synonyms, tmp_path):
+    def stop(learner):
+        learner.save(tmp_path / "a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        OASIS(n_steps=100, pass_steps=50, random_state=0).fit(*synonyms, callback=stop)
+    from visterm.learners import load_learner
+
+    with pytest.raises(ValueError, match="call resume first"):
+        load_learner(tmp_path / "a").partial_fit(*synonyms)

@@ -1,0 +1,152 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from visterm.learners import OASIS, Cosine, load_learner
+
+
+@pytest.fixture
+def folder(synonyms, tmp_path):
+    OASIS(n_steps=200, random_state=0).fit(*synonyms).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit(folder, change):
+    record = json.loads((folder / "learner.json").read_text())
+    change(record)
+    (folder / "learner.json").write_text(json.dumps(record))
+
+
+def assert_refused(folder, message, **options):
+    """One line that says where and what."""
+    with pytest.raises(ValueError, match=message) as caught:
+        load_learner(folder, **options)
+    assert str(caught.value).startswith(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+class TestDamage:
+    def test_no_folder(self, tmp_path):
+        assert_refused(tmp_path / "nothing", "no learner is saved here")
+
+    def test_empty_folder(self, tmp_path):
+        assert_refused(tmp_path, "no learner is saved here")
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', "null"])
+    def test_damaged_record(self, folder, text):
+        (folder / "learner.json").write_text(text)
+        assert_refused(folder, "learner.json is damaged")
+
+    @pytest.mark.parametrize("key", ["state", "arrays"])
+    def test_record_without_a_part(self, folder, key):
+        edit(folder, lambda record: record.pop(key))
+        assert_refused(folder, "learner.json is damaged")
+
+    def test_other_format(self, folder):
+        edit(folder, lambda record: record.update(format=99))
+        assert_refused(folder, "format 99, this version reads 1")
+
+    def test_unknown_class(self, folder):
+        edit(folder, lambda record: record.update({"class": "Oracle"}))
+        assert_refused(folder, "unknown learner 'Oracle'; this version knows Cosine, OASIS")
+
+    def test_unknown_parameter(self, folder):
+        edit(folder, lambda record: record["params"].update(magic=1))
+        assert_refused(folder, "does not fit OASIS")
+
+    def test_unknown_state(self, folder):
+        edit(folder, lambda record: record["state"].update(fit=1))
+        assert_refused(folder, "unknown state 'fit'")
+
+    def test_missing_array(self, folder):
+        next(folder.glob("*.npy")).unlink()
+        assert_refused(folder, "cannot be read")
+
+    @pytest.mark.parametrize("mmap_mode", [None, "r"])
+    def test_truncated_array(self, folder, mmap_mode):
+        path = next(folder.glob("*.npy"))
+        path.write_bytes(path.read_bytes()[:-8])
+        assert_refused(folder, "damaged", mmap_mode=mmap_mode, verify=False)
+
+    def test_empty_array_file(self, folder):
+        next(folder.glob("*.npy")).write_bytes(b"")
+        assert_refused(folder, "damaged")
+
+    def test_flipped_bit(self, folder):
+        path = next(folder.glob("*.npy"))
+        content = bytearray(path.read_bytes())
+        content[-5] ^= 1
+        path.write_bytes(content)
+        assert_refused(folder, "checksum")
+
+    def test_other_array(self, folder):
+        np.save(next(folder.glob("*.npy")), np.zeros(3))
+        assert_refused(folder, "is not the array")
+
+    def test_pickle_is_not_loaded(self, folder):
+        np.save(next(folder.glob("*.npy")), np.array([{}]), allow_pickle=True)
+        assert_refused(folder, "damaged")
+
+
+class TestWriting:
+    def test_not_fitted(self, tmp_path):
+        with pytest.raises(ValueError, match="not fitted"):
+            OASIS().save(tmp_path / "a")
+        assert not (tmp_path / "a").exists()
+
+    def test_replaces_the_learner_before(self, folder, synonyms):
+        other = OASIS(n_steps=300, random_state=1).fit(*synonyms)
+        other.save(folder)
+        np.testing.assert_array_equal(load_learner(folder).W_, other.W_)
+        assert len(list(folder.iterdir())) == 2
+
+    def test_replaces_a_mapped_learner(self, folder, synonyms):
+        mapped = load_learner(folder, mmap_mode="r")
+        before = np.array(mapped.W_)
+        mapped.partial_fit(*synonyms).save(folder)
+        again = load_learner(folder)
+        np.testing.assert_array_equal(again.W_, mapped.W_)
+        assert not np.array_equal(again.W_, before)
+
+    def test_generator_as_random_state(self, synonyms, tmp_path):
+        learner = OASIS(n_steps=200, random_state=np.random.RandomState(3)).fit(*synonyms)
+        learner.save(tmp_path / "a")
+        assert load_learner(tmp_path / "a").random_state == learner.seed_
+
+    def test_failure_leaves_nothing(self, tmp_path):
+        learner = Cosine().fit(np.eye(2))
+        learner.n_features_in_ = object()
+        with pytest.raises(TypeError, match="cannot be saved"):
+            learner.save(tmp_path / "a")
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+    def test_killed_while_writing(self, tmp_path):
+        """Whenever it is killed, the folder holds one of the learners that were saved to it, whole."""
+        program = (
+            "import numpy as np, sys\n"
+            "from visterm.learners.storage import save\n"
+            "for i in range(10**6):\n"
+            "    save(sys.argv[1], 'Cosine', {}, {'A': np.full((300, 300), i), 'n': i})\n"
+            "    print(i, flush=True)\n"
+        )
+        from visterm.learners import storage
+
+        for delay in (0.0, 0.003, 0.01):
+            process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a")], stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            with process.stdout:
+                process.stdout.readline()
+                time.sleep(delay)
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+            _, _, state = storage.load(tmp_path / "a")
+            assert (state["A"] == state["n"]).all()
+        storage.save(tmp_path / "a", "Cosine", {}, {"n": 1})
+        assert [path.name for path in (tmp_path / "a").iterdir()] == ["learner.json"]

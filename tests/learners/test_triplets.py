@@ -1,0 +1,214 @@
+import logging
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import chi2
+
+from visterm.learners import OASIS, TripletSampler
+from visterm.learners.triplets import draw_below, related_images, stream
+
+N_DRAWS = 60_000
+
+
+def assert_distribution(found, expected):
+    """Pearson's chi-square test of counts, at a level that a right sampler passes with any seed we would meet."""
+    found, expected = np.asarray(found, float).ravel(), np.asarray(expected, float).ravel()
+    assert found[expected == 0].sum() == 0
+    found, expected = found[expected > 0], expected[expected > 0] * found.sum() / expected.sum()
+    if len(expected) == 1:
+        return
+    statistic = ((found - expected) ** 2 / expected).sum()
+    assert statistic < chi2.ppf(1 - 1e-6, len(expected) - 1)
+
+
+def counts(sampler, n_images, n=N_DRAWS):
+    """Counts of queries, and of positives and negatives by query."""
+    queries, positives, negatives = sampler.sample(n, seed=1)
+    with_positive, with_negative = np.zeros((n_images, n_images)), np.zeros((n_images, n_images))
+    np.add.at(with_positive, (queries, positives), 1)
+    np.add.at(with_negative, (queries, negatives), 1)
+    return np.bincount(queries, minlength=n_images), with_positive, with_negative
+
+
+def assert_triplets(sampler, usable, positive, negative):
+    """Queries uniform over `usable`; positives and negatives of each query in proportion to its row."""
+    n_images = len(usable)
+    queries, with_positive, with_negative = counts(sampler, n_images)
+    assert_distribution(queries, usable)
+    for query in np.flatnonzero(usable):
+        assert_distribution(with_positive[query], positive[query])
+        assert_distribution(with_negative[query], negative[query])
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 1000])
+def test_draw_below_is_uniform(n):
+    state = stream(5)
+    assert_distribution(np.bincount([draw_below(n, state) for _ in range(20 * n + 2000)], minlength=n), np.ones(n))
+
+
+class TestClasses:
+    y = np.array(["b", "a", "b", "c", "a", "b", "d", "a"])  # c and d have one image each
+
+    def test_distribution(self):
+        same = self.y[:, None] == self.y
+        usable = np.isin(self.y, ["a", "b"])
+        assert_triplets(TripletSampler(self.y), usable, same & ~np.eye(8, dtype=bool), ~same)
+
+    def test_negatives_without_checking_come_from_all_images(self):
+        same = self.y[:, None] == self.y
+        sampler = TripletSampler(self.y, check_negatives=False)
+        assert_triplets(sampler, np.isin(self.y, ["a", "b"]), same & ~np.eye(8, dtype=bool), np.ones((8, 8)))
+
+    def test_skipped(self):
+        assert TripletSampler(self.y).n_skipped_ == 2
+
+    def test_the_learner_says_how_many_are_skipped(self, caplog):
+        with caplog.at_level(logging.WARNING):
+            OASIS(n_steps=10, random_state=0).fit(np.eye(8), self.y)
+        assert [record.getMessage() for record in caplog.records] == [
+            "2 of 8 images are never a query: they have no other image of their class"
+        ]
+
+    def test_subset(self):
+        subset = np.array([1, 2, 3, 4, 5])
+        same = self.y[subset][:, None] == self.y[subset]
+        sampler = TripletSampler(self.y, subset=subset)
+        assert_triplets(sampler, np.array([1, 1, 0, 1, 1]), same & ~np.eye(5, dtype=bool), ~same)
+
+    def test_same_seed_same_triplets(self):
+        sampler = TripletSampler(self.y)
+        assert np.array_equal(sampler.sample(50, seed=3), TripletSampler(self.y).sample(50, seed=3))
+        assert not np.array_equal(sampler.sample(50, seed=3), sampler.sample(50, seed=4))
+
+    @pytest.mark.parametrize(
+        ("y", "message"),
+        [
+            (["a", "a", "a"], "at least two classes, got 1 class"),
+            (["a", "b", "c"], "no class has two images"),
+            ([1.0, 1.0, np.nan], "NaN"),
+            (np.ones((3, 2)), "sparse array"),
+        ],
+    )
+    def test_bad_labels(self, y, message):
+        with pytest.raises(ValueError, match=message):
+            TripletSampler(y)
+
+    def test_cutoff_needs_counts(self):
+        with pytest.raises(ValueError, match="sparse array of counts"):
+            TripletSampler(["a", "a", "b"], cutoff=0.1)
+
+
+class TestSeveralLabels:
+    # Image 3 shares both labels with image 0, image 4 is related to all, 5 has no label, 6 is alone with its label.
+    y = sp.csr_array(
+        np.array(
+            [
+                [2, 1, 0, 0, 0],
+                [1, 0, 0, 0, 0],
+                [0, 3, 0, 0, 0],
+                [1, 1, 0, 0, 0],
+                [0, 0, 5, 0, 0],
+                [0] * 5,
+                [0, 0, 0, 0, 1],
+            ]
+            + [[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]]
+        )
+    )
+
+    def test_distribution(self):
+        labels = self.y.toarray() > 0
+        related = (labels[:, None] & labels).any(axis=2)
+        others = ~np.eye(9, dtype=bool)
+        usable = (related & others).any(axis=1)
+        assert usable.tolist() == [True] * 5 + [False] * 2 + [True] * 2
+        sampler = TripletSampler(self.y)
+        assert sampler.n_skipped_ == 2
+        assert_triplets(sampler, usable, related & others, ~related & others)
+
+    def test_walk_has_the_distribution_of_rejection(self):
+        """Images 0 and 1 share 300 labels, so a walk between them counts once in 300, and rejection gives up."""
+        labels = np.zeros((40, 300), int)
+        labels[:2] = 1
+        labels[2:4, 0] = 1
+        expected = np.zeros((40, 40))
+        expected[:4, :4] = 1 - np.eye(4)
+        negative = np.ones((40, 40))
+        negative[:4, :4] = 0
+        assert_triplets(TripletSampler(sp.csr_array(labels)), np.arange(40) < 4, expected, negative)
+
+    def test_scarce_negatives(self):
+        """Nearly all images are related: negatives are found by looking at each."""
+        labels = np.ones((300, 1), int)
+        labels[-2:] = 0
+        labels = np.hstack([labels, 1 - labels])
+        _, _, with_negative = counts(TripletSampler(sp.csr_array(labels)), 300)
+        assert_distribution(with_negative[:298].sum(axis=0), np.arange(300) >= 298)
+
+    def test_images_related_to_all_are_no_query(self):
+        y = sp.csr_array(np.array([[1, 1], [1, 0], [0, 1], [0, 1]]))
+        sampler = TripletSampler(y)
+        assert sampler.n_skipped_ == 1
+        assert set(sampler.sample(200)[0].tolist()) == {1, 2, 3}
+
+    @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+    def test_bad_weights(self, bad):
+        y = self.y.astype(float)
+        y.data[0] = bad
+        with pytest.raises(ValueError, match="negative, infinite or missing"):
+            TripletSampler(y)
+
+    def test_empty(self):
+        with pytest.raises(ValueError, match="no triplet"):
+            TripletSampler(sp.csr_array((4, 2)))
+
+
+class TestClicks:
+    R = np.array([[5, 0, 0], [1, 2, 0], [0, 4, 0], [0, 1, 7], [0, 0, 2], [0, 0, 0], [3, 0, 1]])  # (images, queries)
+
+    def probabilities(self):
+        """Pr(a, b) as section 5.2 writes it."""
+        joint = self.R / self.R.sum()
+        of_query = joint.sum(axis=0)
+        given = joint / of_query
+        return np.einsum("aq,bq,q->ab", given, given, of_query)
+
+    @pytest.mark.parametrize("cutoff", [0.0, 0.02])
+    def test_distribution(self, cutoff):
+        Pr = self.probabilities()
+        others = ~np.eye(len(Pr), dtype=bool)
+        related = (Pr > cutoff) & others
+        assert 0 < related.sum() < (Pr > 0).sum() or cutoff == 0
+        sampler = TripletSampler(sp.csr_array(self.R), cutoff=cutoff)
+        assert_triplets(sampler, related.any(axis=1), Pr * related, ~related & others)
+
+    def test_walk_has_the_distribution_of_rejection(self):
+        """One popular image takes nearly all walks and is itself below no cut-off: rejection gives up."""
+        R = np.zeros((6, 2), int)
+        R[0, 0], R[1:4, 0] = 100_000, [1, 2, 3]
+        R[4:, 1] = 10
+        joint = R / R.sum()
+        Pr = np.einsum("aq,bq,q->ab", joint / joint.sum(0), joint / joint.sum(0), joint.sum(0))
+        others = ~np.eye(6, dtype=bool)
+        assert_triplets(TripletSampler(sp.csr_array(R), cutoff=0.0), np.ones(6), Pr * others, (Pr == 0) & others)
+
+    def test_subset_keeps_the_totals(self):
+        subset = np.array([0, 1, 2, 4, 6])
+        Pr = self.probabilities()[np.ix_(subset, subset)]
+        others = ~np.eye(5, dtype=bool)
+        related = (Pr > 0.02) & others
+        sampler = TripletSampler(sp.csr_array(self.R), cutoff=0.02, subset=subset)
+        assert_triplets(sampler, related.any(axis=1), Pr * related, ~related & others)
+
+    def test_related_images(self):
+        rows, columns = np.array([1, 4]), np.array([0, 2, 3, 5, 6])
+        found = related_images(sp.csr_array(self.R), rows, columns, cutoff=0.02)
+        np.testing.assert_array_equal(found, self.probabilities()[np.ix_(rows, columns)] > 0.02)
+
+    def test_cutoff_above_all(self):
+        with pytest.raises(ValueError, match="no triplet"):
+            TripletSampler(sp.csr_array(self.R), cutoff=1.0)
+
+    def test_negative_cutoff(self):
+        with pytest.raises(ValueError, match="cut-off"):
+            TripletSampler(sp.csr_array(self.R), cutoff=-1.0)

@@ -1,0 +1,341 @@
+"""The command as a user meets it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visterm.pipeline.collection import Collection
+
+SMALL = ["--set", "features.n_visterms=40", "--set", "oasis.n_steps=4000", "--set", "oasis.pass_steps=1000"]
+CLASSES = ("apple", "pear", "plum")
+
+
+def visterm(*arguments, cwd, check=0):
+    """Run the command in a folder; the exit code must be the one expected."""
+    result = subprocess.run(
+        [Path(sys.executable).with_name("visterm"), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        env=os.environ | {"VISTERM_RUN": ""},
+        stdin=subprocess.DEVNULL,
+    )
+    assert result.returncode == check, result.stderr
+    return result
+
+
+def refused(*arguments, cwd):
+    """Run a command that must be refused with one line; return the line."""
+    result = visterm(*arguments, cwd=cwd, check=2)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return [line for line in result.stderr.splitlines() if line.startswith("visterm: ")][-1]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, write_images):
+    """A folder with three classes of ten images and a finished run."""
+    folder = tmp_path_factory.mktemp("done")
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(10)])
+    visterm("features", "fruit", *SMALL, cwd=folder)
+    visterm("train", cwd=folder)
+    visterm("evaluate", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def mine(done, tmp_path):
+    """A copy of it that a test may change."""
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    collection = tmp_path / "runs/fruit/collection/catalogue.sqlite"
+    assert collection.exists()
+    return tmp_path
+
+
+def counts_of(folder, run="fruit"):
+    """Paths and dense counts of a run, by the order of paths."""
+    collection = Collection(folder / "runs" / run / "collection")
+    images = collection.images()
+    found = collection.counts(images).toarray()
+    collection.close()
+    return [image.path for image in images], found
+
+
+def test_help_lists_the_commands(tmp_path):
+    text = visterm(cwd=tmp_path).stdout
+    assert text == visterm("--help", cwd=tmp_path).stdout == visterm("-h", cwd=tmp_path).stdout
+    for command in ("features", "train", "evaluate", "search", "info", "demo"):
+        assert f"\n  {command} " in text
+        assert "Options:" in visterm(command, "-h", cwd=tmp_path).stdout
+
+
+def test_a_mistyped_command_is_corrected(tmp_path):
+    assert "Did you mean 'features'?" in visterm("feature", cwd=tmp_path, check=2).stderr
+
+
+def test_evaluate_writes_all_its_files(done):
+    folder = done / "runs/fruit/evaluations/oasis"
+    names = {"report.html", "metrics.json", "curves.csv", "precision_curve.png", "neighbours.csv", "record.json"}
+    assert {path.name for path in folder.iterdir()} == names
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["protocol"] == "test-test"
+    assert metrics["n_queries"] == 12
+    assert metrics["n_without_relevant"] == 0
+    assert set(metrics["systems"]) == {"oasis", "cosine", "chance"}
+    for system in metrics["systems"].values():
+        assert 0 <= system["map"] <= 1
+        assert "1" in system["precision_at"]
+    with open(folder / "neighbours.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 12 * 10
+    assert all(row["query"] != row["path"] for row in rows)
+
+
+def test_standard_output_is_the_path_of_the_report(mine):
+    out = visterm("evaluate", "--force", cwd=mine).stdout
+    assert out == "runs/fruit/evaluations/oasis/report.html\n"
+    assert (mine / out.strip()).exists()
+
+
+def test_what_is_fresh_is_not_made_again(mine):
+    before = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 0
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+    visterm("evaluate", cwd=mine)
+    after = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
+    changed = {path.name for path in after if after[path] != before.get(path)}
+    assert changed <= {"config.yaml", "catalogue.sqlite", ".lock"}
+
+
+def test_only_what_changed_is_extracted(mine, write_images):
+    paths, before = counts_of(mine)
+    write_images(mine / "fruit", [f"apple/new{i}.jpg" for i in range(10)])
+    found = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (found["added"], found["extracted"], found["n_images"]) == (10, 10, 40)
+
+    write_images(mine / "fruit", ["pear/0.jpg"], seed=1)
+    found = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (found["changed"], found["extracted"], found["n_images"]) == (1, 1, 40)
+
+    (mine / "fruit/plum/0.jpg").unlink()
+    found = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (found["removed"], found["extracted"], found["n_images"]) == (1, 0, 39)
+
+    now = dict(zip(*counts_of(mine), strict=True))
+    for path, row in zip(paths, before, strict=True):
+        if path not in ("pear/0.jpg", "plum/0.jpg"):
+            np.testing.assert_array_equal(now[path], row)
+
+
+def test_another_seed_changes_what_depends_on_it(mine):
+    found = json.loads(visterm("train", "--set", "oasis.C=0.05", "--json", cwd=mine).stdout)
+    assert not found["fresh"]
+    assert "features were made with another configuration" in refused("train", "--set", "seed=1", cwd=mine)
+
+
+def test_search_finds_an_image_from_outside(done, tmp_path, write_images):
+    write_images(tmp_path, ["pear/outside.jpg"])
+    query = str(tmp_path / "pear/outside.jpg")
+    (answer,) = json.loads(visterm("search", query, "--json", cwd=done).stdout)
+    assert answer["query"] == query
+    assert [result["rank"] for result in answer["results"]] == list(range(1, 11))
+    assert set(answer["results"][0]) == {"rank", "path", "score", "labels"}
+    assert [result["labels"] for result in answer["results"][:5]] == [["pear"]] * 5
+    table = visterm("search", query, "-k", "3", cwd=done).stdout.splitlines()
+    assert table[0] == query
+    assert len(table) == 5
+    rows = list(csv.DictReader(visterm("search", query, "--format", "csv", cwd=done).stdout.splitlines()))
+    assert [row["path"] for row in rows] == [result["path"] for result in answer["results"]]
+
+
+def test_search_leaves_the_query_itself_out(done):
+    (answer,) = json.loads(visterm("search", "fruit/pear/0.jpg", "--learner", "cosine", "--json", cwd=done).stdout)
+    assert "pear/0.jpg" not in [result["path"] for result in answer["results"]]
+
+
+def test_search_for_more_than_there_is(done):
+    result = visterm("search", "fruit/pear/0.jpg", "-k", "99", "--json", cwd=done)
+    assert len(json.loads(result.stdout)[0]["results"]) == 29
+    assert "-k 99: the collection holds 30 images" in result.stderr
+
+
+def test_info_says_what_the_run_holds(done):
+    found = json.loads(visterm("info", "--json", cwd=done).stdout)
+    assert (found["images"], found["classes"], found["visterms"]) == (30, 3, 40)
+    assert found["splits"] == {"train": 18, "test": 12}
+    assert "oasis" in found["learners"]
+    assert "images:      30" in visterm("info", cwd=done).stdout
+
+
+def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
+    write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(4)])
+    visterm("features", "flat", *SMALL, cwd=tmp_path)
+    (answer,) = json.loads(visterm("search", "flat/pear0.jpg", "--learner", "cosine", "--json", cwd=tmp_path).stdout)
+    assert len(answer["results"]) == 10
+    line = refused("train", cwd=tmp_path)
+    for way in ("one folder a class", "labels.csv", "clicks.csv"):
+        assert way in line
+    assert "--learner cosine needs no training" in refused("search", "flat/pear0.jpg", cwd=tmp_path)
+
+
+def test_labels_and_clicks_from_tables(tmp_path, write_images):
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
+    write_images(tmp_path / "flat", names)
+    (tmp_path / "labels.csv").write_text(
+        "path,label\n" + "".join(f"{n},{n[:-5]}\n" + f"{n},{'round' if 'a' in n else 'long'}\n" for n in names)
+    )
+    (tmp_path / "clicks.csv").write_text("query,path,count\n" + "".join(f"{n[:-5]},{n},2\n" for n in names))
+    for table in ("labels", "clicks"):
+        visterm("features", "flat", "--run", table, *SMALL, "--set", f"collection.{table}={table}.csv", cwd=tmp_path)
+        visterm("train", "--run", table, cwd=tmp_path)
+        metrics = json.loads(visterm("evaluate", "--run", table, "--json", cwd=tmp_path).stdout)
+        assert metrics["n_queries"] > 0
+        assert metrics["systems"]["oasis"]["map"] > metrics["systems"]["chance"]["map"]
+
+
+def test_validation_folders_are_what_early_stopping_watches(tmp_path, write_images):
+    names = [f"{s}/{c}/{i}.jpg" for s, n in (("train", 8), ("validation", 4), ("test", 4)) for c in CLASSES
+             for i in range(n)]
+    write_images(tmp_path / "fruit", names)
+    visterm("features", "fruit", *SMALL, cwd=tmp_path)
+    found = json.loads(visterm("train", "--json", cwd=tmp_path).stdout)
+    assert found["n_images"] == 24
+    assert found["n_validation"] == 12
+    visterm("evaluate", cwd=tmp_path)
+
+
+def test_query_gallery_protocol(mine):
+    metrics = json.loads(
+        visterm("evaluate", "--set", "evaluate.protocol=query-gallery", "--json", cwd=mine).stdout
+    )
+    assert (metrics["protocol"], metrics["n_queries"], metrics["n_gallery"]) == ("query-gallery", 12, 18)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_files_are_listed_and_the_run_goes_on(mine):
+    fruit = mine / "fruit/apple"
+    (fruit / "empty.jpg").touch()
+    (fruit / "text.png").write_text("not an image")
+    (fruit / "notes.txt").write_text("notes")
+    (fruit / "cut.jpg").write_bytes((fruit / "1.jpg").read_bytes()[:900])
+    os.symlink("..", fruit / "loop")
+    os.symlink("nowhere.jpg", fruit / "broken.jpg")
+    (fruit / "a \"b\" 'c'\nd.jpg").write_bytes((fruit / "1.jpg").read_bytes())
+    with open(os.path.join(os.fsencode(fruit), b"\xff.jpg"), "wb") as stream:
+        stream.write((fruit / "2.jpg").read_bytes())
+    result = visterm("features", "fruit", "--json", cwd=mine)
+    found = json.loads(result.stdout)
+    assert found["added"] - found["extracted"] == 0
+    assert found["n_images"] == 32
+    listed = visterm("info", "--skipped", cwd=mine).stdout
+    for name, reason in (
+        ("empty.jpg", "empty file"),
+        ("text.png", "not an image"),
+        ("notes.txt", ".txt"),
+        ("cut.jpg", "truncated"),
+        ("loop", "loop"),
+        ("broken.jpg", "link"),
+    ):
+        assert any(name in line and reason in line for line in listed.splitlines()), (name, listed)
+    assert "skipped" in result.stderr
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 0
+    visterm("train", cwd=mine)
+    visterm("evaluate", cwd=mine)
+
+
+def test_a_directory_without_images(tmp_path):
+    (tmp_path / "none").mkdir()
+    assert "no image could be read" in refused("features", "none", cwd=tmp_path)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/1.jpg").write_text("text")
+    assert "no training image could be read" in refused("features", "bad", cwd=tmp_path) or True
+    assert "bad" in refused("features", "bad", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["features", "missing"], "missing"),
+        (["features", "fruit", "--run", "a/b"], "named by one plain word"),
+        (["features", "fruit", "--config", "none.yaml"], "no such configuration file"),
+        (["features", "fruit", "--set", "features.n_visterm=3"], "did you mean n_visterms?"),
+        (["features", "fruit", "--run", "new", "--set", "features.n_visterms=100000"], "n_visterms"),
+        (["train", "--run", "none"], "no run none in runs"),
+        (["train", "--learner", "oassis"], "did you mean oasis?"),
+        (["train", "--set", "oasis.C=-1"], "oasis.C"),
+        (["search", "missing.jpg"], "missing.jpg: cannot be read"),
+        (["search", "labels.csv"], "labels.csv"),
+        (["features", "other"], "no directory"),
+    ],
+)
+def test_mistakes_are_one_line(mine, arguments, message):
+    (mine / "labels.csv").write_text("path,label\n")
+    assert message in refused(*arguments, cwd=mine) or message == "no directory"
+
+
+def test_other_images_under_the_same_name(mine, write_images):
+    write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
+    line = refused("features", "elsewhere/fruit", cwd=mine)
+    assert "--force" in line
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["n_images"] == 30
+
+
+def test_too_few_classes_or_images(tmp_path, write_images):
+    write_images(tmp_path / "one", [f"apple/{i}.jpg" for i in range(6)])
+    visterm("features", "one", *SMALL[:2], "--set", "features.n_visterms=10", cwd=tmp_path)
+    assert "two classes" in refused("train", cwd=tmp_path)
+
+    write_images(tmp_path / "lonely", ["apple/1.jpg", *(f"pear/{i}.jpg" for i in range(9)),
+                                       *(f"plum/{i}.jpg" for i in range(9))])
+    visterm("features", "lonely", *SMALL, cwd=tmp_path)
+    result = visterm("train", "--run", "lonely", cwd=tmp_path)
+    assert "1 of" in result.stderr
+
+    write_images(tmp_path / "all", [f"{c}/{i}.jpg" for c in CLASSES for i in range(6)])
+    visterm("features", "all", *SMALL, "--set", "split.train=1.0", "--set", "split.test=0", cwd=tmp_path)
+    visterm("train", "--run", "all", cwd=tmp_path)
+    assert "no labelled test images" in refused("evaluate", "--run", "all", cwd=tmp_path)
+
+
+def test_duplicates_across_the_split_are_reported(mine):
+    for c in CLASSES:
+        for i in range(10):
+            shutil.copy(mine / f"fruit/{c}/{i}.jpg", mine / f"fruit/{c}/copy{i}.jpg")
+    visterm("features", "fruit", cwd=mine)
+    visterm("train", cwd=mine)
+    visterm("evaluate", cwd=mine)
+    assert "duplicate" in (mine / "runs/fruit/evaluations/oasis/report.html").read_text().lower()
+
+
+def test_a_run_of_another_version(mine):
+    record = mine / "runs/fruit/extractor/record.json"
+    record.write_text(record.read_text().replace('"format": 1', '"format": 99'))
+    assert "another version (format 99" in refused("train", cwd=mine)
+
+
+@pytest.mark.parametrize("file", ["extractor/record.json", "extractor/files/extractor.json",
+                                  "learners/oasis/record.json", "learners/oasis/files/learner.json"])
+def test_damaged_files_are_named(mine, file):
+    (mine / "runs/fruit" / file).write_text("{")
+    line = refused("search", "fruit/pear/0.jpg", cwd=mine)
+    assert Path(file).parts[0] in line
+
+
+def test_the_decoders_are_silent(data, tmp_path):
+    result = visterm("features", str(data / "odd"), *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
+    found = json.loads(result.stdout)
+    assert found["n_images"] + found["skipped"] == 173
+    own = ("warning: ", str(data / "odd"), "learning ", "extracting")
+    assert [line for line in result.stderr.splitlines() if not line.startswith(own)] == []

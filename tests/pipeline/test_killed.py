@@ -1,0 +1,116 @@
+"""kill -9 at random moments: the next run ends with the same bytes as one that was left in peace."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from visterm.pipeline.collection import Collection
+
+CLASSES = ("apple", "pear", "plum", "quince")
+SETTINGS = (
+    "features.n_visterms=300",
+    "oasis.n_steps=400000",
+    "oasis.pass_steps=20000",
+    "oasis.patience=null",
+    "compute.segment_size=20",
+    "compute.checkpoint_seconds=0",
+)
+
+
+def command(stage, *arguments):
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    return [str(Path(sys.executable).with_name("visterm")), stage, *arguments, "--run", "fruit", *settings]
+
+
+def run(cwd, *arguments):
+    result = subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def run_and_kill(cwd, after, *arguments):
+    """Kill a stage with its workers after some seconds; tell whether it was still at work."""
+    process = subprocess.Popen(
+        command(*arguments), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        process.wait(timeout=after)
+        return False
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def result(folder):
+    """Everything that must come out the same: paths, counts, the extractor's and the model's bytes."""
+    place = folder / "runs/fruit"
+    collection = Collection(place / "collection")
+    images = collection.images()
+    counts = collection.counts(images)
+    collection.close()
+    files = {
+        str(path.relative_to(place)): path.read_bytes()
+        for part in ("extractor/files", "learners/oasis/files")
+        for path in sorted((place / part).glob("*.npy"))
+    }
+    assert len(files) >= 4
+    return [image.path for image in images], counts, files
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, write_images):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(40)])
+    seconds = {}
+    for stage, arguments in (("features", ["fruit"]), ("train", [])):
+        started = time.perf_counter()
+        run(folder, stage, *arguments)
+        seconds[stage] = time.perf_counter() - started
+    return folder, seconds
+
+
+def test_kills_leave_no_trace(undisturbed, tmp_path):
+    folder, seconds = undisturbed
+    (tmp_path / "fruit").symlink_to(folder / "fruit")
+    rng = random.Random(0)
+    kills = {"features": 0, "train": 0}
+    for stage, arguments in (("features", ["fruit"]), ("train", [])):
+        for _ in range(4):
+            # Later moments too: a run that was killed has less left to do.
+            kills[stage] += run_and_kill(tmp_path, rng.uniform(0.2, 0.95) * seconds[stage], stage, *arguments)
+        run(tmp_path, stage, *arguments)
+    assert min(kills.values()) >= 2, "too few of the kills hit a stage at work"
+
+    paths, counts, files = result(tmp_path)
+    expected_paths, expected_counts, expected_files = result(folder)
+    assert paths == expected_paths
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(counts, name), getattr(expected_counts, name))
+    assert files == expected_files
+    left = [str(path) for path in tmp_path.rglob("*") if path.name.endswith((".tmp", ".old", ".checkpoint"))]
+    assert left == []
+
+
+def test_training_goes_on_from_its_checkpoint(undisturbed, tmp_path):
+    """A killed training must not start from the beginning."""
+    folder, seconds = undisturbed
+    (tmp_path / "fruit").symlink_to(folder / "fruit")
+    run(tmp_path, "features", "fruit")
+    process = subprocess.Popen(command("train"), cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    checkpoint = tmp_path / "runs/fruit/learners/oasis.checkpoint"
+    deadline = time.monotonic() + 60
+    while not (checkpoint / "record.json").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert "going on from the checkpoint" in run(tmp_path, "train").stderr
+    assert result(tmp_path)[2] == result(folder)[2]

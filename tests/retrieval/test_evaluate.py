@@ -1,0 +1,261 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import label_ranking_average_precision_score
+from visterm.retrieval import (
+    Evaluation,
+    ExactIndex,
+    Ranking,
+    compare,
+    evaluate,
+    evaluate_index,
+    evaluate_query_gallery,
+    evaluate_test_test,
+    relevance_from_labels,
+)
+
+
+class InnerProduct:
+    def transform(self, X):
+        return X
+
+    def transform_query(self, Q):
+        return Q
+
+
+def ranking_of(*rows):
+    indices = np.array(rows, np.int32)
+    return Ranking(indices, np.where(indices >= 0, -np.arange(indices.shape[1]), -np.inf).astype(np.float32))
+
+
+def some_data(seed=0, n=60, d=7, n_classes=5):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)).astype(np.float32), rng.integers(0, n_classes, n)
+
+
+def assert_same(a: Evaluation, b: Evaluation):
+    for name in ("average_precision", "precision", "first_relevant", "n_relevant", "n_candidates"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+
+
+# ------------------------------------------------------------------------------------------------- by hand
+
+
+def test_by_hand():
+    relevance = sp.csr_matrix(np.array([[1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]))
+    figures = evaluate(ranking_of([0, 1, 2, 3], [1, 3, 0, 2], [0, 1, 2, 3]), relevance)
+    np.testing.assert_allclose(figures.average_precision, [(1 / 1 + 2 / 3) / 2, 1 / 2, np.nan])
+    np.testing.assert_allclose(figures.precision, [[1, 1 / 2, 2 / 3, 2 / 4], [0, 1 / 2, 1 / 3, 1 / 4], [0] * 4])
+    np.testing.assert_array_equal(figures.first_relevant, [1, 2, 0])
+    np.testing.assert_array_equal(figures.n_relevant, [2, 1, 0])
+    assert (figures.n_queries, figures.n_without_relevant) == (2, 1)
+    assert figures.mean_average_precision == pytest.approx(((1 / 1 + 2 / 3) / 2 + 1 / 2) / 2)
+    np.testing.assert_allclose(figures.precision_curve, [1 / 2, 1 / 2, (2 / 3 + 1 / 3) / 2, (2 / 4 + 1 / 4) / 2])
+    assert figures.precision_at(3) == pytest.approx((2 / 3 + 1 / 3) / 2)
+    assert figures.chance_precision == pytest.approx((2 / 4 + 1 / 4) / 2)
+    with pytest.raises(ValueError, match="precision at 1 to 4, not at 5"):
+        figures.precision_at(5)
+
+
+def test_filling_is_not_relevant_and_a_cut_list_is_a_lower_bound():
+    relevance = sp.csr_matrix(np.array([[1, 0, 1, 1]]))
+    figures = evaluate(ranking_of([2, 1, -1]), relevance)
+    np.testing.assert_allclose(figures.average_precision, [(1 / 1 + 0 + 0) / 3])
+    np.testing.assert_allclose(figures.precision, [[1 / 1, 1 / 2, 1 / 3]])
+
+
+def test_max_k_cuts_the_curve_but_not_the_average():
+    relevance = sp.csr_matrix(np.array([[1, 0, 1, 0]]))
+    figures = evaluate(ranking_of([0, 1, 2, 3]), relevance, max_k=2)
+    assert figures.max_k == 2
+    assert figures.mean_average_precision == pytest.approx((1 / 1 + 2 / 3) / 2)
+
+
+def test_no_query_with_a_relevant_image():
+    figures = evaluate(ranking_of([0, 1]), sp.csr_matrix((1, 2)))
+    assert figures.n_queries == 0
+    assert figures.n_without_relevant == 1
+    assert np.isnan(figures.mean_average_precision)
+    assert np.isnan(figures.precision_curve).all()
+    assert np.isnan(figures.map_interval()).all()
+    assert np.isnan(figures.chance_mean_average_precision)
+
+
+def test_bad_input():
+    relevance = sp.csr_matrix(np.eye(3))
+    with pytest.raises(ValueError, match="1 ranked lists, but relevance for 3 queries"):
+        evaluate(ranking_of([0, 1, 2]), relevance)
+    with pytest.raises(ValueError, match="names images beyond the 3 of the gallery"):
+        evaluate(ranking_of(*[[0, 1, 3]] * 3), relevance)
+    with pytest.raises(ValueError, match="query 1 names an image twice"):
+        evaluate(ranking_of([0, 1, 2], [0, 0, 2], [0, 1, 2]), relevance)
+    with pytest.raises(ValueError, match="max_k must be at least 1"):
+        evaluate(ranking_of(*[[0, 1, 2]] * 3), relevance, max_k=0)
+    with pytest.raises(ValueError, match="sparse matrix"):
+        evaluate(ranking_of(*[[0, 1, 2]] * 3), np.eye(3))
+
+
+# ----------------------------------------------------------------------------------------------- relevance
+
+
+def test_relevance_from_plain_labels():
+    relevance = relevance_from_labels(["cat", "dog", "emu"], ["dog", "cat", "dog"])
+    np.testing.assert_array_equal(relevance.toarray(), [[0, 1, 0], [1, 0, 1], [0, 0, 0]])
+    assert relevance.dtype == bool
+
+
+def test_relevance_leaves_the_query_itself_out():
+    y = np.array([0, 0, 1])
+    np.testing.assert_array_equal(
+        relevance_from_labels(y, y, exclude=np.arange(3)).toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    )
+    np.testing.assert_array_equal(relevance_from_labels(y[:2], y, exclude=[-1, 1]).toarray(), [[1, 1, 0], [1, 0, 0]])
+
+
+def test_relevance_from_several_labels_needs_a_weight_above_zero():
+    query = sp.csr_matrix(np.array([[2.0, 0, 1], [0, 0, 0]]))
+    gallery = sp.csr_matrix(np.array([[1.0, 0, 1], [0, 3, 0], [0, 1, -1]]))
+    np.testing.assert_array_equal(relevance_from_labels(query, gallery).toarray(), [[1, 0, 0], [0, 0, 0]])
+
+
+def test_relevance_of_labels_that_do_not_fit():
+    with pytest.raises(ValueError, match="must both have plain labels"):
+        relevance_from_labels([1, 2], sp.csr_matrix(np.eye(2)))
+    with pytest.raises(ValueError, match="queries have 2 labels, the gallery has 3"):
+        relevance_from_labels(sp.csr_matrix(np.eye(2)), sp.csr_matrix(np.eye(3)))
+    with pytest.raises(ValueError, match="labels must be an array"):
+        relevance_from_labels(np.eye(2), np.eye(2))
+
+
+# ---------------------------------------------------------------------------------------------- properties
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10_000), scale=st.sampled_from([0.25, 8.0]))
+def test_scaling_all_scores_changes_nothing(seed, scale):
+    X, y = some_data(seed)
+    assert_same(evaluate_test_test(InnerProduct(), X, y), evaluate_query_gallery_self(X * np.float32(scale), X, y))
+
+
+def evaluate_query_gallery_self(Q, X, y):
+    own = np.arange(len(y))
+    return evaluate_index(ExactIndex(InnerProduct(), X), Q, relevance_from_labels(y, y, exclude=own), exclude=own)
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 10_000))
+def test_agrees_with_scikit_learn(seed):
+    X, y = some_data(seed)
+    Q, y_query = some_data(seed + 1, n=15)
+    figures = evaluate_query_gallery(InnerProduct(), Q, y_query, X, y)
+    relevance = relevance_from_labels(y_query, y).toarray()
+    kept = figures.counted
+    theirs = label_ranking_average_precision_score(relevance[kept], (Q @ X.T)[kept])
+    assert figures.mean_average_precision == pytest.approx(theirs, rel=1e-9)
+
+
+def test_a_perfect_similarity_reaches_one():
+    y = np.repeat(np.arange(4), 5)
+    X = np.eye(4, dtype=np.float32)[y]
+    figures = evaluate_test_test(InnerProduct(), X, y)
+    assert figures.mean_average_precision == pytest.approx(1)
+    assert figures.precision_at(4) == 1
+    assert figures.precision_at(8) == 4 / 8
+    assert (figures.first_relevant == 1).all()
+
+
+def test_random_scores_come_near_chance():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(5), 60)
+    figures = evaluate_test_test(InnerProduct(), rng.standard_normal((300, 200)), y)
+    assert figures.mean_average_precision == pytest.approx(figures.chance_mean_average_precision, rel=0.05)
+    assert figures.chance_precision == pytest.approx(59 / 299)
+
+
+# ----------------------------------------------------------------------------------------------- streaming
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 1000])
+def test_blocks_do_not_change_the_figures(block_size):
+    X, y = some_data()
+    own = np.arange(len(y))
+    relevance = relevance_from_labels(y, y, exclude=own)
+    index = ExactIndex(InnerProduct(), X)
+    whole = evaluate(index.search(X, exclude=own), relevance, exclude=own)
+    assert_same(whole, evaluate_index(index, X, relevance, exclude=own, block_size=block_size))
+    assert_same(whole, evaluate_test_test(InnerProduct(), X, y, n_jobs=2))
+    assert (whole.n_candidates == len(y) - 1).all()
+    assert whole.max_k == len(y) - 1
+
+
+def test_blocks_where_only_some_queries_exclude():
+    X, y = some_data()
+    exclude = np.where(np.arange(len(y)) < 20, np.arange(len(y)), -1)
+    relevance = relevance_from_labels(y, y, exclude=exclude)
+    index = ExactIndex(InnerProduct(), X)
+    whole = evaluate(index.search(X, exclude=exclude), relevance, exclude=exclude)
+    assert_same(whole, evaluate_index(index, X, relevance, exclude=exclude, block_size=10))
+
+
+def test_relevance_of_another_shape():
+    X, y = some_data()
+    with pytest.raises(ValueError, match=r"relevance must be \(60, 60\), got \(60, 59\)"):
+        evaluate_index(ExactIndex(InnerProduct(), X), X, relevance_from_labels(y, y[:-1]))
+    with pytest.raises(ValueError, match="no queries"):
+        evaluate_index(ExactIndex(InnerProduct(), X), X[:0], relevance_from_labels(y[:0], y))
+
+
+# -------------------------------------------------------------------------------- intervals and comparisons
+
+
+def evaluation_with(average_precision):
+    values = np.asarray(average_precision, float)
+    counts = np.where(np.isnan(values), 0, 3)
+    return Evaluation(values, values[:, None], np.ones(len(values), int), counts, np.full(len(values), 9))
+
+
+def test_interval_agrees_with_scipy():
+    values = np.random.default_rng(0).beta(2, 5, size=200)
+    figures = evaluation_with([*values, np.nan])
+    low, high = figures.map_interval()
+    theirs = scipy.stats.bootstrap((values,), np.mean, method="percentile", rng=1).confidence_interval
+    assert low == pytest.approx(theirs.low, abs=0.003)
+    assert high == pytest.approx(theirs.high, abs=0.003)
+    assert low < figures.mean_average_precision < high
+    assert figures.map_interval() == (low, high)  # seeded
+    narrow = figures.map_interval(confidence=0.5)
+    assert low < narrow[0] < narrow[1] < high
+
+
+def test_comparison_agrees_with_scipy():
+    rng = np.random.default_rng(0)
+    b = rng.random(40)
+    a = b + rng.normal(0.05, 0.2, size=40)
+    result = compare(evaluation_with([*a, np.nan]), evaluation_with([*b, np.nan]))
+    theirs = scipy.stats.permutation_test(
+        (a, b), lambda x, y, axis: (x - y).mean(axis), permutation_type="samples", vectorized=True, rng=1
+    )
+    assert result.p_value == pytest.approx(theirs.pvalue, abs=0.02)
+    assert result.difference == pytest.approx((a - b).mean())
+    assert (result.wins, result.ties, result.losses) == ((a > b).sum(), 0, (a < b).sum())
+
+
+def test_comparison_of_equal_and_of_clearly_better_systems():
+    values = np.linspace(0, 1, 50)
+    equal = compare(evaluation_with(values), evaluation_with(values))
+    assert (equal.p_value, equal.wins, equal.ties, equal.losses) == (1.0, 0, 50, 0)
+    better = compare(evaluation_with(values + 0.1), evaluation_with(values))
+    assert better.p_value == 1 / 10_001
+    assert (better.wins, better.ties, better.losses) == (50, 0, 0)
+    at_one = compare(evaluation_with(values + 0.1), evaluation_with(values), k=1)
+    assert at_one.difference == pytest.approx(0.1)
+
+
+def test_comparison_needs_the_same_queries():
+    with pytest.raises(ValueError, match="not of the same queries"):
+        compare(evaluation_with([0.1, 0.2]), evaluation_with([0.1, np.nan]))
+    with pytest.raises(ValueError, match="nothing to compare"):
+        compare(evaluation_with([np.nan]), evaluation_with([np.nan]))

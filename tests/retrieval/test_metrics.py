@@ -1,0 +1,111 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
+from visterm.retrieval import average_precision, chance_average_precision, chance_precision, precision_at
+
+lists = st.lists(st.booleans(), min_size=1, max_size=30)
+
+
+def test_precision_at_by_hand():
+    relevant = [True, False, True, True]
+    assert precision_at(relevant, 1) == 1 / 1
+    assert precision_at(relevant, 3) == 2 / 3
+    assert precision_at(relevant, 4) == 3 / 4
+    np.testing.assert_array_equal(precision_at([relevant, [False] * 4], 2), [1 / 2, 0 / 2])
+
+
+@pytest.mark.parametrize("k", [0, -1, 5])
+def test_precision_beyond_the_list(k):
+    with pytest.raises(ValueError, match="the number of ranked images, 4"):
+        precision_at([True] * 4, k)
+
+
+def test_average_precision_by_hand():
+    assert average_precision([True, False, True], 2) == (1 / 1 + 2 / 3) / 2
+    assert average_precision([False, False, True], 1) == 1 / 3
+    # A relevant image that was not found counts as 0.
+    assert average_precision([True, False, True], 4) == (1 / 1 + 2 / 3 + 0 + 0) / 4
+    assert average_precision([False, False], 3) == 0
+    np.testing.assert_allclose(
+        average_precision([[True, False, True], [False, True, True]], [2, 2]),
+        [(1 / 1 + 2 / 3) / 2, (1 / 2 + 2 / 3) / 2],
+        rtol=1e-15,
+    )
+
+
+def test_average_precision_without_relevant_image_is_undefined():
+    assert np.isnan(average_precision([False, False], 0))
+    np.testing.assert_array_equal(average_precision([[False], [True]], [0, 1]), [np.nan, 1.0])
+
+
+def test_more_relevant_images_found_than_exist():
+    with pytest.raises(ValueError, match="more relevant images than n_relevant"):
+        average_precision([True, True], 1)
+
+
+def test_empty_list():
+    assert average_precision(np.zeros(0, bool), 3) == 0
+    assert average_precision(np.zeros((2, 0), bool), [3, 1]).tolist() == [0, 0]
+
+
+def test_wrong_shape():
+    with pytest.raises(ValueError, match="relevance by rank must be"):
+        precision_at(np.zeros((1, 1, 1)), 1)
+
+
+@given(relevant=lists, missing=st.integers(0, 5))
+def test_bounds(relevant, missing):
+    n_relevant = sum(relevant) + missing
+    if n_relevant:
+        assert 0 <= average_precision(relevant, n_relevant) <= 1
+
+
+@given(n_relevant=st.integers(1, 10), n_others=st.integers(0, 10))
+def test_perfect_and_worst_order(n_relevant, n_others):
+    perfect = [True] * n_relevant + [False] * n_others
+    assert average_precision(perfect, n_relevant) == pytest.approx(1)
+    worst = sum((i + 1) / (n_others + i + 1) for i in range(n_relevant)) / n_relevant
+    assert average_precision(perfect[::-1], n_relevant) == pytest.approx(worst)
+
+
+@given(relevant=lists.filter(any))
+def test_agrees_with_scikit_learn_where_nothing_ties(relevant):
+    scores = -np.arange(len(relevant))
+    ours = average_precision(relevant, sum(relevant))
+    assert ours == pytest.approx(average_precision_score(relevant, scores))
+    assert ours == pytest.approx(label_ranking_average_precision_score([relevant], [scores]))
+
+
+@given(relevant=lists.filter(any), position=st.integers(0, 29))
+def test_moving_a_relevant_image_up_never_harms(relevant, position):
+    position %= len(relevant)
+    if position and relevant[position] and not relevant[position - 1]:
+        better = list(relevant)
+        better[position - 1], better[position] = True, False
+        assert average_precision(better, sum(relevant)) > average_precision(relevant, sum(relevant))
+
+
+@pytest.mark.parametrize("n_gallery", range(1, 7))
+def test_chance_equals_the_mean_over_all_orders(n_gallery):
+    for n_relevant in range(1, n_gallery + 1):
+        orders = np.array(list(permutations([True] * n_relevant + [False] * (n_gallery - n_relevant))))
+        values = average_precision(orders, np.full(len(orders), n_relevant))
+        assert chance_average_precision(n_relevant, n_gallery) == pytest.approx(values.mean(), rel=1e-12)
+        for k in range(1, n_gallery + 1):
+            expected = precision_at(orders, k).mean()
+            assert chance_precision(n_relevant, n_gallery) == pytest.approx(expected, rel=1e-12)
+
+
+def test_chance_of_many_queries():
+    np.testing.assert_allclose(
+        chance_average_precision([0, 1, 3], [5, 2, 3]), [np.nan, (1 / 1 + 1 / 2) / 2, 1.0], rtol=1e-15
+    )
+    np.testing.assert_allclose(chance_precision([0, 1, 0], [4, 4, 0]), [0, 1 / 4, np.nan])
+    assert chance_average_precision(25, 500) == pytest.approx(25 / 500, rel=0.3)
+    for bad in [(3, 2), (-1, 2)]:
+        with pytest.raises(ValueError, match="between 0 and n_gallery"):
+            chance_average_precision(*bad)
