@@ -22,10 +22,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-N_AXES = 16  # written out in `_bound_tile`
-TILE = 256  # centres whose bounds are evaluated together: 18 float32 each, so that a tile stays in the L1 cache
-LANES = 32  # the bounds of a tile are summed up by 32 minima, each over 8 centres
-ROWS = 16  # points that pass over a tile while it is in cache
+N_AXES = 16  # written out in `_lower_bounds`; a head has two numbers more
+LANES = 16  # float32 numbers in a vector register; groups are filled up to whole ones
+CENTERS_PER_GROUP = 100
 REASSOC = {"reassoc", "contract", "nsz", "arcp"}
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -69,79 +68,95 @@ def _project(points, mean, axes, padded, heads):
 
 
 @numba.njit(cache=True, nogil=True, fastmath=REASSOC)
-def _bound_tile(x, tile, bounds):
-    """Half the lower bound, less half of |x|^2, for the 256 centres of a tile (18, 256)."""
+def _lower_bounds(x, tables, start, n, bounds):
+    """Half the lower bound, less half of |x|^2, for `n` centres whose table (18, n) begins at tables[18 * start].
+
+    Written out, because only so do the 17 numbers of x stay in registers and the loop becomes one of vectors.
+    """
     x0, x1, x2, x3, x4, x5, x6, x7 = x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]
     x8, x9, x10, x11, x12, x13, x14, x15, r = x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15], x[16]
-    for j in range(TILE):
-        bounds[j] = tile[17, j] - (
-            x0 * tile[0, j] + x1 * tile[1, j] + x2 * tile[2, j] + x3 * tile[3, j]
-            + x4 * tile[4, j] + x5 * tile[5, j] + x6 * tile[6, j] + x7 * tile[7, j]
-            + x8 * tile[8, j] + x9 * tile[9, j] + x10 * tile[10, j] + x11 * tile[11, j]
-            + x12 * tile[12, j] + x13 * tile[13, j] + x14 * tile[14, j] + x15 * tile[15, j]
-            + r * tile[16, j]
+    t = tables[18 * start : 18 * (start + n)]
+    t0, t1, t2, t3, t4, t5 = t[:n], t[n:], t[2 * n :], t[3 * n :], t[4 * n :], t[5 * n :]
+    t6, t7, t8, t9, t10, t11 = t[6 * n :], t[7 * n :], t[8 * n :], t[9 * n :], t[10 * n :], t[11 * n :]
+    t12, t13, t14, t15, t16, t17 = t[12 * n :], t[13 * n :], t[14 * n :], t[15 * n :], t[16 * n :], t[17 * n :]
+    for j in range(n):
+        bounds[j] = t17[j] - (
+            x0 * t0[j] + x1 * t1[j] + x2 * t2[j] + x3 * t3[j] + x4 * t4[j] + x5 * t5[j] + x6 * t6[j] + x7 * t7[j]
+            + x8 * t8[j] + x9 * t9[j] + x10 * t10[j] + x11 * t11[j] + x12 * t12[j] + x13 * t13[j] + x14 * t14[j]
+            + x15 * t15[j] + r * t16[j]
         )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True, fastmath=REASSOC | {"nnan"})
-def _lane_minima(bounds, minima):
-    """minima[l] = smallest of bounds[l], bounds[l + 32], ..."""
-    for l in range(LANES):  # noqa: E741
-        a = min(min(bounds[l], bounds[l + 32]), min(bounds[l + 64], bounds[l + 96]))
-        b = min(min(bounds[l + 128], bounds[l + 160]), min(bounds[l + 192], bounds[l + 224]))
-        minima[l] = min(a, b)
+def _smallest(values, n):
+    smallest = values[0]
+    for j in range(n):
+        smallest = min(smallest, values[j])
+    return smallest
 
 
 @numba.njit(cache=True, nogil=True)
-def _nearest(points, heads, centers, tiles, slack, out, distances):
-    """Fill `out` with the number of the nearest centre of each point and `distances` with their squared distance.
+def _count_below(values, n, limit):
+    count = np.int32(0)
+    for j in range(n):
+        count += np.int32(values[j] <= limit)
+    return count
 
-    points : (n, d), heads : (n, 18), centers : (k, d), tiles : (n_tiles, 18, 256), slack : margin for rounding as a
-    share of the squared lengths involved.
+
+@numba.njit(cache=True, nogil=True)
+def _nearest(points, heads, search, slack, bounds, to_groups, labels, distances):
+    """Fill `labels` with the nearest centre of each point and `distances` with the squared distances.
+
+    points : (n, d), heads : (n, 18), search : the arrays of a `NearestCenters`, slack : margin for rounding,
+    bounds : scratch for the largest group, to_groups : scratch for the bounds of all groups.
     """
-    n_tiles = tiles.shape[0]
-    bounds = np.empty((ROWS, n_tiles * TILE), dtype=np.float32)
-    minima = np.empty((ROWS, n_tiles * LANES), dtype=np.float32)
-    for start in range(0, points.shape[0], ROWS):
-        stop = min(start + ROWS, points.shape[0])
-        for t in range(n_tiles):
-            tile = tiles[t]
-            for i in range(start, stop):
-                row = bounds[i - start, t * TILE : (t + 1) * TILE]
-                _bound_tile(heads[i], tile, row)
-                _lane_minima(row, minima[i - start, t * LANES : (t + 1) * LANES])
-        for i in range(start, stop):
-            out[i], distances[i] = _settle(
-                points[i], heads[i, N_AXES + 1], centers, bounds[i - start], minima[i - start], slack
-            )
-
-
-@numba.njit(cache=True, nogil=True)
-def _settle(x, half_norm, centers, bounds, minima, slack):
-    """Nearest centre of a point and its squared distance, given the lower bounds."""
-    # the centre with the lowest bound is usually among the nearest
-    lowest = 0
-    for m in range(1, minima.size):
-        if minima[m] < minima[lowest]:
-            lowest = m
-    first = (lowest // LANES) * TILE + lowest % LANES
-    for j in range(first, first + TILE, LANES):
-        if bounds[j] < bounds[first]:
-            first = j
-    nearest = first
-    best = _squared_distance(x, centers[first])
-    limit = best * np.float32(0.5) * (1 + slack) - half_norm * (1 - slack) + slack
-    for m in range(minima.size):
-        if minima[m] <= limit:
-            base = (m // LANES) * TILE + m % LANES
-            for j in range(base, base + TILE, LANES):
-                if bounds[j] <= limit and j != first:
-                    distance = _squared_distance(x, centers[j])
-                    if distance < best or (distance == best and j < nearest):
-                        best = distance
-                        nearest = j
-                        limit = best * np.float32(0.5) * (1 + slack) - half_norm * (1 - slack) + slack
-    return nearest, best
+    centers, numbers, tables, starts, group_tables, order, margins, gaps, radii = search
+    n_groups = starts.size - 1
+    half = np.float32(0.5)
+    for i in range(points.shape[0]):
+        x, head = points[i], heads[i]
+        half_norm = head[17]
+        _lower_bounds(head, group_tables, 0, group_tables.size // 18, to_groups)
+        home = 0
+        for g in range(1, n_groups):
+            if to_groups[g] < to_groups[home]:
+                home = g
+        order_here, margins_here, gaps_here, to_home = order[home], margins[home], gaps[home], to_groups[home]
+        best = limit = reach = np.float32(np.inf)
+        nearest = 0
+        for visit in range(n_groups):
+            g = order_here[visit]
+            if visit > 0:
+                # no centre beyond the plane between the two groups, nor within the group's radius, is near enough
+                if to_groups[g] - to_home + margins_here[g] > reach * gaps_here[g] + slack:
+                    continue
+                far = reach + radii[g]
+                if to_groups[g] > half * far * far - half_norm + slack:
+                    continue
+            start = starts[g]
+            n = starts[g + 1] - start
+            _lower_bounds(head, tables, start, n, bounds)
+            if visit == 0:
+                # begin with the centre that has the lowest bound: it is usually among the nearest
+                lowest = _smallest(bounds, n)
+                j = 0
+                while bounds[j] != lowest:
+                    j += 1
+                best = _squared_distance(x, centers[start + j])
+                nearest = numbers[start + j]
+                limit = half * best - half_norm + slack
+            if _count_below(bounds, n, limit) > 0:
+                for j in range(n):
+                    if bounds[j] <= limit:
+                        distance = _squared_distance(x, centers[start + j])
+                        number = numbers[start + j]
+                        if distance < best or (distance == best and number < nearest):
+                            best = distance
+                            nearest = number
+                            limit = half * best - half_norm + slack
+            reach = np.sqrt(best) * np.float32(1.00001)
+        labels[i] = nearest
+        distances[i] = best
 
 
 @numba.njit(cache=True, nogil=True)
@@ -181,50 +196,118 @@ class NearestCenters:
     Parameters
     ----------
     centers : ndarray of float32, (k, d)
-    mean, axes : ndarray of float64, (d,) and (d, 16), optional
-        From `principal_axes`; those of the centres by default. They change the speed, never the answer.
+    axes_of : ndarray of float32, (n, d), optional
+        Points whose principal axes are used; by default the centres.
+    like : NearestCenters, optional
+        Take over axes and groups from a search over similar centres. They change the speed, never the answer.
     """
 
-    def __init__(self, centers, mean=None, axes=None):
-        if mean is None:
-            mean, axes = principal_axes(centers)
-        self.mean, self.axes = mean, axes
-        self.n_centers = len(centers)
-        self.centers, heads = self.project(centers)
-        n_tiles = -(-len(heads) // TILE)
-        # Centres that fill up the last tile lie so far away that their bounds never pass.
-        tiles = np.zeros((n_tiles * TILE, N_AXES + 2), dtype=np.float32)
-        tiles[:, N_AXES + 1] = 1e30
-        tiles[: len(heads)] = heads
-        self.tiles = np.ascontiguousarray(tiles.reshape(n_tiles, TILE, N_AXES + 2).transpose(0, 2, 1))
-        self.largest = float(heads[:, N_AXES + 1].max())
+    def __init__(self, centers, *, axes_of=None, like=None):
+        if like is None:
+            self.mean, self.axes = principal_axes(centers if axes_of is None else axes_of)
+        else:
+            self.mean, self.axes = like.mean, like.axes
+        padded, heads = self.project(centers)
+        self.largest = float(heads[:, 17].max())
+
+        # Groups of centres in the space of the 17 coordinates, which is no longer than the space of the points.
+        coordinates = heads[:, :17].astype(np.float64)
+        self.middles = _middles(coordinates) if like is None else like.middles
+        squares = _all_squares(coordinates, self.middles)  # (k, n_groups)
+        occupied = np.unique(squares.argmin(axis=1))
+        self.middles, squares = self.middles[occupied], squares[:, occupied]
+        groups = squares.argmin(axis=1)
+        sizes = np.bincount(groups)
+        starts = np.concatenate([[0], np.cumsum(-(-sizes // LANES) * LANES)])
+        members = np.split(np.argsort(groups, kind="stable"), np.cumsum(sizes)[:-1])
+
+        # What fills up a group lies so far away that its bound never passes.
+        total = starts[-1]
+        centers = _aligned((total, padded.shape[1]))
+        numbers = np.full(total, len(padded), dtype=np.int32)
+        tables = _aligned(18 * total)
+        margins = np.full((len(sizes), len(sizes)), 1e30, dtype=np.float32)
+        radii = np.zeros(len(sizes), dtype=np.float32)
+        centers[:] = 0
+        for g in range(len(sizes)):
+            start, stop, mine = starts[g], starts[g + 1], members[g]
+            centers[start : start + sizes[g]] = padded[mine]
+            numbers[start : start + sizes[g]] = mine
+            table = tables[18 * start : 18 * stop].reshape(18, stop - start)
+            table[:17] = 0
+            table[17] = 1e30
+            table[:, : sizes[g]] = heads[mine].T
+            margins[:, g] = (squares[mine] - squares[mine, g, None]).min(axis=0) / 2
+            radii[g] = np.sqrt(squares[mine, g].max())
+        between = _all_squares(self.middles, self.middles)
+        np.fill_diagonal(between, -1)  # a point's own group comes first
+        order = np.argsort(between, axis=1, kind="stable").astype(np.int32)
+        gaps = np.sqrt(np.maximum(between, 0)).astype(np.float32)
+        group_table = np.zeros((18, -(-len(sizes) // LANES) * LANES), dtype=np.float32)
+        group_table[17] = 1e30
+        group_table[:17, : len(sizes)] = self.middles.T
+        group_table[17, : len(sizes)] = np.square(self.middles).sum(axis=1) / 2
+        group_tables = _aligned(group_table.size)
+        group_tables[:] = group_table.ravel()
+        self.arrays = (centers, numbers, tables, starts, group_tables, order, margins, gaps, radii)
+        self.largest_group = int(np.diff(starts).max())
 
     def project(self, points):
-        """Return the points, padded with zeros to whole vectors of 16, and their heads (n, 18)."""
-        padded = np.zeros((len(points), -(-points.shape[1] // 16) * 16), dtype=np.float32)
-        heads = np.empty((len(points), N_AXES + 2), dtype=np.float32)
+        """Return the points, padded with zeros to whole vectors, and their heads (n, 18)."""
+        padded = _aligned((len(points), -(-points.shape[1] // LANES) * LANES))
+        padded[:, points.shape[1] :] = 0
+        heads = np.empty((len(points), 18), dtype=np.float32)
         _project(points, self.mean, self.axes, padded, heads)
         return padded, heads
 
     def search(self, padded, heads, n_jobs=None):
         """Return the numbers (int32) and squared distances (float32) of the nearest centres of projected points."""
+        largest = max(self.largest, float(heads[:, 17].max(initial=0.0)))
         labels = np.empty(len(padded), dtype=np.int32)
         distances = np.empty(len(padded), dtype=np.float32)
-        # Bounds sum up 18 products, distances some 80 squares: relative errors below 1e-5 of the lengths involved.
-        largest = max(self.largest, float(heads[:, N_AXES + 1].max(initial=0.0)))
-        slack = np.float32(1e-5 * max(largest, 1e-30))
-        if n_jobs is None or n_jobs == 1 or len(padded) < 2 * ROWS:
-            _nearest(padded, heads, self.centers, self.tiles, slack, labels, distances)
+        # Bounds and distances are sums of 17 and some 80 terms in single precision: their errors are below 1e-5 of
+        # the squared lengths involved, and four of them meet in one comparison.
+        slack = np.float32(4e-5 * max(largest, 1e-30))
+
+        def search_rows(a, b):
+            bounds, to_groups = _aligned(self.largest_group), _aligned(self.arrays[4].size // 18)
+            _nearest(padded[a:b], heads[a:b], self.arrays, slack, bounds, to_groups, labels[a:b], distances[a:b])
+
+        n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+        if n_jobs == 1:
+            search_rows(0, len(padded))
         else:
-            n_jobs = joblib.effective_n_jobs(n_jobs)
             cuts = np.linspace(0, len(padded), 4 * n_jobs + 1).astype(int)
             joblib.Parallel(n_jobs=n_jobs, prefer="threads")(
-                joblib.delayed(_nearest)(
-                    padded[a:b], heads[a:b], self.centers, self.tiles, slack, labels[a:b], distances[a:b]
-                )
-                for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+                joblib.delayed(search_rows)(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)
             )
         return labels, distances
+
+
+def _middles(coordinates):
+    """Middles of groups of centres, (n_groups, 17), by a few rounds of k-means."""
+    n_groups = -(-len(coordinates) // CENTERS_PER_GROUP)
+    middles = coordinates[np.random.default_rng(0).choice(len(coordinates), n_groups, replace=False)]
+    for _ in range(5):
+        groups = _all_squares(coordinates, middles).argmin(axis=1)
+        sizes = np.bincount(groups, minlength=len(middles))
+        sums = np.stack([np.bincount(groups, column, minlength=len(middles)) for column in coordinates.T], axis=1)
+        middles = sums[sizes > 0] / sizes[sizes > 0, None]
+    return middles
+
+
+def _aligned(shape):
+    """Return an empty float32 array that begins at a cache line, so that no vector of 64 bytes straddles two."""
+    size = int(np.prod(shape))
+    raw = np.empty(size + 16, dtype=np.float32)
+    skip = (-raw.ctypes.data % 64) // 4
+    return raw[skip : skip + size].reshape(shape)
+
+
+def _all_squares(points, middles):
+    """Squared distances (n, n_middles) in double precision."""
+    squares = np.square(points).sum(axis=1)[:, None] + np.square(middles).sum(axis=1) - 2 * points @ middles.T
+    return np.maximum(squares, 0)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -264,13 +347,12 @@ def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_st
     weights = np.ones(n_points) if weights is None else np.asarray(weights, dtype=np.float64)
     rng = check_random_state(random_state)
     centers = points[np.sort(rng.choice(n_points, n_clusters, replace=False))]
-    mean, axes = principal_axes(points)
     sums = np.empty((n_clusters, n_features))
     totals = np.empty(n_clusters)
-    padded = heads = None
+    search = padded = heads = None
     before = np.inf
     for _ in range(max_iter):
-        search = NearestCenters(centers, mean, axes)
+        search = NearestCenters(centers, like=search, axes_of=points)
         if padded is None:
             padded, heads = search.project(points)
         labels, distances = search.search(padded, heads, n_jobs)
@@ -392,9 +474,7 @@ class Codebook(BaseEstimator):
         check_is_fitted(self)
         descriptors = _as_points(descriptors)
         if descriptors.shape[1] != self.centers_.shape[1]:
-            raise ValueError(
-                f"descriptors have {descriptors.shape[1]} features, the codebook {self.centers_.shape[1]}"
-            )
+            raise ValueError(f"descriptors have {descriptors.shape[1]} features, the codebook {self.centers_.shape[1]}")
         return self._search.search(*self._search.project(descriptors))[0]
 
 
@@ -402,4 +482,6 @@ def _as_points(points):
     points = np.ascontiguousarray(points, dtype=np.float32)
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"descriptors must be an array of shape (n, n_features), not {points.shape}")
+    if not np.abs(points).max(initial=0) < 1e12:  # also catches NaN; the kernels mark what is no centre by 1e30
+        raise ValueError("descriptors must be finite numbers of moderate size")
     return points

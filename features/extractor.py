@@ -264,6 +264,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         del descriptors
 
         counts, failures = self._count(images)
+        _warn(failures, len(images))
         readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
         order = co_occurrence_order(counts, self.codebook_.centers_)
         self.codebook_.set_centers(self.codebook_.centers_[order])
@@ -387,12 +388,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         check_is_fitted(self, ["palette_", "codebook_"])
         self._check_on_error()
         counts, failures = self._count(_iterable(images))
-        if failures:
-            warnings.warn(
-                f"{len(failures)} of {counts.shape[0]} images could not be read and have empty rows, "
-                f"the first: {failures[0][2]}",
-                stacklevel=2,
-            )
+        _warn(failures, counts.shape[0])
         return counts
 
     def _count(self, images):
@@ -509,6 +505,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         extractor.weighting_.idf_ = arrays["idf"]
         extractor.weighting_.n_images_ = n_images
         return extractor
+
+
+def _warn(failures, n_images):
+    """Say once that images were skipped."""
+    if failures:
+        warnings.warn(
+            f"{len(failures)} of {n_images} images could not be read and have empty rows, the first: {failures[0][2]}",
+            stacklevel=3,
+        )
 
 
 def _iterable(images):

@@ -27,7 +27,6 @@ from PIL import (
     BmpImagePlugin,
     GifImagePlugin,
     Image,
-    ImageCms,
     ImageFile,
     JpegImagePlugin,
     PngImagePlugin,
@@ -239,7 +238,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     - 16 bits become 8 by dropping the low byte; 10 to 14 bits likewise, by the bits that the file declares.
       For 32-bit and floating-point pixels nobody says what white is: it is the smallest of 1, 255 and 65535
       that no pixel exceeds, or else the largest pixel; what is negative or not a number is black.
-    - CMYK by the plain formula, Lab through sRGB; embedded colour profiles are not applied.
+    - CMYK by the plain formula (JPEGs always hold it inverted, as Adobe's do), Lab as sRGB; embedded colour
+      profiles are not applied.
     - Animations and documents of many pages: the first picture.
     - A file cut short is refused, even where a decoder would fill up the rest with grey. Bytes that were
       damaged in the middle of a JPEG go unnoticed.
@@ -272,9 +272,8 @@ def decode_image(data: bytes, name: StrPath, *, max_pixels: int = MAX_PIXELS) ->
     if not data:
         raise ImageError(name, "empty file")
     if data.startswith(b"\xff\xd8\xff"):
-        channels = _jpeg_channels(data, max_pixels, name)
-        # OpenCV takes any four channels for inverted CMYK, which not all are.
-        pixels = None if channels == 4 else _opencv_decode(data)
+        _check_jpeg(data, max_pixels, name)
+        pixels = _opencv_decode(data)
         if pixels is not None:
             return pixels
     for signature, plugin in _PLUGINS:
@@ -293,7 +292,7 @@ def _signature(pattern: bytes) -> re.Pattern[bytes]:
 # The classes themselves rather than Image.open: that one guesses from more formats, has a pixel limit of its
 # own that is global to the process, and does not tell the size of what it refuses.
 _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
-    (_signature(rb"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),  # CMYK, and what OpenCV gives up on
+    (_signature(rb"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),  # what OpenCV gives up on
     (_signature(rb"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
     (_signature(rb"RIFF....WEBP"), WebPImagePlugin.WebPImageFile),
     (_signature(rb"BM.{12}[\x0c-\x7f]\0\0\0"), BmpImagePlugin.BmpImageFile),  # so that "BMW" is not one
@@ -350,7 +349,7 @@ _MAX_JPEG_SEGMENTS = 10_000  # before the picture; real files have tens
 _MAX_JPEG_SCANS = 100  # a scan of a few bytes costs a pass over the whole picture; real files have about ten
 
 
-def _jpeg_channels(data: bytes, max_pixels: int, name: StrPath) -> int:
+def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> None:
     """Walk a JPEG's markers as far as its picture; refuse it if it is too large or ends too early.
 
     The decoder fills up a picture that was cut short, and says so only on stderr. But a whole one ends with a
@@ -382,10 +381,10 @@ def _jpeg_channels(data: bytes, max_pixels: int, name: StrPath) -> int:
         raise ImageError(name, "damaged (no picture in it)")
     if data.rfind(b"\xff\xd9", position) < 0:
         raise ImageError(name, "truncated")
-    single = frame in _JPEG_SEQUENTIAL and data[position + 2] == channels  # all of them in the first scan
+    in_first_scan = int.from_bytes(data[position + 2 : position + 3])  # channels
+    single = frame in _JPEG_SEQUENTIAL and in_first_scan == channels  # spares most files the count
     if not single and data.count(b"\xff\xda", position) > _MAX_JPEG_SCANS:
         raise ImageError(name, f"damaged (more than {_MAX_JPEG_SCANS} scans)")
-    return channels
 
 
 def _opencv_decode(data: bytes) -> npt.NDArray[np.uint8] | None:
@@ -406,7 +405,7 @@ def _pillow_decode(
     if plugin is WebPImagePlugin.WebPImageFile and int.from_bytes(data[4:8], "little") + 8 > len(data):
         raise ImageError(name, "truncated")  # the decoder would only say that it could not be created
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings():  # of the process, so that threads may let a warning slip: no harm
             warnings.filterwarnings("ignore", module="PIL")
             with plugin(io.BytesIO(data)) as image:  # reads the header
                 _check_size(*image.size, max_pixels, name)
@@ -459,9 +458,6 @@ def _rgb(image: Image.Image) -> Image.Image:
     """Any mode of Pillow's as RGB."""
     if image.mode == "F" or image.mode.startswith("I"):
         image = Image.fromarray(_eight_bits(image))
-    elif image.mode == "LAB":
-        lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
-        image = ImageCms.profileToProfile(image, lab, srgb, outputMode="RGB") or image
     elif image.mode == "La":
         image = image.convert("LA")
     if image.has_transparency_data:

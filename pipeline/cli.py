@@ -308,7 +308,8 @@ def info(
             for path, reason in value:
                 print(f"{printable(path)}: {reason}")
         elif isinstance(value, dict):
-            print(f"{key + ':':12} " + (", ".join(f"{name} {figure}" for name, figure in value.items()) or "none"))
+            figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
+            print(f"{key + ':':12} {figures or 'none'}")
         else:
             print(f"{key + ':':12} {value}")
 
@@ -321,7 +322,8 @@ def demo(
 ) -> None:
     """Run all stages on photos that need no download.
 
-    The images are crops of photos that scikit-image and scikit-learn ship. Prints the path of the report. The images land in runs/<run>/images.
+    The images are crops of photos that scikit-image and scikit-learn ship; they are written to runs/<run>/images.
+    Prints the path of the report.
     """
     from . import stages
     from .config import load_config

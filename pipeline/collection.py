@@ -158,9 +158,23 @@ class Collection:
 
     # --- what is on disk ------------------------------------------------------------------------------------------
 
-    def scan(self, root: Path, config: Config) -> Changes:
+    def scan(self, root: Path, config: Config, *, replace: bool = False) -> Changes:
         """Compare the root with the catalogue and enter the differences, in one transaction.
 
+        Parameters
+        ----------
+        root : Path
+            May have moved since the last scan; other images are refused unless ``replace`` says so.
+        config : Config
+        replace : bool, default=False
+
+        Raises
+        ------
+        UserError
+            No such directory, other images than before, or a table of labels that does not fit.
+
+        Notes
+        -----
         An image whose size and modification time are those of the catalogue is taken as unchanged; otherwise its
         SHA-256 decides. Labels and splits are brought up to date. Images that have a split keep it, so that a new image
         never moves an old one from test to train; a change of the ``split`` section assigns all of them again.
@@ -192,7 +206,7 @@ class Collection:
         labels = _read_labels(config.collection, layout, paths)
 
         with self._transaction():
-            self._enter(root, paths, names, changes)
+            self._enter(root, paths, names, changes, replace)
             self._label(labels)
             self._assign_splits(config, layout)
             if self["max_pixels"] != config.collection.max_pixels:  # what was too large may not be so any more
@@ -201,7 +215,7 @@ class Collection:
             self["root"] = os.fsencode(root)
         return changes
 
-    def _enter(self, root: Path, paths: list[str], names: dict[str, str], changes: Changes) -> None:
+    def _enter(self, root: Path, paths: list[str], names: dict[str, str], changes: Changes, replace: bool) -> None:
         known = {
             os.fsdecode(path): (id_, size, mtime, sha256, status, reason)
             for id_, path, size, mtime, sha256, status, reason in self._db.execute(
@@ -237,6 +251,11 @@ class Collection:
                 if old is not None:
                     self._bury([old[0]])
                 new.append((os.fsencode(path), 0, 0, "skipped", reason))
+        if self.root is not None and self.root != root and not replace and changes.unchanged < len(known) / 2:
+            raise UserError(
+                f"{self.folder.parent.name} is the run of the images in {self.root}, and {root} holds others; "
+                f"give another --run, or --force to replace it"
+            )
         changes.removed = sum(known[path][4] != "skipped" for path in gone)
         self._bury([known[path][0] for path in gone])
         self._db.executemany("INSERT INTO images (path, size, mtime_ns, status, reason) VALUES (?, ?, ?, ?, ?)", new)

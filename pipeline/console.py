@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ class Console:
     def __init__(self, *, quiet: bool = False, progress: bool | None = None):
         self.quiet = quiet
         self.bars = not quiet and (sys.stderr.isatty() if progress is None else progress)
+        logging.getLogger("visterm").handlers = [_Warnings(self)]  # what the library has to say
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -51,6 +53,21 @@ class Console:
             if bar is not None:
                 bar.close()
         self.say(f"{title}: {duration(time.perf_counter() - started)}")
+
+
+class _Warnings(logging.Handler):
+    """Show what the library logs, each message once."""
+
+    def __init__(self, console: Console):
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._shown: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._shown:
+            self._shown.add(text)
+            self._console.warn(text)
 
 
 class _Phase:

@@ -327,7 +327,7 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int) -> byte
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(printable=_printable, number=_number, seconds=_seconds, file=_file_name)
+    environment.filters.update(printable=_printable, number=_number, seconds=_seconds, file_parts=_file_parts)
     template = environment.from_string((files("visterm.pipeline") / "report.html.jinja").read_text("utf-8"))
     learner, baseline = data.systems[0], data.system(data.baseline)
     if baseline is learner:
@@ -338,7 +338,6 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int) -> byte
     html = template.render(
         data=data,
         learner=learner,
-        learner_name=_display_name(learner.name),
         baseline=baseline,
         verdict=verdict(data),
         protocol=PROTOCOLS.get(data.protocol, data.protocol),
@@ -347,6 +346,7 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int) -> byte
         looks={system.name: _look(system, data) for system in data.systems},
         precision_chart=_precision_chart(data),
         history_chart=_history_chart(data),
+        history_points=list(zip(data.history.steps, data.history.maps, strict=True)) if data.history else [],
         class_chart=_class_chart(data, baseline),
         queries=ranked[:ROWS_SHOWN],
         galleries=galleries,
@@ -387,9 +387,7 @@ def _galleries(queries: Sequence[Query], size: int) -> list[dict[str, Any]]:
         ("harmed", "Most harmed", "the largest losses", [q for q in compared[::-1][:size] if _gain(q) < 0]),
     ]
     return [
-        {"id": id, "name": name, "about": about, "queries": chosen}
-        for id, name, about, chosen in galleries
-        if chosen
+        {"id": id, "name": name, "about": about, "queries": chosen} for id, name, about, chosen in galleries if chosen
     ]
 
 
@@ -415,7 +413,7 @@ def _sort_key(value: float) -> float:
 # Charts: geometry here, drawing in the template. Lengths are in units of the SVG's view box.
 
 WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 46, 92, 14, 42  # room for the axes' numbers and, at the right, the lines' names
+LEFT, RIGHT, TOP, BOTTOM = 48, 96, 12, 46  # room for the axes' numbers and, at the right, the lines' names
 
 
 def _look(system: System, data: ReportData) -> dict[str, Any]:
@@ -462,7 +460,7 @@ class _Axes:
     def y(self, value: float) -> float:
         return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / self.y_high, 1)
 
-    def frame(self, x_ticks: Sequence[float], x_title: str, y_title: str) -> dict[str, Any]:
+    def frame(self, x_ticks: Sequence[float], x_title: str) -> dict[str, Any]:
         return {
             "width": WIDTH,
             "height": HEIGHT,
@@ -473,7 +471,7 @@ class _Axes:
             "x_ticks": [(self.x(tick), _short(tick)) for tick in x_ticks],
             "y_ticks": [(self.y(tick), f"{tick:g}") for tick in _ticks(0, self.y_high)],
             "x_title": x_title,
-            "y_title": y_title,
+            "chosen": None,
         }
 
 
@@ -490,7 +488,7 @@ def _line(axes: _Axes, xs: Sequence[float], ys: Sequence[float], look: dict[str,
     }
 
 
-def _spread_labels(lines: list[dict[str, Any]], gap: float = 16) -> None:
+def _spread_labels(lines: list[dict[str, Any]], gap: float = 17) -> None:
     """Move the names of lines that end close together apart, and keep them inside the frame."""
     lowest = HEIGHT - BOTTOM
     ordered = sorted(lines, key=lambda line: line["label_y"])
@@ -516,7 +514,7 @@ def _precision_chart(data: ReportData) -> dict[str, Any] | None:
         if (curve := curves.get(system.name))
     ]
     _spread_labels(lines)
-    return axes.frame(ticks, "k", "precision at k") | {"lines": lines, "longest": longest}
+    return axes.frame(ticks, "k") | {"lines": lines, "longest": longest}
 
 
 def _history_chart(data: ReportData) -> dict[str, Any] | None:
@@ -540,12 +538,12 @@ def _history_chart(data: ReportData) -> dict[str, Any] | None:
     chosen = None
     if history.chosen_step is not None:
         chosen = {"x": axes.x(history.chosen_step), "step": history.chosen_step}
-    frame = axes.frame(_ticks(0, max(history.steps), 4), "training steps (triplets)", "validation mAP")
+    frame = axes.frame(_ticks(0, max(history.steps), 4), "training steps (triplets)")
     return frame | {"lines": lines, "chosen": chosen}
 
 
 def _class_chart(data: ReportData, baseline: System | None) -> dict[str, Any] | None:
-    """mAP of the queries of each label, learner above baseline, best first."""
+    """Compare the mAP of the queries of each label, best first."""
     learner_values: dict[str, list[float]] = defaultdict(list)
     baseline_values: dict[str, list[float]] = defaultdict(list)
     for query in data.queries:
@@ -557,7 +555,7 @@ def _class_chart(data: ReportData, baseline: System | None) -> dict[str, Any] | 
                 baseline_values[label].append(query.baseline.average_precision)
     if not learner_values:
         return None
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "label": label,
             "n": len(values),
@@ -596,9 +594,9 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def _file_name(path: str) -> str:
+def _file_parts(path: str) -> tuple[str, ...]:
     """Return the last two parts of a path: folder and file tell an image apart, and fit under a thumbnail."""
-    return _printable("/".join(Path(path).parts[-2:]))
+    return Path(path).parts[-2:]
 
 
 def _number(value: float | None, digits: int = 3) -> str:

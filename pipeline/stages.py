@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,9 +61,9 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     """
     with run.locked():
         collection = Collection(run.collection, create=True)
-        root = _root(run, collection, root, force)
+        root = _root(run, collection, root)
         started = time.perf_counter()
-        changes = collection.scan(root, config)
+        changes = collection.scan(root, config, replace=force)
         collection.clean()
         found = collection.counts_by("status")
         console.say(
@@ -71,14 +72,13 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             + (f"; {count(changes.left_out, 'image')} of other classes left out" if changes.left_out else "")
         )
         run.save_config(config)
-        if found["ok"] + found["pending"]:
+        extracted = 0
+        if found["ok"] or _anything_readable(config, collection, root):
             extractor = _fit_extractor(run, config, collection, root, console, force)
             if force:
                 collection.use_extractor("")
             collection.use_extractor(extractor)
             extracted = _extract(run, config, collection, root, console)
-        else:
-            extracted = 0
         found = collection.counts_by("status")
         summary = {
             "n_images": found["ok"],
@@ -96,19 +96,40 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     return summary
 
 
-def _root(run: Run, collection: Collection, root: Path | None, force: bool) -> Path:
+def _root(run: Run, collection: Collection, root: Path | None) -> Path:
     before = collection.root
     if root is None:
         if before is None:
             shutil.rmtree(run.folder)
             raise UserError("which images? give their directory: visterm features IMAGES (make features IMAGES=dir)")
         return before
-    root = root.absolute()
-    if before is not None and os.path.realpath(before) != os.path.realpath(root) and not force:
-        raise UserError(
-            f"run {run.name} holds the images of {before}, not of {root}; give another --run, or --force to replace it"
-        )
-    return root
+    return root.absolute()
+
+
+def _anything_readable(config: Config, collection: Collection, root: Path) -> bool:
+    """Whether there is an image to learn visterms from; if not, enter the reason for each."""
+    paths = set(collection.training_paths())
+    refused = []
+    for id_, path in collection.pending():
+        if path in paths:
+            outcome, pixels = _read(id_, root / path, config.collection.max_pixels)
+            if pixels is not None:
+                return True
+            refused.append(outcome)
+    collection.enter_segment(0, refused)
+    return False
+
+
+def _read(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.ndarray | None]:
+    """Read an image for a segment; the row in the outcome is set by the caller."""
+    from visterm.features.images import ImageError, read_image
+
+    sha256 = file_sha256(path) or ""
+    try:
+        pixels = read_image(path, max_pixels=max_pixels)
+    except ImageError as error:
+        return Outcome(id_, sha256, None, None, None, error.reason), None
+    return Outcome(id_, sha256, pixels.shape[1], pixels.shape[0], None, None), pixels
 
 
 def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path, console: Console, force: bool) -> str:
@@ -143,9 +164,10 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
     title = f"learning {count(config.features.n_visterms, 'visterm')} from {count(len(paths), 'training image')}"
     with console.phase(title), publish(run.extractor, record) as folder:
         try:
-            extractor.fit([root / path for path in paths])
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: listed at the end
+                extractor.fit([root / path for path in paths])
         except ValueError as error:
-            raise UserError(str(error)) from None
+            raise UserError(f"{root}: {error}") from None
         extractor.save(folder / "files")
         record["training_images"] = len(paths)
         record["content"] = _digest(folder / "files")
@@ -226,7 +248,7 @@ def extract_segment(
     list of Outcome
         One an image, in the order given.
     """
-    from visterm.features.images import ImageError, read_image, silence_decoders
+    from visterm.features.images import silence_decoders
 
     silence_decoders()
     outcomes = []
@@ -234,15 +256,13 @@ def extract_segment(
     def readable() -> Iterator[np.ndarray]:
         n = 0
         for id_, path in images:
-            sha256 = file_sha256(root / path)
-            try:
-                image = read_image(root / path, max_pixels=max_pixels)
-            except ImageError as error:
-                outcomes.append(Outcome(id_, sha256 or "", None, None, None, error.reason))
-                continue
-            outcomes.append(Outcome(id_, sha256, image.shape[1], image.shape[0], n, None))
-            n += 1
-            yield image
+            outcome, pixels = _read(id_, root / path, max_pixels)
+            if pixels is None:
+                outcomes.append(outcome)
+            else:
+                outcomes.append(outcome._replace(row=n))
+                n += 1
+                yield pixels
 
     counts = _load_extractor(files, version).count(readable())
     if counts.shape[0]:
@@ -395,7 +415,7 @@ def _check_features(run: Run, config: Config, collection: Collection) -> None:
 
 def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
     """Weighted visterm vectors of some images, CSR float32 (n, n_visterms) with unit rows."""
-    return _load_extractor(run.extractor / "files", _content(run)).weighting_.transform(collection.counts(images))
+    return _load_extractor((run.extractor / "files").absolute(), _content(run)).weighting_.transform(collection.counts(images))
 
 
 def supervision(images: Sequence[Image]) -> np.ndarray | sparse.csr_matrix:
@@ -460,33 +480,76 @@ def evaluate(run: Run, config: Config, learner_name: str, console: Console, *, f
             console.warn(f"{learner_name} was trained before the training images changed; 'visterm train' renews it")
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:
-                _evaluate(run, config, collection, learner_name, learner, queries, gallery, target, console)
+                _evaluate(run, config, collection, learner_name, learner, queries, gallery, trained, target, console)
             run.save_config(config)
         collection.close()
     return folder
 
 
-def _evaluate(run, config, collection, learner_name, learner, queries, gallery, folder, console) -> None:
+def _evaluate(run, config, collection, learner_name, learner, queries, gallery, trained, folder, console) -> None:
     """Measure, and write every file of an evaluation but its record."""
+    import numpy as np
+
     from visterm.features.images import silence_decoders
     from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
+    from .results import Measured, write_results
+
     silence_decoders()
+    started = time.perf_counter()
     own = queries is gallery
-    n_jobs = config.compute.n_jobs
     Q = vectors(run, collection, queries)
     X = Q if own else vectors(run, collection, gallery)
     labels = supervision([*queries, *gallery])  # together, so that both sides number several labels alike
     exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
-
-    systems, neighbours = {}, {}
+    if not relevance.nnz:
+        raise UserError(f"run {run.name}: no test image has another of its class to find; test on more images a class")
+    k = min(config.evaluate.neighbours, len(gallery) - own)
+    systems = {}
     with console.phase(f"ranking {count(len(gallery), 'image')} for {count(len(queries), 'query')}"):
-        for name, system in {learner_name: learner, "cosine": _load_learner(run, "cosine")}.items():
-            index = ExactIndex(system, X, n_jobs=n_jobs)
-            systems[name] = evaluate_index(index, Q, relevance, exclude=exclude, max_k=config.evaluate.max_k)
-            k = min(config.evaluate.neighbours, len(gallery) - own)
-            neighbours[name] = index.search(Q, k=k, exclude=exclude)
+        for name in dict.fromkeys((learner_name, "cosine")):
+            index = ExactIndex(learner if name == learner_name else _cosine(run), X, n_jobs=config.compute.n_jobs)
+            evaluation = evaluate_index(index, Q, relevance, exclude=exclude, max_k=config.evaluate.max_k)
+            systems[name] = Measured(evaluation, index.search(Q, k=k, exclude=exclude))
+    with console.phase("writing the report"):
+        write_results(
+            folder,
+            run,
+            config,
+            systems,
+            queries,
+            gallery,
+            relevance,
+            learner,
+            trained,
+            root=collection.root,
+            warnings=_warnings(collection, queries, gallery, Q, X),
+            seconds=time.perf_counter() - started,
+        )
+
+
+def _warnings(collection: Collection, queries, gallery, Q, X) -> list[str]:
+    """What a reader of the figures should know about the images."""
+    import numpy as np
+
+    found = []
+    train = {image.sha256 for image in collection.images("train")}
+    copies = sum(image.sha256 in train for image in queries)
+    if copies:
+        found.append(
+            f"{count(copies, 'test image')} of {len(queries):,} are exact duplicates of training images: "
+            "the figures flatter the learner"
+        )
+    n_empty = sum(int((np.diff(part.indptr) == 0).sum()) for part in ([Q] if X is Q else [Q, X]))
+    if n_empty:
+        found.append(
+            f"{count(n_empty, 'image')} consist only of visterms that every training image has: their vectors are all "
+            "zero, and nothing is near them"
+        )
+    if n_skipped := len(collection.skipped()):
+        found.append(f"{count(n_skipped, 'file')} could not be read and took no part (visterm info --skipped)")
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------- search
@@ -520,7 +583,7 @@ def search(
     if root is None or not images:
         raise UserError(f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first")
     silence_decoders()
-    extractor = _load_extractor(run.extractor / "files", _content(run))
+    extractor = _load_extractor((run.extractor / "files").absolute(), _content(run))
     try:
         pixels = [read_image(path, max_pixels=config.collection.max_pixels) for path in queries]
     except ImageError as error:
@@ -554,13 +617,11 @@ def search(
 
 def _load_learner(run: Run, name: str) -> SimilarityLearner:
     """Load the trained learner of a run; cosine needs no training."""
-    from visterm.learners import Cosine, load_learner
+    from visterm.learners import load_learner
 
-    record = read_record(run.learner(name))
     if name == "cosine":
-        import numpy as np
-
-        return Cosine().fit(np.zeros((2, _n_visterms(run)), dtype=np.float32))
+        return _cosine(run)
+    record = read_record(run.learner(name))
     if record is None:
         hint = f"run 'visterm train --run {run.name}' first; --learner cosine needs no training"
         raise UserError(f"run {run.name} has no trained {name}: {hint}")
@@ -574,10 +635,15 @@ def _load_learner(run: Run, name: str) -> SimilarityLearner:
         raise UserError(f"{error}; run 'visterm train --force --run {run.name}'") from None
 
 
-def _n_visterms(run: Run) -> int:
+def _cosine(run: Run) -> SimilarityLearner:
+    """The untrained similarity, for vectors of this run."""
+    import numpy as np
+
+    from visterm.learners import Cosine
+
     record = read_record(run.extractor)
     assert record is not None
-    return record["config"]["features"]["n_visterms"]
+    return Cosine().fit(np.zeros((1, record["config"]["features"]["n_visterms"]), dtype=np.float32))
 
 
 # --------------------------------------------------------------------------------------------------------------- info

@@ -30,7 +30,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def write_images():
-    """Function (root, names) that writes small JPEGs: the folder of a name decides texture and colour."""
+    """Function (root, names) that writes small JPEGs: the class in a name (pear/1, pear1) decides their look."""
     return _write_images
 
 
@@ -38,7 +38,7 @@ def _write_images(root: Path, names: list[str], seed: int = 0) -> None:
     import cv2
 
     for name in names:
-        label = Path(name).parent.name
+        label = Path(name).parent.name or name.rstrip("0123456789.jpg")
         own = np.random.default_rng([seed, *name.encode("utf-8", "surrogateescape")])
         style = np.random.default_rng([*label.encode()])
         size = int(style.integers(1, 6))

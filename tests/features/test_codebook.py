@@ -142,6 +142,16 @@ def test_too_few_distinct_descriptors_are_an_error_that_says_how_many():
     assert len(np.unique(Codebook(n_visterms=30).fit(points).predict(points))) == 30
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e20])
+def test_numbers_that_are_no_shares_are_refused(bad):
+    points = histograms(5)
+    points[2, 3] = bad
+    with pytest.raises(ValueError, match="finite"):
+        Codebook().set_centers(histograms(5)).predict(points)
+    with pytest.raises(ValueError, match="finite"):
+        Codebook().set_centers(points)
+
+
 def test_wrong_shapes_are_refused():
     codebook = Codebook().set_centers(histograms(5))
     with pytest.raises(ValueError, match="have 3 features, the codebook 79"):

@@ -509,6 +509,10 @@ def bombs():
     scans = encode(picture(), "JPEG", progressive=True)
     scan = scans[scans.rindex(b"\xff\xc4", 0, scans.rindex(b"\xff\xda")) : -2]
     cases["jpeg scans"] = scans[:-2] + 200 * scan + b"\xff\xd9", "more than 100 scans"
+    plain = encode(picture(), "JPEG")
+    scan = plain[plain.rindex(b"\xff\xda") : -2]
+    cases["jpeg plain scans"] = plain[:-2] + 5000 * scan + b"\xff\xd9", None
+    cases["jpeg no scan data"] = plain[: plain.rindex(b"\xff\xda") + 2] + b"\xff\xd9", "truncated"
     cases["jpeg segments"] = b"\xff\xd8" + b"\xff\xe0\0\2" * 2_000_000, "more than 10,000 segments"
     cases["jpeg markers"] = b"\xff\xd8" + b"\xff\x01" * 2_000_000, "more than 10,000 segments"
     cases["jpeg fill"] = b"\xff\xd8" + b"\xff" * 5_000_000, "truncated"
@@ -526,7 +530,7 @@ def test_bombs_are_refused_from_their_header():
         else:
             reason = reason_of(data)
             assert sign in reason, f"{name}: {reason}"
-        assert time.perf_counter() - start < 1, name
+        assert time.perf_counter() - start < 3, name
 
 
 @needs_posix
@@ -536,7 +540,7 @@ def test_bombs_need_no_memory(tmp_path):
     grown = run_python(
         """
         import resource
-        from visterm.features.images import ImageError, find_images, read_image
+        from images import ImageError, find_images, read_image
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         before = peak()
         for path in find_images(sys.argv[1]):
@@ -769,32 +773,35 @@ def test_many_files_are_found_fast(tmp_path):
             (tmp_path / str(folder) / f"{number}.jpg").touch()
     start = time.perf_counter()
     assert len(find_images(tmp_path)) == 10_000
-    assert time.perf_counter() - start < 1
+    assert time.perf_counter() - start < 5  # 0.1 s on an idle machine
 
 
 # ------------------------------------------------------------------------------------------------------ silence
 
 
-def run_python(code, *arguments, **options):
-    """Run a script in a process of its own; it has to succeed."""
+def run_python(code, *arguments, status=0, **options):
+    """Run a script in a process of its own; it finds the module as ``images``, without its heavy neighbours."""
     options = {"capture_output": True, "text": True, "timeout": 60} | options
-    script = "import os, sys\n" + textwrap.dedent(code)
+    folder = os.path.dirname(sys.modules[read_image.__module__].__file__)
+    script = f"import os, sys\nsys.path.insert(0, {folder!r})\n" + textwrap.dedent(code)
     done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], **options)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done
 
 
 def test_silence_keeps_pythons_messages():
     done = run_python(
         """
-        from visterm.features.images import silence_decoders
+        from images import silence_decoders
         print("before", file=sys.stderr)
         original = sys.stderr
         with silence_decoders():
             os.write(2, b"noise of a C library\\n")
             print("within", file=sys.stderr)
+            descriptors = os.listdir("/dev/fd") if os.path.exists("/dev/fd") else None
             with silence_decoders():  # idempotent: leaving the inner one changes nothing
-                pass
+                silence_decoders()
+                assert descriptors is None or os.listdir("/dev/fd") == descriptors
             os.write(2, b"more noise\\n")
             print("still within", file=sys.stderr)
         assert sys.stderr is original
@@ -808,9 +815,7 @@ def test_silence_keeps_pythons_messages():
 
 
 def test_silence_keeps_tracebacks():
-    script = "from visterm.features.images import silence_decoders; silence_decoders(); 1 / 0"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    done = run_python("from images import silence_decoders; silence_decoders(); 1 / 0", status=1)
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
@@ -821,7 +826,7 @@ def test_silence_keeps_the_terminal():
     reader, terminal = pty.openpty()
     run_python(
         """
-        from visterm.features.images import silence_decoders
+        from images import silence_decoders
         assert sys.stderr.isatty()
         silence_decoders()
         assert sys.stderr.isatty()
@@ -841,7 +846,7 @@ def test_silence_without_a_stderr():
     run_python(
         """
         import io
-        from visterm.features.images import silence_decoders
+        from images import silence_decoders
         with silence_decoders():
             pass
         os.close(2)
@@ -878,7 +883,7 @@ def test_silence_in_this_process(capfd):
 def test_odd_files_make_no_noise():
     done = run_python(
         """
-        from visterm.features.images import ImageError, read_image, silence_decoders
+        from images import ImageError, read_image, silence_decoders
         silence_decoders()
         for name in sorted(os.listdir(sys.argv[1])):
             try:

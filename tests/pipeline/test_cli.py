@@ -9,29 +9,45 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from visterm.features import images
+from visterm.pipeline.cli import app
 from visterm.pipeline.collection import Collection
 
-SMALL = ["--set", "features.n_visterms=40", "--set", "oasis.n_steps=4000", "--set", "oasis.pass_steps=1000"]
+SMALL = [
+    *("--set", "features.n_visterms=40"),
+    *("--set", "oasis.n_steps=4000"),
+    *("--set", "oasis.pass_steps=1000"),
+    *("--set", "compute.n_jobs=1"),
+]
 CLASSES = ("apple", "pear", "plum")
 
 
+class Output(NamedTuple):
+    stdout: str
+    stderr: str
+
+
 def visterm(*arguments, cwd, check=0):
-    """Run the command in a folder; the exit code must be the one expected."""
-    result = subprocess.run(
-        [Path(sys.executable).with_name("visterm"), *arguments],
-        cwd=cwd,
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        env=os.environ | {"VISTERM_RUN": ""},
-        stdin=subprocess.DEVNULL,
-    )
-    assert result.returncode == check, result.stderr
-    return result
+    """Run the command in a folder, in this process; the exit code must be the one expected."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setenv("VISTERM_RUN", "")
+        patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
+        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
+    assert result.exit_code == check, result.stderr
+    return Output(result.stdout, result.stderr)
+
+
+def in_a_process(*arguments, cwd):
+    """Run the command as it is run for real."""
+    command = [Path(sys.executable).with_name("visterm"), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
 
 
 def refused(*arguments, cwd):
@@ -204,8 +220,9 @@ def test_labels_and_clicks_from_tables(tmp_path, write_images):
 
 
 def test_validation_folders_are_what_early_stopping_watches(tmp_path, write_images):
-    names = [f"{s}/{c}/{i}.jpg" for s, n in (("train", 8), ("validation", 4), ("test", 4)) for c in CLASSES
-             for i in range(n)]
+    names = [
+        f"{s}/{c}/{i}.jpg" for s, n in (("train", 8), ("validation", 4), ("test", 4)) for c in CLASSES for i in range(n)
+    ]
     write_images(tmp_path / "fruit", names)
     visterm("features", "fruit", *SMALL, cwd=tmp_path)
     found = json.loads(visterm("train", "--json", cwd=tmp_path).stdout)
@@ -215,9 +232,7 @@ def test_validation_folders_are_what_early_stopping_watches(tmp_path, write_imag
 
 
 def test_query_gallery_protocol(mine):
-    metrics = json.loads(
-        visterm("evaluate", "--set", "evaluate.protocol=query-gallery", "--json", cwd=mine).stdout
-    )
+    metrics = json.loads(visterm("evaluate", "--set", "evaluate.protocol=query-gallery", "--json", cwd=mine).stdout)
     assert (metrics["protocol"], metrics["n_queries"], metrics["n_gallery"]) == ("query-gallery", 12, 18)
 
 
@@ -260,8 +275,10 @@ def test_a_directory_without_images(tmp_path):
     assert "no image could be read" in refused("features", "none", cwd=tmp_path)
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/1.jpg").write_text("text")
-    assert "no training image could be read" in refused("features", "bad", cwd=tmp_path) or True
-    assert "bad" in refused("features", "bad", cwd=tmp_path)
+    for _ in range(2):
+        result = visterm("features", "bad", cwd=tmp_path, check=2)
+        assert "1.jpg: not an image" in result.stderr
+        assert "no image could be read" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -297,8 +314,9 @@ def test_too_few_classes_or_images(tmp_path, write_images):
     visterm("features", "one", *SMALL[:2], "--set", "features.n_visterms=10", cwd=tmp_path)
     assert "two classes" in refused("train", cwd=tmp_path)
 
-    write_images(tmp_path / "lonely", ["apple/1.jpg", *(f"pear/{i}.jpg" for i in range(9)),
-                                       *(f"plum/{i}.jpg" for i in range(9))])
+    write_images(
+        tmp_path / "lonely", ["apple/1.jpg", *(f"pear/{i}.jpg" for i in range(9)), *(f"plum/{i}.jpg" for i in range(9))]
+    )
     visterm("features", "lonely", *SMALL, cwd=tmp_path)
     result = visterm("train", "--run", "lonely", cwd=tmp_path)
     assert "1 of" in result.stderr
@@ -325,8 +343,15 @@ def test_a_run_of_another_version(mine):
     assert "another version (format 99" in refused("train", cwd=mine)
 
 
-@pytest.mark.parametrize("file", ["extractor/record.json", "extractor/files/extractor.json",
-                                  "learners/oasis/record.json", "learners/oasis/files/learner.json"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "extractor/record.json",
+        "extractor/files/extractor.json",
+        "learners/oasis/record.json",
+        "learners/oasis/files/learner.json",
+    ],
+)
 def test_damaged_files_are_named(mine, file):
     (mine / "runs/fruit" / file).write_text("{")
     line = refused("search", "fruit/pear/0.jpg", cwd=mine)
@@ -334,7 +359,7 @@ def test_damaged_files_are_named(mine, file):
 
 
 def test_the_decoders_are_silent(data, tmp_path):
-    result = visterm("features", str(data / "odd"), *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
+    result = in_a_process("features", data / "odd", *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
     found = json.loads(result.stdout)
     assert found["n_images"] + found["skipped"] == 173
     own = ("warning: ", str(data / "odd"), "learning ", "extracting")

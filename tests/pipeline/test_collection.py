@@ -94,7 +94,7 @@ def test_counts_come_in_the_order_asked_for(collection, tmp_path):
 
 def test_names_of_any_bytes(collection, tmp_path):
     root = tmp_path / "images"
-    names = [b"it's a \"class\"/new\nline.jpg", b"it's a \"class\"/\xff\xfe.jpg", b" /,;.jpg"]
+    names = [b'it\'s a "class"/new\nline.jpg', b'it\'s a "class"/\xff\xfe.jpg', b" /,;.jpg"]
     touch(root, *names)
     assert changes(collection.scan(root, load_config())) == (3, 0, 0, 0)
     extract(collection)
@@ -232,7 +232,9 @@ def test_what_a_killed_run_left_behind_is_removed(collection, tmp_path):
     touch(tmp_path / "images", "a/1.jpg")
     collection.scan(tmp_path / "images", load_config())
     extract(collection)
-    write_segment(collection.segments / str(collection.reserve_segments(1)), sparse.csr_matrix(np.eye(1, dtype=np.int32)))
+    write_segment(
+        collection.segments / str(collection.reserve_segments(1)), sparse.csr_matrix(np.eye(1, dtype=np.int32))
+    )
     (collection.segments / "3.tmp").mkdir()
     collection.clean()
     assert [path.name for path in collection.segments.iterdir()] == ["1"]
@@ -275,7 +277,12 @@ def test_a_damaged_catalogue_is_refused(tmp_path):
 
 
 def test_a_refused_transaction_is_rolled_back(collection):
-    with pytest.raises(sqlite3.IntegrityError), collection._transaction():
-        collection["a"] = "1"
-        collection._db.execute("INSERT INTO meta VALUES ('a', '2')")
+
+    def enter():
+        with collection._transaction():
+            collection["a"] = "1"
+            collection._db.execute("INSERT INTO meta VALUES ('a', '2')")
+
+    with pytest.raises(sqlite3.IntegrityError):
+        enter()
     assert collection["a"] is None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from visterm.pipeline.collection import Collection
 
 CLASSES = ("apple", "pear", "plum", "quince")

@@ -1,0 +1,333 @@
+import json
+import warnings
+
+import cv2
+import numpy as np
+import pytest
+import skimage.data
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from visterm.features import ImageError, VistermExtractor, VistermWeighting, block_grid, count_visterms, describe
+
+
+def crops(name, n, seed):
+    """Random crops of a photo that scikit-image ships."""
+    photo = getattr(skimage.data, name)()
+    rng = np.random.default_rng(seed)
+    result = []
+    for _ in range(n):
+        height, width = rng.integers(90, 200, 2)
+        y, x = rng.integers(0, photo.shape[0] - height), rng.integers(0, photo.shape[1] - width)
+        result.append(photo[y : y + height, x : x + width])
+    return result
+
+
+@pytest.fixture(scope="module")
+def train():
+    return crops("coffee", 12, 0) + crops("chelsea", 12, 1) + crops("camera", 4, 2)
+
+
+@pytest.fixture(scope="module")
+def other():
+    return crops("rocket", 30, 3) + crops("astronaut", 10, 4)
+
+
+@pytest.fixture(scope="module")
+def extractor(train):
+    return VistermExtractor(n_visterms=80, random_state=0).fit(train)
+
+
+@pytest.fixture
+def folder(tmp_path, train):
+    """Images as PNG files, one of them broken."""
+    for i, image in enumerate(train):
+        cv2.imwrite(str(tmp_path / f"{i:02}.png"), image if image.ndim == 2 else image[..., ::-1])
+    (tmp_path / "05.png").write_bytes(b"not an image")
+    return tmp_path
+
+
+def same(a, b):
+    return all(getattr(a, part).tobytes() == getattr(b, part).tobytes() for part in ("data", "indices", "indptr"))
+
+
+def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other):
+    counts, vectors = extractor.count(other), extractor.transform(other)
+    assert counts.shape == vectors.shape == (40, 80)
+    assert counts.dtype == np.int32
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(counts.toarray().sum(axis=1), [len(block_grid(*image.shape[:2])) for image in other])
+    assert same(vectors, extractor.weighting_.transform(counts))
+    np.testing.assert_allclose(np.linalg.norm(vectors.toarray(), axis=1), 1, rtol=1e-6)
+
+
+def test_counts_are_those_of_the_parts_put_together(extractor, other):
+    for image, row in zip(other[:5], extractor.count(other[:5]), strict=True):
+        ids = extractor.codebook_.predict(describe(image, extractor.palette_))
+        assert same(count_visterms(ids, [len(ids)], 80), row)
+
+
+def test_the_weights_are_those_of_the_counts_of_the_training_images(extractor, train):
+    counts = extractor.count(train)
+    np.testing.assert_array_equal(extractor.weighting_.idf_, VistermWeighting().fit(counts).idf_)
+    assert extractor.weighting_.n_images_ == len(train)
+
+
+def test_fit_transform_is_fit_and_transform(extractor, train):
+    assert same(clone(extractor).fit_transform(train), extractor.transform(train))
+
+
+def test_nothing_is_learned_from_other_images(train, other):
+    extractor = VistermExtractor(n_visterms=60, random_state=1).fit(train)
+
+    def state():
+        return [
+            array.tobytes()
+            for array in (
+                extractor.palette_.colors_,
+                extractor.palette_.table_,
+                extractor.codebook_.centers_,
+                extractor.weighting_.idf_,
+            )
+        ]
+
+    before, vectors = state(), extractor.transform(train)
+    extractor.transform(other)
+    extractor.count(iter(other))
+    assert state() == before
+    assert same(extractor.transform(train), vectors)
+    # and a row depends on its own image alone
+    assert same(extractor.transform(other + train)[len(other) :], vectors)
+
+
+def test_an_image_gives_the_same_row_in_any_batch_on_any_number_of_threads(extractor, train, other):
+    images = other + train + other
+    whole = extractor.count(images)
+    assert same(whole, clone_fitted(extractor, n_jobs=2).count(images))
+    assert same(whole, clone_fitted(extractor, n_jobs=3).count(iter(images)))
+    for i in (0, 31, 32, 67, 107):
+        assert same(whole[i], extractor.count([images[i]]))
+
+
+def clone_fitted(extractor, **settings):
+    """Another extractor with the same state and other settings."""
+    twin = clone(extractor).set_params(**settings)
+    twin.palette_, twin.codebook_, twin.weighting_ = extractor.palette_, extractor.codebook_, extractor.weighting_
+    return twin
+
+
+def test_fit_does_not_depend_on_the_number_of_threads(extractor, train):
+    twin = clone(extractor).set_params(n_jobs=2).fit(train)
+    assert twin.palette_.colors_.tobytes() == extractor.palette_.colors_.tobytes()
+    assert twin.codebook_.centers_.tobytes() == extractor.codebook_.centers_.tobytes()
+    assert twin.weighting_.idf_.tobytes() == extractor.weighting_.idf_.tobytes()
+
+
+def test_another_seed_gives_another_codebook(extractor, train):
+    twin = clone(extractor).set_params(random_state=7).fit(train)
+    assert twin.codebook_.centers_.tobytes() != extractor.codebook_.centers_.tobytes()
+
+
+def test_samples_are_capped(train):
+    # 50 blocks an image at least, so that 100 descriptors come from 2 of the 28 images, and 100 pixels from one
+    extractor = VistermExtractor(n_visterms=20, max_descriptors=100, max_color_samples=100, random_state=0)
+    assert extractor.fit(train).count(train).shape == (28, 20)
+
+
+def test_a_generator_is_read_as_the_work_goes_on(extractor, train):
+    taken = []
+
+    def images():
+        for i in range(200):
+            taken.append(i)
+            yield train[0][:64, :64]
+
+    assert extractor.count(images()).shape == (200, 80)
+    assert len(taken) == 200
+
+
+def test_paths_and_arrays_may_be_mixed(extractor, folder, train):
+    rows = extractor.count([folder / "00.png", train[1], str(folder / "02.png"), folder / "27.png"])
+    assert same(rows, extractor.count([train[0], train[1], train[2], train[27]]))
+
+
+def test_a_broken_file_is_an_error(extractor, folder):
+    paths = sorted(folder.iterdir())
+    with pytest.raises(ImageError, match=r"05\.png"):
+        extractor.count(paths)
+    with pytest.raises(ImageError, match=r"05\.png"):
+        clone(extractor).fit(paths)
+
+
+def test_a_broken_file_can_be_skipped(extractor, folder, train):
+    paths = sorted(folder.iterdir())
+    skipping = clone_fitted(extractor, on_error="skip")
+    with pytest.warns(UserWarning, match=r"1 of 28 images .*05\.png"):
+        counts = skipping.count(paths)
+    expected = extractor.count(train).toarray()
+    expected[5] = 0
+    np.testing.assert_array_equal(counts.toarray(), expected)
+    with pytest.warns(UserWarning, match=r"1 of 28 images"):
+        vectors = skipping.transform(paths)
+    assert vectors[5].nnz == 0
+
+
+def test_a_broken_file_is_left_out_of_fit(folder):
+    paths = sorted(folder.iterdir())
+    extractor = VistermExtractor(n_visterms=40, random_state=0, on_error="skip")
+    with pytest.warns(UserWarning, match=r"1 of 28 images"):
+        vectors = extractor.fit_transform(paths)
+    assert vectors[5].nnz == 0
+    assert extractor.weighting_.n_images_ == 27
+
+
+def test_nothing_but_broken_files_is_an_error(folder):
+    with pytest.raises(ValueError, match="none of the 2 images"):
+        VistermExtractor(on_error="skip").fit([folder / "05.png", folder / "missing.png"])
+
+
+def test_blocks_say_where_each_visterm_is(extractor, other):
+    boxes, visterms = extractor.blocks(other[0])
+    np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
+    np.testing.assert_array_equal(np.bincount(visterms, minlength=80), extractor.count(other[:1]).toarray()[0])
+
+
+def test_tiny_images_have_a_row(extractor):
+    tiny = [np.zeros((1, 1, 3), np.uint8), np.full((1, 500), 255, np.uint8), np.zeros((63, 65, 3), np.uint8)]
+    assert (extractor.count(tiny).toarray().sum(axis=1) > 0).all()
+
+
+def test_no_images_give_no_rows(extractor):
+    assert extractor.count([]).shape == (0, 80)
+    assert extractor.transform([]).shape == (0, 80)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# On disk
+
+
+def test_a_saved_extractor_gives_the_same_bytes(extractor, other, tmp_path):
+    extractor.save(tmp_path / "a" / "b")
+    loaded = VistermExtractor.load(tmp_path / "a" / "b")
+    assert same(loaded.transform(other), extractor.transform(other))
+    assert loaded.get_params() == extractor.get_params()
+    assert loaded.weighting_.n_images_ == extractor.weighting_.n_images_
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == [
+        "codebook.npy", "extractor.json", "idf.npy", "palette.npy",
+    ]  # fmt: skip
+
+
+def test_saving_again_replaces(extractor, tmp_path):
+    extractor.save(tmp_path)
+    clone_fitted(extractor, n_jobs=2).save(tmp_path)
+    assert VistermExtractor.load(tmp_path).n_jobs == 2
+
+
+def test_seeds_of_numpy_can_be_saved(extractor, tmp_path):
+    for seed, expected in ((np.int64(3), 3), (np.random.RandomState(0), None)):
+        clone_fitted(extractor, random_state=seed).save(tmp_path)
+        assert VistermExtractor.load(tmp_path).random_state == expected
+
+
+def edit(folder, **changes):
+    record = json.loads((folder / "extractor.json").read_text())
+    (folder / "extractor.json").write_text(json.dumps(record | changes))
+
+
+DAMAGE = {
+    "no record": lambda f: (f / "extractor.json").unlink(),
+    "cut record": lambda f: (f / "extractor.json").write_bytes((f / "extractor.json").read_bytes()[:40]),
+    "record is a list": lambda f: (f / "extractor.json").write_text("[1]"),
+    "record is empty": lambda f: (f / "extractor.json").write_text("{}"),
+    "another version": lambda f: edit(f, format=99),
+    "unknown setting": lambda f: edit(f, settings={"colour": 1}),
+    "settings that do not fit": lambda f: edit(f, settings={"n_visterms": 81}),
+    "no checksums": lambda f: edit(f, crc32={}),
+    "no array": lambda f: (f / "idf.npy").unlink(),
+    "cut array": lambda f: (f / "codebook.npy").write_bytes((f / "codebook.npy").read_bytes()[:-9]),
+    "empty array": lambda f: (f / "palette.npy").write_bytes(b""),
+    "flipped bit": lambda f: (f / "idf.npy").write_bytes((f / "idf.npy").read_bytes()[:-1] + b"\x99"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_folder_is_one_clear_line(extractor, tmp_path, damage):
+    extractor.save(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(ValueError, match="extractor") as caught:
+        VistermExtractor.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_pickle_in_disguise_is_not_opened(extractor, tmp_path):
+    extractor.save(tmp_path)
+    np.save(tmp_path / "idf.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    import zlib
+
+    record = json.loads((tmp_path / "extractor.json").read_text())
+    record["crc32"]["idf"] = zlib.crc32((tmp_path / "idf.npy").read_bytes())
+    edit(tmp_path, crc32=record["crc32"])
+    with pytest.raises(ValueError, match="damaged.*allow_pickle=False"):
+        VistermExtractor.load(tmp_path)
+
+
+def test_a_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="holds no extractor"):
+        VistermExtractor.load(tmp_path / "missing")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Conventions
+
+
+def test_constructors_only_store():
+    extractor = VistermExtractor(n_visterms=-3, normalization="?", on_error="?", scale=0)
+    assert extractor.n_visterms == -3
+    assert clone(extractor).get_params() == extractor.get_params()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"n_visterms": 0}, {"n_colors": 0}, {"n_colors": 300}, {"block_size": 0}, {"stride": -1}, {"scale": 1}, {"min_blocks": 0},
+        {"normalization": "l2"}, {"max_descriptors": 0}, {"max_color_samples": 0}, {"max_iter": 0}, {"on_error": "ignore"},
+    ],
+)  # fmt: skip
+def test_settings_are_checked_in_fit_and_named(setting, train):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        VistermExtractor(**setting).fit(train)
+
+
+def test_too_many_visterms_for_the_images(train):
+    with pytest.raises(ValueError, match="lower n_visterms"):
+        VistermExtractor(n_visterms=5000, random_state=0).fit(train[:3])
+
+
+@pytest.mark.parametrize("images", ["a.jpg", b"a.jpg", np.zeros((64, 64), np.uint8)])
+def test_a_single_image_is_refused_where_a_sequence_is_meant(extractor, images):
+    with pytest.raises(ValueError, match="sequence of images"):
+        extractor.count(images)
+    with pytest.raises(ValueError, match="sequence of images"):
+        VistermExtractor().fit(images)
+
+
+def test_no_images_to_fit_to():
+    with pytest.raises(ValueError, match="no images"):
+        VistermExtractor().fit([])
+
+
+@pytest.mark.parametrize("method", ["transform", "count", "blocks"])
+def test_not_fitted(method):
+    with pytest.raises(NotFittedError):
+        getattr(VistermExtractor(), method)([])
+
+
+def test_not_fitted_cannot_be_saved(tmp_path):
+    with pytest.raises(NotFittedError):
+        VistermExtractor().save(tmp_path)
+
+
+def test_no_warning_is_given_without_a_reason(extractor, other):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone_fitted(extractor, on_error="skip", n_jobs=2).transform(other)
