@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import scipy.sparse as sp
+
 from visterm.retrieval import ExactIndex
 
 N_FEATURES = 10_000

@@ -6,7 +6,7 @@ and blocks are taken again, until a level has fewer than ``min_blocks`` blocks (
 
 from __future__ import annotations
 
-import cv2
+import numba
 import numpy as np
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -105,15 +105,13 @@ def block_grid(
     array([[ 0.,  0., 64., 64.],
            [32.,  0., 64., 64.]])
     """
-    shapes = level_shapes(
-        height, width, block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks
-    )
+    shapes = level_shapes(height, width, block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks)
     boxes = []
     for level_height, level_width in shapes:
         to_y, to_x = shapes[0][0] / level_height, shapes[0][1] / level_width
-        y, x = np.mgrid[
-            0 : level_height - block_size + 1 : stride, 0 : level_width - block_size + 1 : stride
-        ].reshape(2, -1)
+        y, x = np.mgrid[0 : level_height - block_size + 1 : stride, 0 : level_width - block_size + 1 : stride].reshape(
+            2, -1
+        )
         x0, y0 = x * to_x, y * to_y
         x1, y1 = (x + block_size) * to_x, (y + block_size) * to_y
         # clipping keeps a block that lies wholly in the padding as an empty box at the image's edge
@@ -162,31 +160,68 @@ def pad_to_block(image: np.ndarray, block_size: int) -> np.ndarray:
     return image
 
 
+@numba.njit(cache=True, nogil=True)
+def _taps(n, size):
+    """Where the `n` pixels of a shortened axis of `size` pixels lie: left neighbours, and right ones' weights / 256."""
+    left = np.empty(n, dtype=np.uint32)
+    weights = np.empty(n, dtype=np.float32)
+    for i in range(n):
+        place = max((i + 0.5) * size / n - 0.5, 0.0)
+        left[i] = min(int(place), max(size - 2, 0))
+        weights[i] = np.floor((place - left[i]) * 256 + 0.5) if size > 1 else 0
+    return left, weights
+
+
+@numba.njit(cache=True, nogil=True)
+def shrink(gray, out):
+    """Scale `gray` (H, W) down to the size of `out`, both uint8, bilinearly with weights of 1/256.
+
+    In single precision, where all numbers are whole and below 2**24, so nothing is rounded before the end.
+    """
+    (height, width), (n_y, n_x) = gray.shape, out.shape
+    tops, y_weights = _taps(n_y, height)
+    lefts, x_weights = _taps(n_x, width)
+    mixed = np.zeros(width + 1, dtype=np.float32)  # a row between two rows; the last element has weight 0
+    for y in range(n_y):
+        top = gray[tops[y]]
+        bottom = gray[min(tops[y] + 1, height - 1)]
+        down = y_weights[y]
+        up = np.float32(256) - down
+        for x in range(width):
+            mixed[x] = np.float32(top[x]) * up + np.float32(bottom[x]) * down
+        row = out[y]
+        for x in range(n_x):
+            left = lefts[x]
+            right = x_weights[x]
+            value = mixed[left] * (np.float32(256) - right) + mixed[left + np.uint32(1)] * right
+            row[x] = np.uint8((value + np.float32(32768)) * np.float32(1 / 65536))
+
+
 def pyramid(
-    image: np.ndarray,
+    gray: np.ndarray,
     *,
     block_size: int = 64,
     stride: int = 32,
     scale: float = 1.25,
     min_blocks: int = 10,
 ) -> list[np.ndarray]:
-    """Return the levels of the scale pyramid of an image, finest first.
+    """Return the levels of the scale pyramid of a grey image, finest first.
 
     Parameters
     ----------
-    image : ndarray of uint8, (H, W) or (H, W, 3)
+    gray : ndarray of uint8, (H, W)
     block_size, stride, scale, min_blocks
         As in `level_shapes`.
 
     Returns
     -------
     list of ndarray of uint8
-        The shapes are those of `level_shapes`. Each level is resampled from the one before it, bilinearly.
+        The shapes are those of `level_shapes`. Each level is scaled down from the one before it, bilinearly.
     """
-    levels = [np.ascontiguousarray(pad_to_block(image, block_size))]
-    shapes = level_shapes(
-        *image.shape[:2], block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks
-    )
-    for height, width in shapes[1:]:
-        levels.append(cv2.resize(levels[-1], (width, height), interpolation=cv2.INTER_LINEAR))
+    levels = [np.ascontiguousarray(pad_to_block(gray, block_size))]
+    shapes = level_shapes(*gray.shape, block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks)
+    for shape in shapes[1:]:
+        level = np.empty(shape, dtype=np.uint8)
+        shrink(levels[-1], level)
+        levels.append(level)
     return levels

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 N_AXES = 16  # written out in `_lower_bounds`; a head has two numbers more
 LANES = 16  # float32 numbers in a vector register; groups are filled up to whole ones
 CENTERS_PER_GROUP = 100
+MOST_SPREAD = 256  # clusters whose first centres are chosen by k-means++, which costs a pass over the points each
 REASSOC = {"reassoc", "contract", "nsz", "arcp"}
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -314,6 +315,33 @@ def _all_squares(points, middles):
 # k-means
 
 
+@numba.njit(cache=True, nogil=True)
+def _spread(points, weights, shares, chosen):
+    """Choose first centres by k-means++: each at random in proportion to its squared distance from those before it.
+
+    shares : random numbers in [0, 1), one for each centre; chosen : filled with the numbers of the points.
+    """
+    n = points.shape[0]
+    distances = np.full(n, np.float32(np.inf))
+    total = weights.sum()
+    for c in range(chosen.size):
+        threshold = shares[c] * total
+        running = 0.0
+        pick = -1
+        for i in range(n):
+            mass = weights[i] * (distances[i] if c > 0 else 1.0)
+            if mass > 0:
+                running += mass
+                pick = i
+                if running > threshold:
+                    break
+        chosen[c] = pick
+        total = 0.0
+        for i in range(n):
+            distances[i] = min(distances[i], _squared_distance(points[i], points[pick]))
+            total += weights[i] * distances[i]
+
+
 def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_state=None, n_jobs=None):
     """Return the centres of k-means by Lloyd's algorithm with exact assignment.
 
@@ -340,13 +368,18 @@ def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_st
 
     Notes
     -----
-    A cluster that has lost all its points starts again at the point that is farthest from its own centre.
+    - Up to 256 first centres are chosen by k-means++, more of them at random among the points, which is as good for a
+      codebook and saves a pass over the points for each.
+    - A cluster that has lost all its points starts again at the point that is farthest from its own centre.
     """
     points = np.ascontiguousarray(points, dtype=np.float32)
     n_points, n_features = points.shape
     weights = np.ones(n_points) if weights is None else np.asarray(weights, dtype=np.float64)
     rng = check_random_state(random_state)
-    centers = points[np.sort(rng.choice(n_points, n_clusters, replace=False))]
+    chosen = rng.choice(n_points, n_clusters, replace=False)
+    if n_clusters <= MOST_SPREAD:
+        _spread(points, weights, rng.uniform(size=n_clusters), chosen)
+    centers = points[np.sort(chosen)]
     sums = np.empty((n_clusters, n_features))
     totals = np.empty(n_clusters)
     search = padded = heads = None
@@ -361,7 +394,7 @@ def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_st
         centers = (sums / np.maximum(totals, 1e-30)[:, None]).astype(np.float32)
         if len(empty):
             centers[empty] = points[np.argsort(-distances, kind="stable")[: len(empty)]]
-        inertia = float(weights @ distances)
+        inertia = float(np.sum(weights * distances))
         if not len(empty) and inertia >= before * (1 - tol):
             break
         before = inertia

@@ -23,8 +23,9 @@ def color_rows(image, table, out):
         row = image[y]
         target = out[y]
         for x in range(width):
-            r, g, b = row[x, 0], row[x, 1], row[x, 2]
-            target[x] = table[(r >> 3) << 10 | (g >> 3) << 5 | b >> 3]
+            # unsigned, so that no index needs a check for counting from the end
+            r, g, b = np.uint32(row[x, 0]), np.uint32(row[x, 1]), np.uint32(row[x, 2])
+            target[x] = table[np.uint32((r & 248) << 7 | (g & 248) << 2 | b >> 3)]
 
 
 class Palette(BaseEstimator):
@@ -102,9 +103,7 @@ class Palette(BaseEstimator):
             raise ValueError(f"n_colors must be between 1 and 256, not {self.n_colors!r}")
         distinct, weights = np.unique(pixels, axis=0, return_counts=True)
         n_clusters = min(self.n_colors, len(distinct))
-        centers = kmeans(
-            distinct, n_clusters, weights=weights, max_iter=self.max_iter, random_state=self.random_state
-        )
+        centers = kmeans(distinct, n_clusters, weights=weights, max_iter=self.max_iter, random_state=self.random_state)
         missing = self.n_colors - n_clusters
         return self.set_colors(np.concatenate([centers, np.repeat(centers[-1:], missing, axis=0)]))
 

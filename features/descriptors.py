@@ -17,36 +17,37 @@ import cv2
 import numba
 import numpy as np
 
-from .blocks import blocks_in, check_grid, pyramid
-from .color import color_rows
-from .texture import N_PATTERNS, PATTERN_CODES, lbp_rows
+from .blocks import blocks_in, check_grid, level_shapes, pad_to_block, shrink
+from .texture import N_PATTERNS, PATTERN_CODES, lbp_patterns
 
 NORMALIZATIONS = {"l1": lambda shares: shares, "hellinger": np.sqrt}
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_cells(codes, cell, first, n_bins, cells):
-    """Add up histograms of square cells: cells[i, j, first + c] is the number of c in cell (i, j).
+def _count_cells(values, ys, xs, cell, codes, first, cells):
+    """Add up histograms of square cells: cells[i, j, first + c] is the number of code c in cell (i, j).
 
-    Each cell is counted in four histograms by turns, because neighbouring pixels are often equal and an increment
-    that waits for the one before it is four times as slow.
+    The pixel (y, x) of the level has the value v = values[ys[y], xs[x]] and the code codes[v]; the cells are zero before.
+    Values are counted, and their counts added up by code, which touches the table once a value, not once a pixel. Each
+    cell is counted in four histograms by turns, because neighbouring pixels are often equal, and an increment that
+    waits for the one before it is slow.
     """
-    lanes = np.empty((4, n_bins), dtype=np.int32)
+    lanes = np.zeros((4, codes.size), dtype=np.int32)
     l0, l1, l2, l3 = lanes[0], lanes[1], lanes[2], lanes[3]
     for i in range(cells.shape[0]):
         for j in range(cells.shape[1]):
-            lanes[:] = 0
             for y in range(i * cell, (i + 1) * cell):
-                row = codes[y, j * cell : (j + 1) * cell]
-                for x in range(0, cell - 3, 4):
-                    l0[row[x]] += 1
-                    l1[row[x + 1]] += 1
-                    l2[row[x + 2]] += 1
-                    l3[row[x + 3]] += 1
-                for x in range(cell - cell % 4, cell):
-                    l0[row[x]] += 1
-            for c in range(n_bins):
-                cells[i, j, first + c] = l0[c] + l1[c] + l2[c] + l3[c]
+                row = values[ys[y]]
+                for x in range(j * cell, (j + 1) * cell - 3, 4):
+                    l0[row[xs[x]]] += 1
+                    l1[row[xs[x + 1]]] += 1
+                    l2[row[xs[x + 2]]] += 1
+                    l3[row[xs[x + 3]]] += 1
+                for x in range((j + 1) * cell - cell % 4, (j + 1) * cell):
+                    l0[row[xs[x]]] += 1
+            for v in range(codes.size):
+                cells[i, j, first + codes[v]] += l0[v] + l1[v] + l2[v] + l3[v]
+            lanes[:] = 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -65,15 +66,35 @@ def _sum_blocks(cells, cells_per_block, cells_per_stride, out):
 
 
 @numba.njit(cache=True, nogil=True)
-def _describe_level(image, gray, table, patterns, n_colors, cell, cells_per_block, cells_per_stride, out):
-    """Fill `out` (n_blocks, n_colors + 59) with the counts of one level of the pyramid."""
-    codes = np.empty(gray.shape, dtype=np.uint8)
-    cells = np.empty((gray.shape[0] // cell, gray.shape[1] // cell, out.shape[1]), dtype=np.int32)
-    color_rows(image, table, codes)
-    _count_cells(codes, cell, 0, n_colors, cells)
-    lbp_rows(gray, patterns, codes)
-    _count_cells(codes, cell, n_colors, N_PATTERNS, cells)
-    _sum_blocks(cells, cells_per_block, cells_per_stride, out)
+def _nearest_pixels(n, size):
+    """Pixel of an axis of `size` that lies nearest to the middle of each of the `n` pixels it is scaled down to."""
+    return ((2 * np.arange(n) + 1) * size // (2 * n)).astype(np.uint32)
+
+
+@numba.njit(cache=True, nogil=True)
+def _count_blocks(colors, gray, shapes, n_colors, pattern_codes, block_size, stride, cell, out):
+    """Fill `out` (n_blocks, n_colors + 59) with the counts of all levels.
+
+    colors : palette colours (H, W) and gray : grey levels (H, W) of the finest level, shapes : (n_levels, 2).
+    """
+    palette_codes = np.arange(n_colors)
+    row = 0
+    for level in range(shapes.shape[0]):
+        height, width = shapes[level]
+        if level > 0:
+            finer = gray
+            gray = np.empty((height, width), dtype=np.uint8)
+            shrink(finer, gray)
+        patterns = np.empty((height, width), dtype=np.uint8)
+        lbp_patterns(gray, patterns)
+        cells = np.zeros((height // cell, width // cell, out.shape[1]), dtype=np.int32)
+        ys, xs = _nearest_pixels(height, colors.shape[0]), _nearest_pixels(width, colors.shape[1])
+        _count_cells(colors, ys, xs, cell, palette_codes, 0, cells)
+        ys, xs = _nearest_pixels(height, height), _nearest_pixels(width, width)
+        _count_cells(patterns, ys, xs, cell, pattern_codes, n_colors, cells)
+        n = ((height - block_size) // stride + 1) * ((width - block_size) // stride + 1)
+        _sum_blocks(cells, block_size // cell, stride // cell, out[row : row + n])
+        row += n
 
 
 def as_rgb(image: np.ndarray) -> np.ndarray:
@@ -138,8 +159,10 @@ def describe(
 
     Notes
     -----
-    The paper does not say how histograms are normalised, nor what becomes of images smaller than a block: they are
-    continued by reflection (see `pad_to_block`).
+    - The paper does not say how histograms are normalised, nor what becomes of images smaller than a block: they are
+      continued by reflection (see `pad_to_block`).
+    - Grey levels are scaled down bilinearly, colours by taking the nearest pixel of the finest level, so that each
+      pixel's palette colour is looked up once. On Caltech-101 that ranks as well as scaling RGB bilinearly.
 
     References
     ----------
@@ -149,20 +172,14 @@ def describe(
     check_grid(block_size, stride, scale, min_blocks)
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"normalization must be one of {sorted(NORMALIZATIONS)}, not {normalization!r}")
-    levels = pyramid(
-        as_rgb(image), block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks
-    )
-    n_blocks = [blocks_in(*level.shape[:2], block_size, stride) for level in levels]
+    image = np.ascontiguousarray(pad_to_block(as_rgb(image), block_size))
+    shapes = level_shapes(*image.shape[:2], block_size=block_size, stride=stride, scale=scale, min_blocks=min_blocks)
+    n_blocks = sum(blocks_in(height, width, block_size, stride) for height, width in shapes)
     n_colors = len(palette.colors_)
-    counts = np.empty((sum(n_blocks), n_colors + N_PATTERNS), dtype=np.int32)
-    cell = math.gcd(block_size, stride)
-    row = 0
-    for level, n in zip(levels, n_blocks, strict=True):
-        gray = cv2.cvtColor(level, cv2.COLOR_RGB2GRAY)
-        _describe_level(
-            level, gray, palette.table_, PATTERN_CODES, n_colors, cell, block_size // cell, stride // cell,
-            counts[row : row + n],
-        )  # fmt: skip
-        row += n
+    counts = np.empty((n_blocks, n_colors + N_PATTERNS), dtype=np.int32)
+    _count_blocks(
+        palette.predict(image), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.array(shapes), n_colors, PATTERN_CODES,
+        block_size, stride, math.gcd(block_size, stride), counts,
+    )  # fmt: skip
     shares = counts.astype(np.float32) / np.float32(block_size**2)
     return NORMALIZATIONS[normalization](shares)

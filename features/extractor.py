@@ -257,9 +257,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
                 describe(pixels, self.palette_, **self._grid()), quota, np.random.default_rng((seeds[2], i))
             ),
         )
-        codebook = Codebook(
-            n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=n_jobs
-        )
+        codebook = Codebook(n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=n_jobs)
         self.codebook_ = codebook.fit(descriptors)
         del descriptors
 
@@ -292,9 +290,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """Check settings and images; return the images as a list."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         if self.normalization not in NORMALIZATIONS:
-            raise ValueError(
-                f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}"
-            )
+            raise ValueError(f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}")
         for name in ("n_visterms", "max_color_samples", "max_descriptors", "max_iter"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")

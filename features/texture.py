@@ -16,7 +16,7 @@ equals the convergent if its denominator is below 2378. So A + B 3363/2378 and A
 
     816 a + 577 (b + c) + 408 d >= 2378 p
 
-in whole numbers below 2**20.
+in whole numbers below 2**20, which single precision holds exactly.
 """
 
 from __future__ import annotations
@@ -50,45 +50,41 @@ PATTERN_CODES = _pattern_codes()  # (256,)
 
 
 @numba.njit(cache=True, nogil=True)
-def lbp_rows(gray, codes, out):
-    """Fill `out` (H, W) with the codes of `gray` (H, W), both uint8; `codes` is `PATTERN_CODES`.
-
-    One pass a row over five padded rows and one over the look-up table: the first has no branches and no table,
-    which is what lets LLVM vectorise it.
-    """
+def lbp_patterns(gray, out):
+    """Fill `out` (H, W) with the patterns, 0 ... 255, of `gray` (H, W), both uint8."""
     height, width = gray.shape
-    rows = np.empty((5, width + 4), dtype=np.uint8)  # ring buffer: row y of the image stands in rows[y % 5]
-    patterns = np.empty(width, dtype=np.uint8)
+    rows = np.empty((5, width + 4), dtype=np.float32)  # ring: row y of the image stands in rows[y % 5]
     for y in range(-2, height + 2):
         row = rows[y % 5]
         source = gray[min(max(y, 0), height - 1)]
-        row[2 : width + 2] = source
-        row[0] = row[1] = source[0]
-        row[width + 2] = row[width + 3] = source[width - 1]
-        if y < 2:
-            continue
-        r0, r1, r2, r3, r4 = rows[(y - 4) % 5], rows[(y - 3) % 5], rows[(y - 2) % 5], rows[(y - 1) % 5], row
-        _patterns(r0, r1, r2, r3, r4, patterns)
-        target = out[y - 2]
         for x in range(width):
-            target[x] = codes[patterns[x]]
+            row[x + 2] = source[x]
+        row[0] = row[1] = row[2]
+        row[width + 2] = row[width + 3] = row[width + 1]
+        if y >= 2:
+            _row_patterns(rows[(y - 4) % 5], rows[(y - 3) % 5], rows[(y - 2) % 5], rows[(y - 1) % 5], row, out[y - 2])
 
 
-@numba.njit(cache=True, nogil=True)
-def _patterns(r0, r1, r2, r3, r4, out):
-    """Patterns of a row of pixels from the padded rows two above to two below it."""
-    i32, u8 = np.int32, np.uint8
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
+def _row_patterns(r0, r1, r2, r3, r4, out):
+    """Patterns of a row of pixels, from the padded rows two above it to two below it.
+
+    All numbers are whole and below 2**24, so single precision is exact. No branches and no tables, which is what lets
+    LLVM turn the loop into one of vectors.
+    """
+    near, side, far, centre = np.float32(816), np.float32(577), np.float32(408), np.float32(2378)
+    u8 = np.uint8
     for x in range(out.size):
-        p = i32(r2[x + 2])
-        exact = 2378 * p
+        p = r2[x + 2]
+        q = centre * p
         bits = u8(r2[x + 4] >= p)
-        bits |= u8(816 * i32(r1[x + 3]) + 577 * (i32(r1[x + 4]) + i32(r0[x + 3])) + 408 * i32(r0[x + 4]) >= exact) << 1
+        bits |= u8(near * r1[x + 3] + side * (r1[x + 4] + r0[x + 3]) + far * r0[x + 4] >= q) << 1
         bits |= u8(r0[x + 2] >= p) << 2
-        bits |= u8(816 * i32(r1[x + 1]) + 577 * (i32(r1[x]) + i32(r0[x + 1])) + 408 * i32(r0[x]) >= exact) << 3
+        bits |= u8(near * r1[x + 1] + side * (r1[x] + r0[x + 1]) + far * r0[x] >= q) << 3
         bits |= u8(r2[x] >= p) << 4
-        bits |= u8(816 * i32(r3[x + 1]) + 577 * (i32(r3[x]) + i32(r4[x + 1])) + 408 * i32(r4[x]) >= exact) << 5
+        bits |= u8(near * r3[x + 1] + side * (r3[x] + r4[x + 1]) + far * r4[x] >= q) << 5
         bits |= u8(r4[x + 2] >= p) << 6
-        bits |= u8(816 * i32(r3[x + 3]) + 577 * (i32(r3[x + 4]) + i32(r4[x + 3])) + 408 * i32(r4[x + 4]) >= exact) << 7
+        bits |= u8(near * r3[x + 3] + side * (r3[x + 4] + r4[x + 3]) + far * r4[x + 4] >= q) << 7
         out[x] = bits
 
 
@@ -131,7 +127,7 @@ def lbp_codes(gray: np.ndarray) -> np.ndarray:
     gray = np.asarray(gray)
     if gray.ndim != 2 or gray.dtype != np.uint8:
         raise ValueError(f"gray must be a 2-D uint8 array, not {gray.ndim}-D {gray.dtype}")
-    out = np.empty(gray.shape, dtype=np.uint8)
+    patterns = np.empty(gray.shape, dtype=np.uint8)
     if gray.size:
-        lbp_rows(np.ascontiguousarray(gray), PATTERN_CODES, out)
-    return out
+        lbp_patterns(np.ascontiguousarray(gray), patterns)
+    return PATTERN_CODES[patterns]

@@ -300,7 +300,7 @@ class OASIS(OnlineLearner):
     Time per triplet is proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is.
 
     Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
-    ranker with `n_rankers` > 1; 4 while "psd" projects. "identity" and "zero" are pages that the system hands out when
+    ranker with `n_rankers` > 1; 3 more while "psd" projects. "identity" and "zero" are pages that the system hands out when
     they are first written, so that a W of which few rows were learned takes less.
 
     Departures from the paper: W is float32. `pairs_per_query` > 1 is ours. The similarity of "dissim" leaves out
@@ -401,11 +401,10 @@ class OASIS(OnlineLearner):
     def embedding(self) -> np.ndarray:
         """A of shape (rank, d) with A' A the positive semi-definite part of sym(W); all of W for "psd".
 
-        Then x' W y = (A x)' (A y): an embedding for plots and for other indexes. Takes O(d^3) time, 4 d^2 floats.
+        Then x' W y = (A x)' (A y): an embedding for plots and for other indexes. Takes O(d^3) time.
         """
         check_is_fitted(self)
-        values, vectors = _positive_part(np.array(self.W_, np.float32))
-        return np.ascontiguousarray((vectors * np.sqrt(values)).T)
+        return _positive_part(np.array(self.W_, np.float32)).T
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -505,17 +504,17 @@ def _symmetrise(W: np.ndarray) -> None:
         W[rows, columns], W[columns, rows] = mean, mean.T
 
 
-def _positive_part(W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positive eigenvalues (r,) of sym(W) and their vectors (d, r); W is overwritten."""
+def _positive_part(W: np.ndarray) -> np.ndarray:
+    """B of shape (d, rank) with B B' the positive semi-definite part of sym(W); W is overwritten."""
     _symmetrise(W)
-    values, vectors = scipy.linalg.eigh(W, overwrite_a=True, check_finite=False)
+    # The transpose is the same matrix in the order that LAPACK works in, so that it makes no copy.
+    values, vectors = scipy.linalg.eigh(W.T, overwrite_a=True, check_finite=False)
     # What rounding makes of a zero is not an eigenvalue.
     positive = values > max(values[-1], 0.0) * len(values) * np.finfo(np.float32).eps
-    return values[positive], vectors[:, positive]
+    return vectors[:, positive] * np.sqrt(values[positive])
 
 
 def _project_psd(W: np.ndarray) -> None:
     """W <- the nearest positive semi-definite matrix, in place."""
-    values, vectors = _positive_part(W)
-    np.matmul(vectors * values, vectors.T, out=W)
-    _symmetrise(W)
+    root = _positive_part(W)
+    np.matmul(root, root.T, out=W)

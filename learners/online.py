@@ -197,10 +197,10 @@ class OnlineLearner(SimilarityLearner):
         while self.phase_ != "done":
             if self.phase_ == "search":
                 training, held_out = validation.split(y, self.validation_fraction or 0.0, self.seed_)
-                rows, sampler = _as_rows(X[training]), self._sampler(y, training)
+                rows, sampler = as_rows(X[training]), self._sampler(y, training)
                 watch = self._validator(X, y, held_out)
             else:
-                rows, sampler = _as_rows(X), self._sampler(y, None)
+                rows, sampler = as_rows(X), self._sampler(y, None)
                 watch = None
             if watch is not None and not self.history_:
                 self._record(0.0, 0.0, 0, watch)
@@ -278,6 +278,8 @@ class OnlineLearner(SimilarityLearner):
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
+        if not sp.issparse(y) and y.ndim != 1:
+            raise ValueError(f"y must have shape (n,), not {y.shape}; several labels an image come as a sparse array")
         return sp.csr_array(X), y
 
     def _check_loop_params(self) -> None:
@@ -309,7 +311,8 @@ def _draw_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def _as_rows(X: sp.csr_array) -> Rows:
+def as_rows(X: sp.csr_array) -> Rows:
+    """Arrays for the kernels; copied only where their types or the order of the columns ask for it."""
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

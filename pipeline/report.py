@@ -198,15 +198,14 @@ def write_report(
     if not data.systems:
         raise ValueError("a report needs at least one system")
     thumbnails = Thumbnails(read_image)
-    while True:
-        html = _render(data, thumbnails, gallery_size)
-        if len(html) <= SIZE_WANTED or gallery_size <= 1:
-            break
+    html = _render(data, thumbnails, gallery_size)
+    while len(html) > SIZE_WANTED and gallery_size > 1:
         gallery_size //= 2
+        html = _render(data, thumbnails, gallery_size, shortened=True)
     if len(html) > SIZE_REFUSED:
         raise ValueError(
-            f"the report would have {len(html) / 1e6:.0f} MB, more than browsers open with ease: "
-            "give fewer results for each query"
+            f"the report would have {len(html) / 1e6:.0f} MB even with one query in each gallery, more than "
+            "browsers open with ease: shorten labels, paths or configuration"
         )
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
@@ -323,7 +322,7 @@ class Thumbnails:
 # The page
 
 
-def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int) -> bytes:
+def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shortened: bool = False) -> bytes:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -350,6 +349,8 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int) -> byte
         class_chart=_class_chart(data, baseline),
         queries=ranked[:ROWS_SHOWN],
         galleries=galleries,
+        gallery_size=gallery_size,
+        shortened=shortened,
         thumbnails=shown,
         count=_count,
         clear=CLEAR,
@@ -511,7 +512,7 @@ def _precision_chart(data: ReportData) -> dict[str, Any] | None:
     lines = [
         _line(axes, range(1, len(curve) + 1), curve, _look(system, data), system.name)
         for system in data.systems
-        if (curve := curves.get(system.name))
+        if (curve := curves.get(system.name)) is not None
     ]
     _spread_labels(lines)
     return axes.frame(ticks, "k") | {"lines": lines, "longest": longest}

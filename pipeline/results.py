@@ -73,7 +73,7 @@ def write_results(
     """
     name = next(iter(systems))
     first = systems[name].evaluation
-    metrics = {
+    metrics: dict[str, Any] = {
         "protocol": config.evaluate.protocol,
         "n_queries": first.n_queries,
         "n_without_relevant": first.n_without_relevant,
@@ -173,9 +173,8 @@ def _report_data(
                 comparison=compare(evaluation, baseline) if system == name != "cosine" else None,
             )
         )
-    extractor = read_record(run.extractor)
-    assert extractor is not None
-    durations = {"features": extractor["seconds"]} if "seconds" in extractor else {}
+    collected = read_record(run.collection)
+    durations = {"features": collected["result"]["seconds"]} if collected else {}
     if "train_seconds" in metrics["systems"][name]:
         durations["train"] = metrics["systems"][name]["train_seconds"]
     return ReportData(

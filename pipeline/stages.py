@@ -89,6 +89,9 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             "skipped": found["skipped"],
             "seconds": round(time.perf_counter() - started, 3),
         }
+        if changes or extracted:
+            record = make_record("features", {}, {"extractor": collection["extractor"]}) | {"result": summary}
+            write_text(run.collection / "record.json", json.dumps(record, indent=1))
         _report_skipped(collection.skipped(), run, console)
         collection.close()
     if not summary["n_images"]:
@@ -347,7 +350,9 @@ def _train(run, config, learner_name, collection, images, validation, record, co
 
     folder = run.learner(learner_name)
     checkpoint = folder.with_name(f"{learner_name}.checkpoint")
-    started = time.perf_counter()
+    goes_on = not force and is_fresh(checkpoint, record)
+    spent = (read_record(checkpoint) or {}).get("seconds", 0.0) if goes_on else 0.0
+    started = time.perf_counter() - spent
     X, y = vectors(run, collection, images), supervision(images)
     title = f"training {learner_name} on {count(len(images), 'image')}"
     with console.phase(title, unit="steps") as phase, publish(folder, record) as target:
@@ -358,12 +363,13 @@ def _train(run, config, learner_name, collection, images, validation, record, co
             note = "" if found is None else f"validation mAP {found:.3f}"
             phase.advance_to(learner.steps_done_, learner.steps_total_, note)
             if time.perf_counter() - state["saved"] > config.compute.checkpoint_seconds:
-                with publish(checkpoint, record) as files:
+                seconds = {"seconds": round(time.perf_counter() - started, 3)}
+                with publish(checkpoint, record | seconds) as files:
                     learner.save(files / "files")
                 state["saved"] = time.perf_counter()
 
         try:
-            if not force and is_fresh(checkpoint, record):
+            if goes_on:
                 console.say("going on from the checkpoint of an interrupted training")
                 learner = load_learner(checkpoint / "files")
                 learner.resume(X, y, callback=between_passes)
@@ -371,7 +377,7 @@ def _train(run, config, learner_name, collection, images, validation, record, co
                 parameters = getattr(config, learner_name).model_dump()
                 if config.collection.clicks is None:
                     parameters["click_cutoff"] = None
-                kind = LEARNERS[TRAINED[learner_name]]
+                kind: Any = LEARNERS[TRAINED[learner_name]]
                 learner = kind(**parameters, random_state=config.seed, n_jobs=config.compute.n_jobs)
                 learner.fit(X, y, callback=between_passes)
         except ValueError as error:

@@ -1,8 +1,10 @@
+import cv2
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from visterm.features.blocks import block_grid, blocks_in, check_grid, level_shapes, pad_to_block, pyramid
+
+from visterm.features.blocks import block_grid, blocks_in, check_grid, level_shapes, pad_to_block, pyramid, shrink
 
 SIDES = st.integers(1, 400)
 
@@ -29,11 +31,14 @@ def test_a_level_smaller_than_a_block_ends_the_pyramid():
 def test_boxes_of_a_level_are_in_pixels_of_the_original():
     # The second level of 160x160 is 128x128: its blocks are 80 pixels wide, 40 apart.
     boxes = block_grid(160, 160)
-    np.testing.assert_array_equal(boxes[:5], [[0, 0, 64, 64], [32, 0, 64, 64], [64, 0, 64, 64], [96, 0, 64, 64], [0, 32, 64, 64]])
+    np.testing.assert_array_equal(
+        boxes[:5], [[0, 0, 64, 64], [32, 0, 64, 64], [64, 0, 64, 64], [96, 0, 64, 64], [0, 32, 64, 64]]
+    )
     np.testing.assert_allclose(boxes[16:], [[40 * j, 40 * i, 80, 80] for i in range(3) for j in range(3)])
 
 
 @given(SIDES, SIDES)
+@settings(deadline=None)
 def test_every_image_has_a_block_and_no_box_leaves_the_image(height, width):
     boxes = block_grid(height, width)
     assert len(boxes) >= 1
@@ -44,9 +49,28 @@ def test_every_image_has_a_block_and_no_box_leaves_the_image(height, width):
 
 
 @given(SIDES, SIDES)
+@settings(deadline=None)
 def test_the_pyramid_has_the_shapes_it_says(height, width):
-    levels = pyramid(np.zeros((height, width, 3), dtype=np.uint8))
-    assert [level.shape[:2] for level in levels] == level_shapes(height, width)
+    levels = pyramid(np.zeros((height, width), dtype=np.uint8))
+    assert [level.shape for level in levels] == level_shapes(height, width)
+
+
+@given(st.integers(2, 60), st.integers(2, 60), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_levels_are_scaled_bilinearly(height, width, seed):
+    rng = np.random.default_rng(seed)
+    gray = rng.integers(0, 256, (height, width), dtype=np.uint8)
+    out = np.empty((rng.integers(1, height + 1), rng.integers(1, width + 1)), dtype=np.uint8)
+    shrink(gray, out)
+    expected = cv2.resize(gray.astype(np.float32), out.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    assert np.abs(out - expected).max() <= 1.5  # weights are rounded to 1/256 in y and in x, and the result
+
+
+@pytest.mark.parametrize("level", [0, 1, 127, 254, 255])
+def test_flat_levels_stay_flat(level):
+    out = np.empty((77, 81), dtype=np.uint8)
+    shrink(np.full((100, 101), level, dtype=np.uint8), out)
+    assert (out == level).all()
 
 
 def test_small_images_are_continued_by_reflection():

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
+
 from visterm.features.codebook import Codebook, kmeans
 
 
@@ -45,9 +46,7 @@ def test_any_number_of_features_will_do(n_features):
     assert_nearest(codebook, rng.normal(size=(200, n_features)).astype(np.float32))
 
 
-@given(
-    st.integers(1, 600), st.integers(1, 90), st.floats(-6, 6), st.floats(0, 1000), st.integers(0, 2**32 - 1)
-)
+@given(st.integers(1, 600), st.integers(1, 90), st.floats(-6, 6), st.floats(0, 1000), st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
 def test_the_nearest_centre_is_found_at_any_scale_and_far_from_the_origin(k, d, exponent, shift, seed):
     rng = np.random.default_rng(seed)
@@ -102,22 +101,27 @@ def test_kmeans_is_about_as_good_as_scikit_learns():
 
 
 def test_a_round_of_kmeans_is_lloyds():
-    points = histograms(300)
-    first = kmeans(points, 7, max_iter=1, random_state=0)
-    rng = np.random.RandomState(0)
-    start = points[np.sort(rng.choice(300, 7, replace=False))]
-    labels = distances(points, start).argmin(axis=1)
-    np.testing.assert_allclose(first, [points[labels == c].mean(axis=0) for c in range(7)], rtol=1e-5)
+    points = histograms(3000)
+    one, two = (kmeans(points, 7, max_iter=rounds, random_state=0) for rounds in (1, 2))
+    labels = distances(points, one).argmin(axis=1)
+    np.testing.assert_allclose(two, [points[labels == c].mean(axis=0) for c in range(7)], rtol=1e-5)
 
 
 def test_weights_count_as_repetitions():
-    points = histograms(200)
-    weights = np.random.default_rng(3).integers(1, 5, 200)
-    centers = kmeans(points, 5, weights=weights, max_iter=1, random_state=0)
-    start = points[np.sort(np.random.RandomState(0).choice(200, 5, replace=False))]
-    labels = distances(points, start).argmin(axis=1)
+    points = histograms(300)
+    weights = np.random.default_rng(3).integers(1, 5, 300)
+    one, two = (kmeans(points, 5, weights=weights, max_iter=rounds, random_state=0) for rounds in (1, 2))
+    labels = distances(points, one).argmin(axis=1)
     expected = [np.average(points[labels == c], axis=0, weights=weights[labels == c]) for c in range(5)]
-    np.testing.assert_allclose(centers, expected, rtol=1e-5)
+    np.testing.assert_allclose(two, expected, rtol=1e-5)
+
+
+def test_first_centres_are_spread():
+    # 20 tight heaps: k-means++ begins with one centre in each, a random choice hardly ever would
+    rng = np.random.default_rng(0)
+    points = (np.repeat(np.arange(20), 30)[:, None] * 100 + rng.normal(size=(600, 2))).astype(np.float32)
+    found = kmeans(points, 20, random_state=0, max_iter=1)
+    np.testing.assert_array_equal(np.sort(found[:, 0] / 100).round(), np.arange(20))
 
 
 def test_every_cluster_keeps_a_point():

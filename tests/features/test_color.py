@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+
 from visterm.features.color import Palette
 
 EXCESS = 7 * np.sqrt(3)  # the bound of the docstring, in grey levels

@@ -4,6 +4,7 @@ import pytest
 import skimage.data
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from visterm.features import Palette, block_grid, describe, lbp_codes, pyramid
 
 
@@ -17,11 +18,14 @@ def slow_describe(image, palette, block_size=64, stride=32, normalization="helli
     if image.ndim == 2:
         image = np.stack([image] * 3, axis=-1)
     rows = []
-    for level in pyramid(image, block_size=block_size, stride=stride, **grid):
-        colors = palette.predict(level)
-        patterns = lbp_codes(cv2.cvtColor(level, cv2.COLOR_RGB2GRAY))
-        for y in range(0, level.shape[0] - block_size + 1, stride):
-            for x in range(0, level.shape[1] - block_size + 1, stride):
+    all_colors = palette.predict(image)
+    for gray in pyramid(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), block_size=block_size, stride=stride, **grid):
+        (height, width), patterns = gray.shape, lbp_codes(gray)
+        y = ((np.arange(height) + 0.5) / height * image.shape[0]).astype(int)
+        x = ((np.arange(width) + 0.5) / width * image.shape[1]).astype(int)
+        colors = all_colors[y][:, x]
+        for y in range(0, height - block_size + 1, stride):
+            for x in range(0, width - block_size + 1, stride):
                 block = np.s_[y : y + block_size, x : x + block_size]
                 rows.append(
                     np.concatenate(
@@ -36,7 +40,15 @@ def slow_describe(image, palette, block_size=64, stride=32, normalization="helli
 
 
 @pytest.mark.parametrize("normalization", ["hellinger", "l1"])
-@pytest.mark.parametrize("grid", [{}, {"block_size": 48, "stride": 20}, {"block_size": 30, "stride": 30, "scale": 1.5}, {"block_size": 21, "stride": 40}])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {},
+        {"block_size": 48, "stride": 20},
+        {"block_size": 30, "stride": 30, "scale": 1.5},
+        {"block_size": 21, "stride": 40},
+    ],
+)
 def test_descriptors_are_those_counted_block_by_block(palette, grid, normalization):
     image = skimage.data.chelsea()[:230, :301]
     rows = describe(image, palette, normalization=normalization, **grid)

@@ -7,6 +7,7 @@ import pytest
 import skimage.data
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+
 from visterm.features import ImageError, VistermExtractor, VistermWeighting, block_grid, count_visterms, describe
 
 

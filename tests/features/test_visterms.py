@@ -1,17 +1,20 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+
 from visterm.features import VistermWeighting, count_visterms
+from visterm.features.visterms import co_occurrence_order
 
 COUNTS = hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=8), elements=st.integers(0, 3))
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=6))
+@settings(deadline=None)
 def test_counts_are_those_of_bincount(images):
     counts = count_visterms([i for image in images for i in image], [len(image) for image in images], 7)
     assert counts.shape == (len(images), 7)
@@ -52,6 +55,7 @@ def test_a_visterm_of_every_image_has_weight_zero_and_an_image_of_nothing_else_a
 
 
 @given(COUNTS, COUNTS)
+@settings(deadline=None)
 def test_rows_are_zero_or_of_unit_length(train, other):
     columns = min(train.shape[1], other.shape[1])
     weighting = VistermWeighting().fit(sp.csr_matrix(train[:, :columns]))
@@ -73,11 +77,46 @@ def test_weights_are_learned_from_the_training_images_only():
 
 
 def test_the_input_is_left_alone():
-    counts = sp.csr_matrix((np.array([1, 2, 1]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))  # unsorted, doubled
+    counts = sp.csr_matrix(
+        (np.array([1, 2, 1]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2)
+    )  # unsorted, doubled
     before = counts.data.copy(), counts.indices.copy()
     VistermWeighting().fit_transform(counts)
     np.testing.assert_array_equal(counts.data, before[0])
     np.testing.assert_array_equal(counts.indices, before[1])
+
+
+def lines(counts, order):
+    """Mean number of groups of 16 neighbours that an image's visterms lie in."""
+    place = np.argsort(order)
+    rows = np.split(place[counts.indices] // 16, counts.indptr[1:-1])
+    return np.mean([len(np.unique(row)) for row in rows])
+
+
+def test_visterms_that_occur_together_become_neighbours():
+    # 20 topics of 16 visterms, shuffled; an image has 8 visterms of one topic
+    rng = np.random.default_rng(0)
+    shuffled = rng.permutation(320)
+    ids = [shuffled[topic * 16 + rng.choice(16, 8, replace=False)] for topic in rng.integers(0, 20, 400)]
+    counts = count_visterms(np.concatenate(ids), [8] * 400, 320)
+    order = co_occurrence_order(counts, rng.normal(size=(320, 5)))
+    np.testing.assert_array_equal(np.sort(order), np.arange(320))
+    assert lines(counts, np.arange(320)) > 6
+    assert lines(counts, order) < 3
+
+
+def test_visterms_of_no_image_are_placed_by_what_they_look_like():
+    centers = np.repeat(np.eye(4), 16, axis=0)
+    shuffled = np.random.default_rng(0).permutation(64)
+    order = co_occurrence_order(sp.csr_matrix((3, 64), dtype=np.int32), centers[shuffled])
+    kinds = centers[shuffled][order].argmax(axis=1).reshape(4, 16)
+    assert (kinds == kinds[:, :1]).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (2, 3)])
+def test_an_order_of_few_visterms_or_images(shape):
+    order = co_occurrence_order(sp.csr_matrix(np.ones(shape, dtype=np.int32)), np.zeros((shape[1], 2)))
+    np.testing.assert_array_equal(np.sort(order), np.arange(shape[1]))
 
 
 def test_errors():

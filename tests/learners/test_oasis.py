@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from visterm.learners import OASIS
 from visterm.learners.oasis import difference, dissim_pass, oasis_pass
-from visterm.learners.online import _as_rows
+from visterm.learners.online import as_rows
 from visterm.learners.triplets import TripletSampler, stream
 
 
@@ -29,7 +29,7 @@ class FixedTriplets:
         """One triplet with the given query; loss before it, as the kernel found it."""
         sampler = TripletSampler(cls.y)
         state = next(s for s in map(stream, range(100)) if sampler_query(sampler, s) == query)
-        rows = _as_rows(sp.csr_array(np.asarray(X, np.float32)))
+        rows = as_rows(sp.csr_array(np.asarray(X, np.float32)))
         losses, _ = kernel(rows, sampler.tables, state, 1, 1, *options.values(), W)
         return losses
 
@@ -142,7 +142,7 @@ def draw_like_the_kernel(y, n_steps, n_pairs, seed):
 def test_difference_merges_and_cancels():
     X = np.array([[0, 0.5, 0.25, 0, 1], [0.5, 0.5, 0, 0, 2]], np.float32)
     columns, values = np.empty(6, np.int32), np.empty(6, np.float32)
-    n = difference(0, 1, _as_rows(sp.csr_array(X)), columns, values)
+    n = difference(0, 1, as_rows(sp.csr_array(X)), columns, values)
     assert columns[:n].tolist() == [0, 2, 4]
     assert values[:n].tolist() == [-0.5, 0.25, -1]
 
@@ -328,6 +328,13 @@ class TestSupervision:
 def test_bad_parameters(params, message, synonyms):
     with pytest.raises(ValueError, match=message):
         OASIS(**params).fit(*synonyms)
+
+
+@pytest.mark.parametrize("validation_fraction", [None, 0.3])
+def test_dense_indicators_are_not_labels(synonyms, validation_fraction):
+    X, y = synonyms
+    with pytest.raises(ValueError, match=r"not \(60, 4\); several labels an image come as a sparse array"):
+        OASIS(validation_fraction=validation_fraction).fit(X, np.eye(4)[y])
 
 
 def test_partial_fit_on_a_checkpoint(synonyms, tmp_path):

@@ -5,6 +5,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import label_ranking_average_precision_score
+
 from visterm.retrieval import (
     Evaluation,
     ExactIndex,

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from visterm.retrieval import ExactIndex, Ranking
 from visterm.retrieval import index as index_module
 

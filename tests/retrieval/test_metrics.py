@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
+
 from visterm.retrieval import average_precision, chance_average_precision, chance_precision, precision_at
 
 lists = st.lists(st.booleans(), min_size=1, max_size=30)
