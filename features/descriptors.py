@@ -12,6 +12,7 @@ have in common, and four cells are summed to a block, rather than touching each 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import cv2
 import numba
@@ -20,14 +21,14 @@ import numpy as np
 from .blocks import blocks_in, check_grid, level_shapes, pad_to_block, shrink
 from .texture import N_PATTERNS, PATTERN_CODES, lbp_patterns
 
-NORMALIZATIONS = {"l1": lambda shares: shares, "hellinger": np.sqrt}
+NORMALIZATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"l1": lambda shares: shares, "hellinger": np.sqrt}
 
 
 @numba.njit(cache=True, nogil=True)
 def _count_cells(values, ys, xs, cell, codes, first, cells):
     """Add up histograms of square cells: cells[i, j, first + c] is the number of code c in cell (i, j).
 
-    The pixel (y, x) of the level has the value v = values[ys[y], xs[x]] and the code codes[v]; the cells are zero before.
+    Pixel (y, x) of the level has the value v = values[ys[y], xs[x]] and the code codes[v]; the cells are zero before.
     Values are counted, and their counts added up by code, which touches the table once a value, not once a pixel. Each
     cell is counted in four histograms by turns, because neighbouring pixels are often equal, and an increment that
     waits for the one before it is slow.

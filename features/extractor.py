@@ -62,7 +62,8 @@ def _run_batch(function, start, images):
 
     An unreadable path gives None and an entry (index, path, error).
     """
-    results, failures = [], []
+    results: list = []
+    failures: list = []
     for index, image in enumerate(images, start):
         try:
             pixels = _read(image)

@@ -69,7 +69,7 @@ def _bisect(points, members):
     if len(members) <= LINE // 2:
         return members
     centred = points[members] - points[members].mean(axis=0)
-    axis = np.ones(centred.shape[1], dtype=centred.dtype)
+    axis = np.random.default_rng(0).normal(size=centred.shape[1]).astype(centred.dtype)
     for _ in range(12):  # power iteration: a rough axis will do
         axis = centred.T @ (centred @ axis)
         axis /= np.linalg.norm(axis) + 1e-30
@@ -81,8 +81,8 @@ def _bisect(points, members):
 def co_occurrence_order(counts, centers) -> np.ndarray:
     """Return an order of the visterms in which those that occur together in images are neighbours.
 
-    Learners keep a d x d matrix of which a pair of images touches as many scattered numbers as it has pairs of visterms.
-    What that costs is cache misses: one for 16 numbers, if they are neighbours.
+    Learners keep a d x d matrix of which a pair of images touches as many scattered numbers as it has pairs of
+    visterms. What that costs is cache misses: one for 16 numbers, if they are neighbours.
 
     Parameters
     ----------

@@ -300,8 +300,9 @@ class OASIS(OnlineLearner):
     Time per triplet is proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is.
 
     Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
-    ranker with `n_rankers` > 1; 3 more while "psd" projects. "identity" and "zero" are pages that the system hands out when
-    they are first written, so that a W of which few rows were learned takes less.
+    ranker with `n_rankers` > 1; 3 while "psd" projects. "identity" and "zero" are pages that the system hands out when
+    they are first written, so that a W of which few rows were learned takes less. W larger than 32 MB is kept on huge
+    pages where the system grants them (NumPy asks), and its entries are prefetched one triplet ahead.
 
     Departures from the paper: W is float32. `pairs_per_query` > 1 is ours. The similarity of "dissim" leaves out
     -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W that is learned,
@@ -511,7 +512,9 @@ def _positive_part(W: np.ndarray) -> np.ndarray:
     values, vectors = scipy.linalg.eigh(W.T, overwrite_a=True, check_finite=False)
     # What rounding makes of a zero is not an eigenvalue.
     positive = values > max(values[-1], 0.0) * len(values) * np.finfo(np.float32).eps
-    return vectors[:, positive] * np.sqrt(values[positive])
+    root = vectors[:, positive]
+    root *= np.sqrt(values[positive])
+    return root
 
 
 def _project_psd(W: np.ndarray) -> None:

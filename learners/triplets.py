@@ -8,7 +8,7 @@ section 2.3 (labels) and section 5.2 (clicks). With R the counts (images x queri
 and two images are related where Pr(a, b) exceeds a cut-off theta. The n x n matrix of Pr is never built: an image is
 walked to its queries and from there to their images, and one merge of two short rows gives Pr(a, b) for one pair.
 
-Learners draw inside their own kernels: they take `TripletTables` as one argument, a random state made by `stream`, and
+Learners draw inside their own kernels: they take `sampler.tables`, a random state made by `stream`, and
 call `draw_query`, `draw_positive` and `draw_negative`.
 """
 
@@ -25,7 +25,7 @@ _TRIES = 64
 
 
 class TripletTables(NamedTuple):
-    """What the draw functions read; all arrays are read-only, so that every kernel is compiled once."""
+    """What the draw functions read, in this order; all arrays are read-only, so that a kernel is compiled once."""
 
     has_classes: bool  # one label an image: the first four arrays; otherwise the last six
     check_negatives: bool
@@ -44,6 +44,29 @@ class TripletTables(NamedTuple):
     label_start: np.ndarray  # (n_labels + 1,) int64
     label_images: np.ndarray  # (nnz,) int32, images of each label
     label_weights: np.ndarray  # (nnz,) float64, weights to walk from label to image, summed up along each label
+
+
+# Places of the fields of TripletTables. Kernels take plain tuples: Numba keeps compiled kernels on disk under the types of
+# their arguments, and a class there could only be read back where this module is imported by the same name.
+(
+    HAS_CLASSES,
+    CHECK_NEGATIVES,
+    UNIFORM,
+    CUTOFF,
+    N_IMAGES,
+    USABLE,
+    CLASS_OF,
+    CLASS_START,
+    BY_CLASS,
+    PLACE,
+    ROW_START,
+    ROW_LABELS,
+    ROW_WEIGHTS,
+    AFFINITIES,
+    LABEL_START,
+    LABEL_IMAGES,
+    LABEL_WEIGHTS,
+) = range(len(TripletTables._fields))
 
 
 # -- random numbers: splitmix64 (Steele, Lea, Flood 2014), one uint64 of state ----------------------------------------
@@ -95,16 +118,16 @@ def draw_uniform(state):
 @njit(cache=True, nogil=True)
 def _overlap(a, b, tables):
     """Inner product of the affinities of two images: shared labels, or Pr(a, b)."""
-    i, j = tables.row_start[a], tables.row_start[b]
-    end_i, end_j = tables.row_start[a + 1], tables.row_start[b + 1]
+    i, j = tables[ROW_START][a], tables[ROW_START][b]
+    end_i, end_j = tables[ROW_START][a + 1], tables[ROW_START][b + 1]
     total = 0.0
     while i < end_i and j < end_j:
-        if tables.row_labels[i] < tables.row_labels[j]:
+        if tables[ROW_LABELS][i] < tables[ROW_LABELS][j]:
             i += 1
-        elif tables.row_labels[i] > tables.row_labels[j]:
+        elif tables[ROW_LABELS][i] > tables[ROW_LABELS][j]:
             j += 1
         else:
-            total += tables.affinities[i] * tables.affinities[j]
+            total += tables[AFFINITIES][i] * tables[AFFINITIES][j]
             i += 1
             j += 1
     return total
@@ -128,73 +151,73 @@ def _pick(sums, start, end, state):
 def _acceptance(query, image, tables):
     """Share of the walks from `query` to `image` that count: makes the walk uniform, or cuts it off."""
     overlap = _overlap(query, image, tables)
-    if image == query or overlap <= tables.cutoff:
+    if image == query or overlap <= tables[CUTOFF]:
         return 0.0
-    return 1.0 / overlap if tables.uniform else 1.0
+    return 1.0 / overlap if tables[UNIFORM] else 1.0
 
 
 @njit(cache=True, nogil=True)
 def _walk(query, tables, state):
     """Related image by going through all walks from `query`, for queries where rejection is slow; -1 if none."""
     chosen, total = -1, 0.0
-    for i in range(tables.row_start[query], tables.row_start[query + 1]):
-        label = tables.row_labels[i]
-        start, end = tables.label_start[label], tables.label_start[label + 1]
-        row_weight = tables.row_weights[i]
-        if i > tables.row_start[query]:
-            row_weight -= tables.row_weights[i - 1]
+    for i in range(tables[ROW_START][query], tables[ROW_START][query + 1]):
+        label = tables[ROW_LABELS][i]
+        start, end = tables[LABEL_START][label], tables[LABEL_START][label + 1]
+        row_weight = tables[ROW_WEIGHTS][i]
+        if i > tables[ROW_START][query]:
+            row_weight -= tables[ROW_WEIGHTS][i - 1]
         for j in range(start, end):
-            weight = tables.label_weights[j] - (tables.label_weights[j - 1] if j > start else 0.0)
-            weight *= row_weight / tables.label_weights[end - 1]
-            weight *= _acceptance(query, tables.label_images[j], tables)
+            weight = tables[LABEL_WEIGHTS][j] - (tables[LABEL_WEIGHTS][j - 1] if j > start else 0.0)
+            weight *= row_weight / tables[LABEL_WEIGHTS][end - 1]
+            weight *= _acceptance(query, tables[LABEL_IMAGES][j], tables)
             total += weight
             if weight > 0.0 and draw_uniform(state) * total < weight:
-                chosen = tables.label_images[j]
+                chosen = tables[LABEL_IMAGES][j]
     return chosen
 
 
 @njit(cache=True, nogil=True)
 def draw_query(tables, state):
     """Query, uniform over the usable images."""
-    return tables.usable[draw_below(len(tables.usable), state)]
+    return tables[USABLE][draw_below(len(tables[USABLE]), state)]
 
 
 @njit(cache=True, nogil=True)
 def draw_positive(query, tables, state):
     """Image related to `query`, which must be usable, and not `query` itself."""
-    if tables.has_classes:
-        start = tables.class_start[tables.class_of[query]]
-        size = tables.class_start[tables.class_of[query] + 1] - start
+    if tables[HAS_CLASSES]:
+        start = tables[CLASS_START][tables[CLASS_OF][query]]
+        size = tables[CLASS_START][tables[CLASS_OF][query] + 1] - start
         i = start + draw_below(size - 1, state)
-        return tables.by_class[i + 1 if i >= tables.place[query] else i]
+        return tables[BY_CLASS][i + 1 if i >= tables[PLACE][query] else i]
     for _ in range(_TRIES):
-        i = _pick(tables.row_weights, tables.row_start[query], tables.row_start[query + 1], state)
-        label = tables.row_labels[i]
-        j = _pick(tables.label_weights, tables.label_start[label], tables.label_start[label + 1], state)
-        acceptance = _acceptance(query, tables.label_images[j], tables)
+        i = _pick(tables[ROW_WEIGHTS], tables[ROW_START][query], tables[ROW_START][query + 1], state)
+        label = tables[ROW_LABELS][i]
+        j = _pick(tables[LABEL_WEIGHTS], tables[LABEL_START][label], tables[LABEL_START][label + 1], state)
+        acceptance = _acceptance(query, tables[LABEL_IMAGES][j], tables)
         if acceptance > 0.0 and draw_uniform(state) < acceptance:
-            return tables.label_images[j]
+            return tables[LABEL_IMAGES][j]
     return _walk(query, tables, state)
 
 
 @njit(cache=True, nogil=True)
 def draw_negative(query, tables, state):
     """Image not related to `query`; any image at all where the tables say that negatives are not checked."""
-    if not tables.check_negatives:
-        return np.int32(draw_below(tables.n_images, state))
-    if tables.has_classes:
+    if not tables[CHECK_NEGATIVES]:
+        return np.int32(draw_below(tables[N_IMAGES], state))
+    if tables[HAS_CLASSES]:
         # Uniform over the places of by_class with the query's class cut out.
-        start = tables.class_start[tables.class_of[query]]
-        size = tables.class_start[tables.class_of[query] + 1] - start
-        i = draw_below(tables.n_images - size, state)
-        return tables.by_class[i + size if i >= start else i]
+        start = tables[CLASS_START][tables[CLASS_OF][query]]
+        size = tables[CLASS_START][tables[CLASS_OF][query] + 1] - start
+        i = draw_below(tables[N_IMAGES] - size, state)
+        return tables[BY_CLASS][i + size if i >= start else i]
     for _ in range(_TRIES):
-        image = np.int32(draw_below(tables.n_images, state))
-        if image != query and _overlap(query, image, tables) <= tables.cutoff:
+        image = np.int32(draw_below(tables[N_IMAGES], state))
+        if image != query and _overlap(query, image, tables) <= tables[CUTOFF]:
             return image
     chosen, seen = np.int32(-1), 0
-    for i in range(tables.n_images):
-        if i != query and _overlap(query, i, tables) <= tables.cutoff:
+    for i in range(tables[N_IMAGES]):
+        if i != query and _overlap(query, i, tables) <= tables[CUTOFF]:
             seen += 1
             if draw_below(seen, state) == 0:
                 chosen = np.int32(i)
@@ -213,21 +236,21 @@ def _draw_many(tables, state, triplets):
 @njit(cache=True, nogil=True)
 def _find_usable(tables, usable):
     """Mark images with a related and an unrelated image; each search ends with the first one found."""
-    for query in range(tables.n_images):
+    for query in range(tables[N_IMAGES]):
         related = False
-        for i in range(tables.row_start[query], tables.row_start[query + 1]):
-            label = tables.row_labels[i]
-            for j in range(tables.label_start[label], tables.label_start[label + 1]):
-                if _acceptance(query, tables.label_images[j], tables) > 0.0:
+        for i in range(tables[ROW_START][query], tables[ROW_START][query + 1]):
+            label = tables[ROW_LABELS][i]
+            for j in range(tables[LABEL_START][label], tables[LABEL_START][label + 1]):
+                if _acceptance(query, tables[LABEL_IMAGES][j], tables) > 0.0:
                     related = True
                     break
             if related:
                 break
-        unrelated = not tables.check_negatives
-        for image in range(tables.n_images):
+        unrelated = not tables[CHECK_NEGATIVES]
+        for image in range(tables[N_IMAGES]):
             if unrelated or not related:
                 break
-            unrelated = image != query and _overlap(query, image, tables) <= tables.cutoff
+            unrelated = image != query and _overlap(query, image, tables) <= tables[CUTOFF]
         usable[query] = related and unrelated
 
 
@@ -255,8 +278,8 @@ class TripletSampler:
 
     Attributes
     ----------
-    tables : TripletTables
-        For use inside kernels.
+    tables : tuple
+        The fields of `TripletTables`, for use inside kernels.
     n_skipped_ : int
         Images that cannot be a query: alone in their class, without a related image, or related to all others.
 
@@ -292,16 +315,17 @@ class TripletSampler:
         subset: np.ndarray | None = None,
     ) -> None:
         if sp.issparse(y):
-            self.tables = _tables_from_sparse(y, cutoff, check_negatives, subset)
+            tables = _tables_from_sparse(y, cutoff, check_negatives, subset)
             what = "image has both a related and an unrelated image"
         else:
             if cutoff is not None:
                 raise ValueError("a click cut-off needs y as a sparse array of counts (images x queries)")
-            self.tables = _tables_from_classes(y, check_negatives, subset)
+            tables = _tables_from_classes(y, check_negatives, subset)
             what = "class has two images"
-        if len(self.tables.usable) == 0:
+        if len(tables.usable) == 0:
             raise ValueError(f"no triplet can be drawn: no {what}")
-        self.n_skipped_ = int(self.tables.n_images - len(self.tables.usable))
+        self.tables = tuple(tables)
+        self.n_skipped_ = int(tables.n_images - len(tables.usable))
 
     def sample(self, n: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw `n` triplets: three int64 arrays of shape (n,), the same for the same seed."""
@@ -386,7 +410,7 @@ def _tables_from_sparse(
         label_weights=readonly(_sums_by_row(columns.data, columns.indptr)),
     )
     usable = np.zeros(n_images, bool)
-    _find_usable(tables, usable)
+    _find_usable(tuple(tables), usable)
     return tables._replace(usable=readonly(np.flatnonzero(usable).astype(np.int32)))
 
 

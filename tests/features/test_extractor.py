@@ -290,10 +290,20 @@ def test_constructors_only_store():
 @pytest.mark.parametrize(
     "setting",
     [
-        {"n_visterms": 0}, {"n_colors": 0}, {"n_colors": 300}, {"block_size": 0}, {"stride": -1}, {"scale": 1}, {"min_blocks": 0},
-        {"normalization": "l2"}, {"max_descriptors": 0}, {"max_color_samples": 0}, {"max_iter": 0}, {"on_error": "ignore"},
+        {"n_visterms": 0},
+        {"n_colors": 0},
+        {"n_colors": 300},
+        {"block_size": 0},
+        {"stride": -1},
+        {"scale": 1},
+        {"min_blocks": 0},
+        {"normalization": "l2"},
+        {"max_descriptors": 0},
+        {"max_color_samples": 0},
+        {"max_iter": 0},
+        {"on_error": "ignore"},
     ],
-)  # fmt: skip
+)
 def test_settings_are_checked_in_fit_and_named(setting, train):
     with pytest.raises(ValueError, match=next(iter(setting))):
         VistermExtractor(**setting).fit(train)

@@ -99,7 +99,7 @@ def test_visterms_that_occur_together_become_neighbours():
     shuffled = rng.permutation(320)
     ids = [shuffled[topic * 16 + rng.choice(16, 8, replace=False)] for topic in rng.integers(0, 20, 400)]
     counts = count_visterms(np.concatenate(ids), [8] * 400, 320)
-    order = co_occurrence_order(counts, rng.normal(size=(320, 5)))
+    order = co_occurrence_order(counts, rng.normal(size=(320, 79)))
     np.testing.assert_array_equal(np.sort(order), np.arange(320))
     assert lines(counts, np.arange(320)) > 6
     assert lines(counts, order) < 3

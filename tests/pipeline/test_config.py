@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from visterm.pipeline.config import Config, UserError, load_config
 
@@ -79,3 +80,9 @@ def test_every_shipped_configuration_is_valid(repository):
     assert files
     for file in files:
         load_config(file)
+
+
+def test_the_page_of_the_configuration_holds_the_defaults(repository):
+    page = (repository / "docs/configuration.md").read_text()
+    written = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    assert written == Config().model_dump()

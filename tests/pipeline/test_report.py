@@ -143,7 +143,7 @@ def test_all_sections_are_there(tmp_path):
         "1 min 33 s",
         "sign-flip permutation test",
         "mAP of each label",
-        "marks step 1,000, whose model was kept",
+        "marks step 1,000, the best",
         "Best: the highest average precision",
         "Most harmed: the largest losses",
         "first relevant at rank 3",
