@@ -1,26 +1,9 @@
-"""Pixels to vectors: from image files to sparse visterm vectors."""
+"""Pixels to vectors: from image files to sparse visterm vectors.
 
-from .blocks import block_grid, level_shapes, pyramid
-from .codebook import Codebook
-from .color import Palette
-from .descriptors import describe
-from .extractor import VistermExtractor
-from .images import ImageError, find_images, read_image
-from .texture import lbp_codes
-from .visterms import VistermWeighting, count_visterms
+Names are loaded when they are first used (__init__.pyi lists them): finding out that no image has changed must not
+import Numba and scikit-learn, which takes more than a second.
+"""
 
-__all__ = [
-    "Codebook",
-    "ImageError",
-    "Palette",
-    "VistermExtractor",
-    "VistermWeighting",
-    "block_grid",
-    "count_visterms",
-    "describe",
-    "find_images",
-    "lbp_codes",
-    "level_shapes",
-    "pyramid",
-    "read_image",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -268,7 +268,7 @@ def search(
             for r in answer["results"]:
                 writer.writerow([answer["query"], r["rank"], r["path"], r["score"], ";".join(r["labels"])])
     else:
-        from visterm.features.images import printable
+        from visterm.features import printable
 
         for answer in found:
             print(printable(answer["query"]))
@@ -301,7 +301,7 @@ def info(
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    from visterm.features.images import printable
+    from visterm.features import printable
 
     for key, value in found.items():
         if key == "skipped_files":

@@ -179,7 +179,7 @@ class Collection:
         SHA-256 decides. Labels and splits are brought up to date. Images that have a split keep it, so that a new image
         never moves an old one from test to train; a change of the ``split`` section assigns all of them again.
         """
-        from visterm.features.images import find_images
+        from visterm.features import find_images
 
         refused: dict[str, str] = {}
         try:

@@ -125,7 +125,7 @@ def _anything_readable(config: Config, collection: Collection, root: Path) -> bo
 
 def _read(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.ndarray | None]:
     """Read an image for a segment; the row in the outcome is set by the caller."""
-    from visterm.features.images import ImageError, read_image
+    from visterm.features import ImageError, read_image
 
     sha256 = file_sha256(path) or ""
     try:
@@ -158,8 +158,7 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
         chosen = default_rng(config.seed).choice(len(paths), config.features.max_training_images, replace=False)
         paths = [paths[i] for i in sorted(chosen)]
 
-    from visterm.features import VistermExtractor
-    from visterm.features.images import silence_decoders
+    from visterm.features import VistermExtractor, silence_decoders
 
     silence_decoders()
     parameters = config.features.model_dump(exclude={"max_training_images"})
@@ -196,7 +195,7 @@ def _extract(run: Run, config: Config, collection: Collection, root: Path, conso
         return 0
     from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
-    from visterm.features.images import silence_decoders
+    from visterm.features import silence_decoders
 
     silence_decoders()  # before the bar takes hold of standard error
     size = config.compute.segment_size
@@ -251,7 +250,7 @@ def extract_segment(
     list of Outcome
         One an image, in the order given.
     """
-    from visterm.features.images import silence_decoders
+    from visterm.features import silence_decoders
 
     silence_decoders()
     outcomes = []
@@ -284,7 +283,7 @@ def _load_extractor(files: Path, version: str) -> VistermExtractor:
 
 
 def _report_skipped(skipped: list[tuple[str, str]], run: Run, console: Console) -> None:
-    from visterm.features.images import printable
+    from visterm.features import printable
 
     file = run.folder / "skipped.txt"
     if not skipped:
@@ -421,7 +420,9 @@ def _check_features(run: Run, config: Config, collection: Collection) -> None:
 
 def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
     """Weighted visterm vectors of some images, CSR float32 (n, n_visterms) with unit rows."""
-    return _load_extractor((run.extractor / "files").absolute(), _content(run)).weighting_.transform(collection.counts(images))
+    return _load_extractor((run.extractor / "files").absolute(), _content(run)).weighting_.transform(
+        collection.counts(images)
+    )
 
 
 def supervision(images: Sequence[Image]) -> np.ndarray | sparse.csr_matrix:
@@ -496,7 +497,7 @@ def _evaluate(run, config, collection, learner_name, learner, queries, gallery, 
     """Measure, and write every file of an evaluation but its record."""
     import numpy as np
 
-    from visterm.features.images import silence_decoders
+    from visterm.features import silence_decoders
     from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
     from .results import Measured, write_results
@@ -579,7 +580,7 @@ def search(
     UserError
         A query cannot be read, or nothing has been extracted or trained.
     """
-    from visterm.features.images import ImageError, read_image, silence_decoders
+    from visterm.features import ImageError, read_image, silence_decoders
     from visterm.retrieval import ExactIndex
 
     _check_learner(learner_name)

@@ -1,0 +1,28 @@
+# The public names of the room; __init__.py loads each from its file when it is first used.
+from .blocks import block_grid, level_shapes, pyramid
+from .codebook import Codebook
+from .color import Palette
+from .descriptors import describe
+from .extractor import VistermExtractor
+from .images import ImageError, decode_image, find_images, printable, read_image, silence_decoders
+from .texture import lbp_codes
+from .visterms import VistermWeighting, count_visterms
+
+__all__ = [
+    "Codebook",
+    "ImageError",
+    "Palette",
+    "VistermExtractor",
+    "VistermWeighting",
+    "block_grid",
+    "count_visterms",
+    "decode_image",
+    "describe",
+    "find_images",
+    "lbp_codes",
+    "level_shapes",
+    "printable",
+    "pyramid",
+    "read_image",
+    "silence_decoders",
+]
