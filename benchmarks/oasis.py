@@ -22,7 +22,7 @@ from numba import njit
 from visterm.learners import OASIS, Cosine, TripletSampler
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.online import as_rows
-from visterm.learners.triplets import draw_negative, draw_positive, draw_query, stream
+from visterm.learners.triplets import stream
 from visterm.learners.validation import mean_average_precision
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,14 +36,12 @@ SETTINGS = {1000: {"C": 0.03, "n_steps": 150_000}, 10_000: {"C": 0.3, "n_steps":
 
 
 @njit(cache=True, nogil=True)
-def plain_pass(rows, data, tables, state, n_steps, C, W):
+def plain_pass(rows, data, triplets, C, W):
     """The paper's figure 1 as one would write it down: double precision, p+ and p- one after the other."""
-    indptr, indices = rows.indptr, rows.indices
+    indptr, indices, _, norms = rows
     violating = 0
-    for _ in range(n_steps):
-        query = draw_query(tables, state)
-        positive = draw_positive(query, tables, state)
-        negative = draw_negative(query, tables, state)
+    for step in range(len(triplets)):
+        query, positive, negative = triplets[step]
         loss = 1.0
         for i in range(indptr[query], indptr[query + 1]):
             for j in range(indptr[positive], indptr[positive + 1]):
@@ -70,7 +68,7 @@ def plain_pass(rows, data, tables, state, n_steps, C, W):
                 norm -= 2 * data[i] * data[j]
                 i += 1
                 j += 1
-        norm *= rows.norms[query]
+        norm *= norms[query]
         if norm <= 0.0:
             continue
         tau = min(C, loss / norm)
@@ -139,14 +137,14 @@ def cpu_time(function, *arguments) -> float:
 
 def time_triplets(d: int, quick: bool) -> list[dict]:
     X, y, train = load_vectors(d)
-    rows, tables = as_rows(X[train]), TripletSampler(y[train]).tables
-    data = rows.data.astype(np.float64)
+    rows, sampler = as_rows(X[train]), TripletSampler(y[train])
+    data = rows[2].astype(np.float64)
     n_steps, repeats = (5_000, 3) if quick else (20_000, 9)
     W, plain_W = np.eye(d, dtype=np.float32), np.eye(d)
     passes = {
-        "ours": lambda k: oasis_pass(rows, tables, stream(k), n_steps, 1, 0.1, False, W),
-        "pairs": lambda k: oasis_pass(rows, tables, stream(k), n_steps, PAIRS, 0.1, False, W),
-        "peer": lambda k: plain_pass(rows, data, tables, stream(k), n_steps, 0.1, plain_W),
+        "ours": lambda k: oasis_pass(rows, sampler.draw(stream(k), n_steps), 0.1, False, W),
+        "pairs": lambda k: oasis_pass(rows, sampler.draw(stream(k), n_steps, pairs_per_query=PAIRS), 0.1, False, W),
+        "peer": lambda k: plain_pass(rows, data, sampler.draw(stream(k), n_steps), 0.1, plain_W),
     }
     # The first round compiles and touches W; later ones go on from there, as a long run does.
     times = np.array([[cpu_time(run, k) for run in passes.values()] for k in range(repeats + 1)])[1:]

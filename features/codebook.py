@@ -8,9 +8,17 @@ and likewise a centre c; by Cauchy and Schwarz
     |x - c|^2 >= |h_x - h_c|^2 + (r_x - r_c)^2 = |x|^2 + |c|^2 - 2 (h_x . h_c + r_x r_c).
 
 The right-hand side is an inner product of 17 numbers, evaluated for all centres; only centres whose bound, less a
-margin for rounding, does not exceed the best distance so far are compared in full. The distances that decide are
-summed in an order that depends on nothing but the two vectors, and the lowest number wins a tie, so an answer does not
-depend on the batch, the number of threads, or the bounds.
+margin for rounding, does not exceed the best distance so far are compared in full.
+
+Centres come in groups. In the space of these 17 coordinates, with x nearest to the middle a of a group and
+s_m(y) = (|y - m|^2 - |y|^2) / 2, a centre c of the group with middle b satisfies, again by Cauchy and Schwarz,
+
+    |x - c| |a - b| >= (x - c) . (a - b) = (s_b - s_a)(x) - (s_b - s_a)(c).
+
+The smallest second term of a group is known beforehand, and the group is passed over where this is too far.
+
+The distances that decide are summed in an order that depends on nothing but the two vectors, and the lowest number wins
+a tie, so an answer does not depend on the batch, the number of threads, or the bounds.
 """
 
 from __future__ import annotations
@@ -111,7 +119,7 @@ def _nearest(points, heads, search, slack, bounds, to_groups, labels, distances)
     points : (n, d), heads : (n, 18), search : the arrays of a `NearestCenters`, slack : margin for rounding,
     bounds : scratch for the largest group, to_groups : scratch for the bounds of all groups.
     """
-    centers, numbers, tables, starts, group_tables, order, margins, gaps, radii = search
+    centers, numbers, tables, starts, group_tables, order, margins, gaps = search
     n_groups = starts.size - 1
     half = np.float32(0.5)
     for i in range(points.shape[0]):
@@ -127,13 +135,8 @@ def _nearest(points, heads, search, slack, bounds, to_groups, labels, distances)
         nearest = 0
         for visit in range(n_groups):
             g = order_here[visit]
-            if visit > 0:
-                # no centre beyond the plane between the two groups, nor within the group's radius, is near enough
-                if to_groups[g] - to_home + margins_here[g] > reach * gaps_here[g] + slack:
-                    continue
-                far = reach + radii[g]
-                if to_groups[g] > half * far * far - half_norm + slack:
-                    continue
+            if visit > 0 and to_groups[g] - to_home + margins_here[g] > reach * gaps_here[g] + slack:
+                continue  # the whole group lies too far beyond a plane between the two
             start = starts[g]
             n = starts[g + 1] - start
             _lower_bounds(head, tables, start, n, bounds)
@@ -228,7 +231,6 @@ class NearestCenters:
         numbers = np.full(total, len(padded), dtype=np.int32)
         tables = _aligned(18 * total)
         margins = np.full((len(sizes), len(sizes)), 1e30, dtype=np.float32)
-        radii = np.zeros(len(sizes), dtype=np.float32)
         centers[:] = 0
         for g in range(len(sizes)):
             start, stop, mine = starts[g], starts[g + 1], members[g]
@@ -239,7 +241,6 @@ class NearestCenters:
             table[17] = 1e30
             table[:, : sizes[g]] = heads[mine].T
             margins[:, g] = (squares[mine] - squares[mine, g, None]).min(axis=0) / 2
-            radii[g] = np.sqrt(squares[mine, g].max())
         between = _all_squares(self.middles, self.middles)
         np.fill_diagonal(between, -1)  # a point's own group comes first
         order = np.argsort(between, axis=1, kind="stable").astype(np.int32)
@@ -250,8 +251,13 @@ class NearestCenters:
         group_table[17, : len(sizes)] = np.square(self.middles).sum(axis=1) / 2
         group_tables = _aligned(group_table.size)
         group_tables[:] = group_table.ravel()
-        self.arrays = (centers, numbers, tables, starts, group_tables, order, margins, gaps, radii)
+        self.arrays: tuple = (centers, numbers, tables, starts, group_tables, order, margins, gaps)
         self.largest_group = int(np.diff(starts).max())
+
+    def __setstate__(self, state):
+        # Unpickled in a worker process, arrays lie anywhere: move them back to the beginning of a cache line.
+        self.__dict__.update(state)
+        self.arrays = tuple(_aligned(a.shape, copy=a) if a.dtype == np.float32 else a for a in self.arrays)
 
     def project(self, points):
         """Return the points, padded with zeros to whole vectors, and their heads (n, 18)."""
@@ -297,12 +303,15 @@ def _middles(coordinates):
     return middles
 
 
-def _aligned(shape):
-    """Return an empty float32 array that begins at a cache line, so that no vector of 64 bytes straddles two."""
+def _aligned(shape, copy=None):
+    """Return an empty float32 array, or a copy, that begins at a cache line, so that no vector straddles two."""
     size = int(np.prod(shape))
     raw = np.empty(size + 16, dtype=np.float32)
     skip = (-raw.ctypes.data % 64) // 4
-    return raw[skip : skip + size].reshape(shape)
+    aligned = raw[skip : skip + size].reshape(shape)
+    if copy is not None:
+        aligned[:] = copy
+    return aligned
 
 
 def _all_squares(points, middles):

@@ -19,21 +19,21 @@ import numba
 import numpy as np
 
 from .blocks import blocks_in, check_grid, level_shapes, pad_to_block, shrink
-from .texture import N_PATTERNS, PATTERN_CODES, lbp_patterns
+from .texture import N_PATTERNS, UNIFORM_PATTERNS, lbp_patterns
 
 NORMALIZATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"l1": lambda shares: shares, "hellinger": np.sqrt}
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_cells(values, ys, xs, cell, codes, first, cells):
-    """Add up histograms of square cells: cells[i, j, first + c] is the number of code c in cell (i, j).
+def _count_cells(values, ys, xs, cell, n_values, listed, first, cells):
+    """Count the values of the pixels of square cells.
 
-    Pixel (y, x) of the level has the value v = values[ys[y], xs[x]] and the code codes[v]; the cells are zero before.
-    Values are counted, and their counts added up by code, which touches the table once a value, not once a pixel. Each
-    cell is counted in four histograms by turns, because neighbouring pixels are often equal, and an increment that
+    cells[i, j, first + b] becomes the number of pixels of cell (i, j) with the value listed[b], and one more bin that
+    of the pixels with any other value. Pixel (y, x) of the level has the value values[ys[y], xs[x]], below `n_values`.
+    Each cell is counted in four histograms by turns, because neighbouring pixels are often equal, and an increment that
     waits for the one before it is slow.
     """
-    lanes = np.zeros((4, codes.size), dtype=np.int32)
+    lanes = np.zeros((4, n_values), dtype=np.int32)
     l0, l1, l2, l3 = lanes[0], lanes[1], lanes[2], lanes[3]
     for i in range(cells.shape[0]):
         for j in range(cells.shape[1]):
@@ -46,8 +46,13 @@ def _count_cells(values, ys, xs, cell, codes, first, cells):
                     l3[row[xs[x + 3]]] += 1
                 for x in range((j + 1) * cell - cell % 4, (j + 1) * cell):
                     l0[row[xs[x]]] += 1
-            for v in range(codes.size):
-                cells[i, j, first + codes[v]] += l0[v] + l1[v] + l2[v] + l3[v]
+            rest = cell * cell
+            for b in range(listed.size):
+                v = listed[b]
+                n = l0[v] + l1[v] + l2[v] + l3[v]
+                cells[i, j, first + b] = n
+                rest -= n
+            cells[i, j, first + listed.size] = rest
             lanes[:] = 0
 
 
@@ -73,12 +78,12 @@ def _nearest_pixels(n, size):
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_blocks(colors, gray, shapes, n_colors, pattern_codes, block_size, stride, cell, out):
+def _count_blocks(colors, gray, shapes, n_colors, uniform_patterns, block_size, stride, cell, out):
     """Fill `out` (n_blocks, n_colors + 59) with the counts of all levels.
 
     colors : palette colours (H, W) and gray : grey levels (H, W) of the finest level, shapes : (n_levels, 2).
     """
-    palette_codes = np.arange(n_colors)
+    all_but_last = np.arange(n_colors - 1)
     row = 0
     for level in range(shapes.shape[0]):
         height, width = shapes[level]
@@ -88,11 +93,11 @@ def _count_blocks(colors, gray, shapes, n_colors, pattern_codes, block_size, str
             shrink(finer, gray)
         patterns = np.empty((height, width), dtype=np.uint8)
         lbp_patterns(gray, patterns)
-        cells = np.zeros((height // cell, width // cell, out.shape[1]), dtype=np.int32)
+        cells = np.empty((height // cell, width // cell, out.shape[1]), dtype=np.int32)
         ys, xs = _nearest_pixels(height, colors.shape[0]), _nearest_pixels(width, colors.shape[1])
-        _count_cells(colors, ys, xs, cell, palette_codes, 0, cells)
+        _count_cells(colors, ys, xs, cell, n_colors, all_but_last, 0, cells)
         ys, xs = _nearest_pixels(height, height), _nearest_pixels(width, width)
-        _count_cells(patterns, ys, xs, cell, pattern_codes, n_colors, cells)
+        _count_cells(patterns, ys, xs, cell, 256, uniform_patterns, n_colors, cells)
         n = ((height - block_size) // stride + 1) * ((width - block_size) // stride + 1)
         _sum_blocks(cells, block_size // cell, stride // cell, out[row : row + n])
         row += n
@@ -179,7 +184,7 @@ def describe(
     n_colors = len(palette.colors_)
     counts = np.empty((n_blocks, n_colors + N_PATTERNS), dtype=np.int32)
     _count_blocks(
-        palette.predict(image), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.array(shapes), n_colors, PATTERN_CODES,
+        palette.predict(image), cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.array(shapes), n_colors, UNIFORM_PATTERNS,
         block_size, stride, math.gcd(block_size, stride), counts,
     )  # fmt: skip
     shares = counts.astype(np.float32) / np.float32(block_size**2)

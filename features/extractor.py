@@ -7,6 +7,8 @@ Transform: read -> describe blocks -> nearest centres -> counts -> tf-idf weight
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import itertools
 import json
 import os
@@ -94,12 +96,26 @@ def _batches(images):
 
 
 def _parallel(function, batches, n_jobs):
-    """Yield function(start, images) of every batch, in order, without reading ahead more than a few batches."""
-    if n_jobs is None or n_jobs == 1:
-        return (function(*batch) for batch in batches)
-    # Threads: kernels and decoders release the interpreter's lock, and the codebook is shared.
-    workers = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator", pre_dispatch="2*n_jobs")
-    return workers(joblib.delayed(function)(*batch) for batch in batches)
+    """Yield function(start, images) of every batch, in order, reading ahead no more than a few batches.
+
+    Threads will do: kernels and decoders release the interpreter's lock, and the codebook is shared.
+    """
+    n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+    if n_jobs == 1:
+        yield from (function(*batch) for batch in batches)
+        return
+    with concurrent.futures.ThreadPoolExecutor(n_jobs) as pool:
+        pending: collections.deque[concurrent.futures.Future] = collections.deque()
+        try:
+            for batch in batches:
+                pending.append(pool.submit(function, *batch))
+                if len(pending) > 2 * n_jobs:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -517,7 +533,7 @@ def _iterable(images):
     """Refuse the two mistakes that would be iterated over without complaint."""
     if isinstance(images, (str, bytes, os.PathLike)):
         raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
-    if isinstance(images, np.ndarray) and images.ndim < 3:
+    if isinstance(images, np.ndarray) and (images.ndim < 3 or (images.ndim == 3 and images.shape[2] == 3)):
         raise ValueError(f"images must be a sequence of images, not one array of shape {images.shape}")
     return images
 

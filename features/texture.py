@@ -35,7 +35,7 @@ def _pattern_codes() -> np.ndarray:
         changes = sum(bits[i] != bits[i - 1] for i in range(8))
         ones = sum(bits)
         if changes > 2:
-            codes[pattern] = 58
+            codes[pattern] = N_PATTERNS - 1
         elif ones == 0:
             codes[pattern] = 0
         elif ones == 8:
@@ -47,6 +47,7 @@ def _pattern_codes() -> np.ndarray:
 
 
 PATTERN_CODES = _pattern_codes()  # (256,)
+UNIFORM_PATTERNS = np.argsort(PATTERN_CODES, kind="stable")[: N_PATTERNS - 1]  # the one pattern of each code but 58
 
 
 @numba.njit(cache=True, nogil=True)

@@ -27,55 +27,47 @@ from sklearn.utils.validation import check_is_fitted
 
 from .online import OnlineLearner, Rows, check_integer
 from .prefetch import PREFETCH_BYTES, prefetch_entries
-from .triplets import TripletTables, draw_negative, draw_positive, draw_query, stream
+from .triplets import TripletSampler, stream
 
 # Reassociation and contraction speed the sums up; NaN and infinity keep their meaning.
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def difference(a, b, rows, columns, values):
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+def difference(a, b, indptr, indices, data, columns, values):
     """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
-    i, j = rows.indptr[a], rows.indptr[b]
-    end_i, end_j = rows.indptr[a + 1], rows.indptr[b + 1]
-    n = 0
+    i, j = indptr[a], indptr[b]
+    end_i, end_j = indptr[a + 1], indptr[b + 1]
+    n, zero = 0, np.float32(0.0)
+    # No branch in the loop: which row comes next cannot be foretold, and a wrong guess costs more than the work.
     while i < end_i and j < end_j:
-        if rows.indices[i] < rows.indices[j]:
-            columns[n], values[n] = rows.indices[i], rows.data[i]
-            i += 1
-            n += 1
-        elif rows.indices[i] > rows.indices[j]:
-            columns[n], values[n] = rows.indices[j], -rows.data[j]
-            j += 1
-            n += 1
-        else:
-            value = rows.data[i] - rows.data[j]
-            if value != 0.0:
-                columns[n], values[n] = rows.indices[i], value
-                n += 1
-            i += 1
-            j += 1
+        left, right = indices[i], indices[j]
+        columns[n] = min(left, right)
+        values[n] = (data[i] if left <= right else zero) - (data[j] if right <= left else zero)
+        n += values[n] != zero
+        i += left <= right
+        j += right <= left
     while i < end_i:
-        columns[n], values[n] = rows.indices[i], rows.data[i]
+        columns[n], values[n] = indices[i], data[i]
         i += 1
         n += 1
     while j < end_j:
-        columns[n], values[n] = rows.indices[j], -rows.data[j]
+        columns[n], values[n] = indices[j], -data[j]
         j += 1
         n += 1
     return n
 
 
-@njit(cache=True, nogil=True)
-def widest_row(rows):
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+def widest_row(indptr):
     """Largest number of entries of an image."""
     widest = 0
-    for i in range(len(rows.norms)):
-        widest = max(widest, rows.indptr[i + 1] - rows.indptr[i])
+    for i in range(len(indptr) - 1):
+        widest = max(widest, indptr[i + 1] - indptr[i])
     return widest
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 def squared_norm(values, n):
     """Sum of squares of values[:n]."""
     total = np.float32(0.0)
@@ -84,8 +76,8 @@ def squared_norm(values, n):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def _row_dot(W, row, columns, values, n):
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+def row_dot(W, row, columns, values, n):
     """Inner product of a row of W with a sparse vector."""
     dot = np.float32(0.0)
     for j in range(n):
@@ -93,108 +85,76 @@ def _row_dot(W, row, columns, values, n):
     return dot
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def score(query, columns, delta, n, rows, W):
-    """Margin q' W p: time in proportion to nnz(q) nnz(p)."""
-    margin = np.float32(0.0)
-    for i in range(rows.indptr[query], rows.indptr[query + 1]):
-        margin += rows.data[i] * _row_dot(W, rows.indices[i], columns, delta, n)
-    return margin
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+def add_to_row(W, row, weight, columns, values, n):
+    """Add weight times a sparse vector to a row of W."""
+    for j in range(n):
+        W[row, columns[j]] += weight * values[j]
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def score_and_prefetch(query, columns, delta, n, next_query, next_columns, next_n, rows, W):
-    """Margin q' W p, and row by row the cache lines of W that the next triplet will need."""
-    margin = np.float32(0.0)
-    k, next_end = rows.indptr[next_query], rows.indptr[next_query + 1]
-    for i in range(rows.indptr[query], rows.indptr[query + 1]):
-        if k < next_end:
-            prefetch_entries(W, rows.indices[k], next_columns, next_n)
-            k += 1
-        margin += rows.data[i] * _row_dot(W, rows.indices[i], columns, delta, n)
-    for i in range(k, next_end):
-        prefetch_entries(W, rows.indices[i], next_columns, next_n)
-    return margin
-
-
-@njit(cache=True, nogil=True)
-def draw_delta(query, rows, tables, state, columns, delta):
-    """Draw a pair for the query and write p+ - p- into the buffers; number of entries."""
-    positive = draw_positive(query, tables, state)
-    negative = draw_negative(query, tables, state)
-    return difference(positive, negative, rows, columns, delta)
-
-
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def oasis_pass(rows, tables, state, n_steps, pairs_per_query, C, symmetrise, W):
-    """`n_steps` triplets of section 2.1; sum of the losses and number of violating triplets.
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+def oasis_pass(rows, triplets, C, symmetrise, W):
+    """Learn from the triplets in turn (section 2.1); sum of the losses and number of violating triplets.
 
     With `symmetrise`, W <- (W + W') / 2 after every update: a symmetric W takes tau / 2 (q p' + p q').
     """
-    width = 2 * widest_row(rows)
-    columns, delta = np.empty(width, np.int32), np.empty(width, np.float32)
-    next_columns, next_delta = np.empty(width, np.int32), np.empty(width, np.float32)
+    indptr, indices, data, norms = rows
+    width = 2 * widest_row(indptr)
+    # The triplet at hand and the one after it, in turns.
+    both_columns, both_deltas = np.empty((2, width), np.uint32), np.empty((2, width), np.float32)
     ahead = W.nbytes > PREFETCH_BYTES
     losses, violating = 0.0, 0
+    next_n = difference(triplets[0, 1], triplets[0, 2], indptr, indices, data, both_columns[0], both_deltas[0])
+    for step in range(len(triplets)):
+        columns, delta, n = both_columns[step % 2], both_deltas[step % 2], next_n
+        start, end = indptr[triplets[step, 0]], indptr[triplets[step, 0] + 1]
+        next_columns, next_delta = both_columns[1 - step % 2], both_deltas[1 - step % 2]
+        next_query, positive, negative = triplets[min(step + 1, len(triplets) - 1)]
+        next_n = difference(positive, negative, indptr, indices, data, next_columns, next_delta)
 
-    next_query = draw_query(tables, state)
-    next_n = draw_delta(next_query, rows, tables, state, next_columns, next_delta)
-    for step in range(n_steps):
-        query, n = next_query, next_n
-        columns, next_columns = next_columns, columns
-        delta, next_delta = next_delta, delta
-        start, end = rows.indptr[query], rows.indptr[query + 1]
-
-        # The next triplet is drawn now: its entries of W come from memory while this one is computed.
-        if (step + 1) % pairs_per_query == 0:
-            next_query = draw_query(tables, state)
-        next_n = draw_delta(next_query, rows, tables, state, next_columns, next_delta)
+        # Margin q' W p; while it is computed, the entries of W that the next triplet needs come from memory.
+        margin = np.float32(0.0)
         if ahead:
-            margin = score_and_prefetch(query, columns, delta, n, next_query, next_columns, next_n, rows, W)
+            k, next_end = indptr[next_query], indptr[next_query + 1]
+            for i in range(start, end):
+                if k < next_end:
+                    prefetch_entries(W, indices[k], next_columns, next_n)
+                    k += 1
+                margin += data[i] * row_dot(W, indices[i], columns, delta, n)
+            for i in range(k, next_end):
+                prefetch_entries(W, indices[i], next_columns, next_n)
         else:
-            margin = score(query, columns, delta, n, rows, W)
+            for i in range(start, end):
+                margin += data[i] * row_dot(W, indices[i], columns, delta, n)
 
         loss = np.float32(1.0) - margin
         if loss <= 0.0:
             continue
         losses += float(loss)
         violating += 1
-        norm = rows.norms[query] * squared_norm(delta, n)
+        norm = norms[triplets[step, 0]] * squared_norm(delta, n)
         if norm == 0.0:
             continue
         tau = np.float32(min(C, loss / norm))
         if symmetrise:
             tau *= np.float32(0.5)
             for j in range(n):
-                column, weight = columns[j], tau * delta[j]
-                for i in range(start, end):
-                    W[column, rows.indices[i]] += weight * rows.data[i]
+                add_to_row(W, columns[j], tau * delta[j], indices[start:end], data[start:end], end - start)
         for i in range(start, end):
-            row, weight = rows.indices[i], tau * rows.data[i]
-            for j in range(n):
-                W[row, columns[j]] += weight * delta[j]
+            add_to_row(W, indices[i], tau * data[i], columns, delta, n)
     return losses, violating
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 def _quadratic(columns, values, n, W):
     """Quadratic form x' W x of a sparse x."""
     total = np.float32(0.0)
     for i in range(n):
-        total += values[i] * _row_dot(W, columns[i], columns, values, n)
+        total += values[i] * row_dot(W, columns[i], columns, values, n)
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def _add_outer(columns, values, n, weight, W):
-    """W += weight x x' of a sparse x."""
-    for i in range(n):
-        row, scaled = columns[i], weight * values[i]
-        for j in range(n):
-            W[row, columns[j]] += scaled * values[j]
-
-
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
     """Inner product of two sparse vectors."""
     i, j = 0, 0
@@ -211,25 +171,23 @@ def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
-def dissim_pass(rows, tables, state, n_steps, pairs_per_query, C, W):
-    """`n_steps` triplets of the dissimilarity form; sum of the losses and number of violating triplets."""
-    width = 2 * widest_row(rows)
-    u_columns, v_columns = np.empty(width, np.int32), np.empty(width, np.int32)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+def dissim_pass(rows, triplets, C, W):
+    """Learn from the triplets in turn, as dissimilarities; sum of the losses and number of violating triplets."""
+    indptr, indices, data, _ = rows
+    width = 2 * widest_row(indptr)
+    u_columns, v_columns = np.empty(width, np.uint32), np.empty(width, np.uint32)
     u, v = np.empty(width, np.float32), np.empty(width, np.float32)
-    losses, violating, query = 0.0, 0, np.int32(0)
-    for step in range(n_steps):
-        if step % pairs_per_query == 0:
-            query = draw_query(tables, state)
-        positive = draw_positive(query, tables, state)
-        negative = draw_negative(query, tables, state)
-        n_u = difference(query, positive, rows, u_columns, u)
-        n_v = difference(query, negative, rows, v_columns, v)
+    losses, violating = 0.0, 0
+    for step in range(len(triplets)):
+        query, positive, negative = triplets[step]
+        n_u = difference(query, positive, indptr, indices, data, u_columns, u)
+        n_v = difference(query, negative, indptr, indices, data, v_columns, v)
 
         loss = np.float32(1.0) + _quadratic(u_columns, u, n_u, W) - _quadratic(v_columns, v, n_v, W)
         if loss <= 0.0:
             continue
-        losses += loss
+        losses += float(loss)
         violating += 1
 
         u_norm, v_norm = squared_norm(u, n_u), squared_norm(v, n_v)
@@ -239,8 +197,10 @@ def dissim_pass(rows, tables, state, n_steps, pairs_per_query, C, W):
         if norm <= np.float32(1e-6) * (u_norm + v_norm) * (u_norm + v_norm):
             continue
         tau = np.float32(min(C, loss / norm))
-        _add_outer(u_columns, u, n_u, -tau, W)
-        _add_outer(v_columns, v, n_v, tau, W)
+        for i in range(n_u):
+            add_to_row(W, u_columns[i], -tau * u[i], u_columns, u, n_u)
+        for i in range(n_v):
+            add_to_row(W, v_columns[i], tau * v[i], v_columns, v, n_v)
     return losses, violating
 
 
@@ -446,12 +406,12 @@ class OASIS(OnlineLearner):
         if hasattr(self, "best_W_"):
             self.best_W_ = _writable(self.best_W_)
 
-    def _pass(self, rows: Rows, tables: TripletTables, n_steps: int) -> tuple[float, float]:
+    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         if self.n_rankers == 1:
-            found = [self._ranker_pass(rows, tables, n_steps, 0, self.W_)]
+            found = [self._ranker_pass(rows, sampler, n_steps, 0, self.W_)]
         else:
             found = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                joblib.delayed(self._ranker_pass)(rows, tables, n_steps, k, W) for k, W in enumerate(self.ranker_W_)
+                joblib.delayed(self._ranker_pass)(rows, sampler, n_steps, k, W) for k, W in enumerate(self.ranker_W_)
             )
             np.mean(self.ranker_W_, axis=0, out=self.W_)
         losses, violating = np.mean(found, axis=0)
@@ -462,12 +422,12 @@ class OASIS(OnlineLearner):
                 np.mean(self.ranker_W_, axis=0, out=self.W_)
         return losses, violating
 
-    def _ranker_pass(self, rows: Rows, tables: TripletTables, n_steps: int, ranker: int, W: np.ndarray) -> Any:
+    def _ranker_pass(self, rows: Rows, sampler: TripletSampler, n_steps: int, ranker: int, W: np.ndarray) -> Any:
         state = stream(self.seed_, ranker, self.n_steps_)
-        pairs, C = int(self.pairs_per_query), float(self.C)
+        triplets = sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query)
         if self.variant == "dissim":
-            return dissim_pass(rows, tables, state, n_steps, pairs, C, W)
-        return oasis_pass(rows, tables, state, n_steps, pairs, C, self.variant == "online-symmetric", W)
+            return dissim_pass(rows, triplets, float(self.C), W)
+        return oasis_pass(rows, triplets, float(self.C), self.variant == "online-symmetric", W)
 
     def _keep_best(self) -> None:
         if not hasattr(self, "best_W_"):

@@ -10,7 +10,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,20 +19,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import validation
 from .base import SimilarityLearner
-from .triplets import TripletSampler, TripletTables, readonly, related_images
+from .triplets import TripletSampler, readonly, related_images
 
 _log = logging.getLogger(__name__)
 
 Callback = Callable[[Any], None]
 
 
-class Rows(NamedTuple):
-    """Images as kernels take them: read-only arrays of a CSR array with sorted columns."""
-
-    indptr: np.ndarray  # (n + 1,) int64
-    indices: np.ndarray  # (nnz,) int32
-    data: np.ndarray  # (nnz,) float32
-    norms: np.ndarray  # (n,) float32, squared L2 norms
+# Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
+# array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class OnlineLearner(SimilarityLearner):
@@ -104,7 +100,7 @@ class OnlineLearner(SimilarityLearner):
         """Make a fitted or loaded state ready to learn on: writable, and with what `_finish` removed."""
 
     @abstractmethod
-    def _pass(self, rows: Rows, tables: TripletTables, n_steps: int) -> tuple[float, float]:
+    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         """Learn from `n_steps` triplets, a function of state, seed_ and n_steps_; sum of losses and violating ones."""
 
     @abstractmethod
@@ -208,7 +204,7 @@ class OnlineLearner(SimilarityLearner):
             while self.phase_ == phase:
                 n_steps = min(self.pass_steps, self.target_step_ - self.n_steps_)
                 if n_steps > 0:
-                    loss, violating = self._pass(rows, sampler.tables, n_steps)
+                    loss, violating = self._pass(rows, sampler, n_steps)
                     self.n_steps_ += n_steps
                     self.steps_done_ += n_steps
                     self._record(loss, violating, n_steps, watch)
@@ -317,9 +313,10 @@ def as_rows(X: sp.csr_array) -> Rows:
         X = X.copy()
         X.sum_duplicates()
     norms = np.asarray(X.multiply(X).sum(axis=1), np.float32).ravel()
-    return Rows(
+    return (
         readonly(X.indptr.astype(np.int64, copy=False)),
-        readonly(X.indices.astype(np.int32, copy=False)),
+        # Unsigned: a kernel need not ask whether an index counts from the end, which is 7 % of its time.
+        readonly(X.indices.astype(np.int32, copy=False).view(np.uint32)),
         readonly(X.data),
         readonly(norms),
     )

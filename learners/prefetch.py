@@ -6,6 +6,7 @@ one. Numba has no prefetch; LLVM has, and this passes it on. A hint only: result
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
@@ -39,8 +40,9 @@ def _prefetch(typingctx, array, i, j):
 @njit(cache=True, nogil=True)
 def prefetch_entries(W, row, columns, n):
     """Ask for W[row, columns[:n]], a float32 matrix and sorted columns: once for each cache line."""
-    line = -1
+    last = np.int64(-1)
     for j in range(n):
-        if columns[j] >> _LINE_BITS != line:
-            line = columns[j] >> _LINE_BITS
+        line = np.int64(columns[j]) >> _LINE_BITS
+        if line != last:
+            last = line
             _prefetch(W, row, columns[j])  # type: ignore[call-arg]

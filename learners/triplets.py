@@ -8,8 +8,8 @@ section 2.3 (labels) and section 5.2 (clicks). With R the counts (images x queri
 and two images are related where Pr(a, b) exceeds a cut-off theta. The n x n matrix of Pr is never built: an image is
 walked to its queries and from there to their images, and one merge of two short rows gives Pr(a, b) for one pair.
 
-Learners draw inside their own kernels: they take `sampler.tables`, a random state made by `stream`, and
-call `draw_query`, `draw_positive` and `draw_negative`.
+A learner has the triplets of a pass drawn by one compiled call and hands the array to its kernel, 12 bytes a triplet.
+Drawn one by one inside the learning loop they would cost thirty times as much, in counting references to the tables.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class TripletTables(NamedTuple):
     label_weights: np.ndarray  # (nnz,) float64, weights to walk from label to image, summed up along each label
 
 
-# Places of the fields of TripletTables. Kernels take plain tuples: Numba keeps compiled kernels on disk under the types of
-# their arguments, and a class there could only be read back where this module is imported by the same name.
+# Places of the fields of TripletTables. Kernels take plain tuples: Numba keeps compiled kernels on disk under the types
+# of their arguments, and a class there could only be read back where this module is imported by the same name.
 (
     HAS_CLASSES,
     CHECK_NEGATIVES,
@@ -85,7 +85,7 @@ _U11, _U27, _U30, _U31, _U32 = (np.uint64(k) for k in (11, 27, 30, 31, 32))
 _TWO_32 = np.uint64(1 << 32)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _next(state):
     state[0] += _GAMMA
     z = state[0]
@@ -94,7 +94,7 @@ def _next(state):
     return z ^ (z >> _U31)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def draw_below(n, state):
     """Uniform integer in 0..n-1 for n < 2**32, without bias (Lemire 2019)."""
     bound = np.uint64(n)
@@ -106,7 +106,7 @@ def draw_below(n, state):
     return np.int64(product >> _U32)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def draw_uniform(state):
     """Uniform number in [0, 1), 53 bits."""
     return np.float64(_next(state) >> _U11) * (1.0 / 9007199254740992.0)
@@ -115,7 +115,7 @@ def draw_uniform(state):
 # -- draws -------------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _overlap(a, b, tables):
     """Inner product of the affinities of two images: shared labels, or Pr(a, b)."""
     i, j = tables[ROW_START][a], tables[ROW_START][b]
@@ -133,7 +133,7 @@ def _overlap(a, b, tables):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _pick(sums, start, end, state):
     """Index in start..end-1, in proportion to the weights that `sums` adds up."""
     target = draw_uniform(state) * sums[end - 1]
@@ -147,7 +147,7 @@ def _pick(sums, start, end, state):
     return low
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _acceptance(query, image, tables):
     """Share of the walks from `query` to `image` that count: makes the walk uniform, or cuts it off."""
     overlap = _overlap(query, image, tables)
@@ -156,7 +156,7 @@ def _acceptance(query, image, tables):
     return 1.0 / overlap if tables[UNIFORM] else 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _walk(query, tables, state):
     """Related image by going through all walks from `query`, for queries where rejection is slow; -1 if none."""
     chosen, total = -1, 0.0
@@ -176,20 +176,9 @@ def _walk(query, tables, state):
     return chosen
 
 
-@njit(cache=True, nogil=True)
-def draw_query(tables, state):
-    """Query, uniform over the usable images."""
-    return tables[USABLE][draw_below(len(tables[USABLE]), state)]
-
-
-@njit(cache=True, nogil=True)
-def draw_positive(query, tables, state):
-    """Image related to `query`, which must be usable, and not `query` itself."""
-    if tables[HAS_CLASSES]:
-        start = tables[CLASS_START][tables[CLASS_OF][query]]
-        size = tables[CLASS_START][tables[CLASS_OF][query] + 1] - start
-        i = start + draw_below(size - 1, state)
-        return tables[BY_CLASS][i + 1 if i >= tables[PLACE][query] else i]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_related(query, tables, state):
+    """Positive by walking from the query to one of its labels and from there to one of its images."""
     for _ in range(_TRIES):
         i = _pick(tables[ROW_WEIGHTS], tables[ROW_START][query], tables[ROW_START][query + 1], state)
         label = tables[ROW_LABELS][i]
@@ -200,17 +189,9 @@ def draw_positive(query, tables, state):
     return _walk(query, tables, state)
 
 
-@njit(cache=True, nogil=True)
-def draw_negative(query, tables, state):
-    """Image not related to `query`; any image at all where the tables say that negatives are not checked."""
-    if not tables[CHECK_NEGATIVES]:
-        return np.int32(draw_below(tables[N_IMAGES], state))
-    if tables[HAS_CLASSES]:
-        # Uniform over the places of by_class with the query's class cut out.
-        start = tables[CLASS_START][tables[CLASS_OF][query]]
-        size = tables[CLASS_START][tables[CLASS_OF][query] + 1] - start
-        i = draw_below(tables[N_IMAGES] - size, state)
-        return tables[BY_CLASS][i + size if i >= start else i]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_unrelated(query, tables, state):
+    """Negative by trying images, and in the end by counting the unrelated ones."""
     for _ in range(_TRIES):
         image = np.int32(draw_below(tables[N_IMAGES], state))
         if image != query and _overlap(query, image, tables) <= tables[CUTOFF]:
@@ -224,16 +205,44 @@ def draw_negative(query, tables, state):
     return chosen
 
 
-@njit(cache=True, nogil=True)
-def _draw_many(tables, state, triplets):
-    for i in range(len(triplets)):
-        query = draw_query(tables, state)
-        triplets[i, 0] = query
-        triplets[i, 1] = draw_positive(query, tables, state)
-        triplets[i, 2] = draw_negative(query, tables, state)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_by_class(usable, class_of, class_start, by_class, place, check_negatives, state, pairs_per_query, triplets):
+    """Triplets from labels: no rejection, a few reads each."""
+    n_images = len(class_of)
+    query = usable[0]
+    for step in range(len(triplets)):
+        if step % pairs_per_query == 0:
+            query = usable[draw_below(len(usable), state)]
+        start = class_start[class_of[query]]
+        size = class_start[class_of[query] + 1] - start
+        # Uniform over the places of the class, with the query's place cut out ...
+        i = start + draw_below(size - 1, state)
+        positive = by_class[i + (i >= place[query])]
+        if check_negatives:
+            # ... and over all places, with the query's class cut out.
+            i = draw_below(n_images - size, state)
+            negative = by_class[i + (size if i >= start else 0)]
+        else:
+            negative = np.int32(draw_below(n_images, state))
+        triplets[step, 0], triplets[step, 1], triplets[step, 2] = query, positive, negative
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_by_walking(tables, state, pairs_per_query, triplets):
+    """Triplets from several labels or clicks."""
+    query = tables[USABLE][0]
+    for step in range(len(triplets)):
+        if step % pairs_per_query == 0:
+            query = tables[USABLE][draw_below(len(tables[USABLE]), state)]
+        triplets[step, 0] = query
+        triplets[step, 1] = _draw_related(query, tables, state)
+        if tables[CHECK_NEGATIVES]:
+            triplets[step, 2] = _draw_unrelated(query, tables, state)
+        else:
+            triplets[step, 2] = draw_below(tables[N_IMAGES], state)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _find_usable(tables, usable):
     """Mark images with a related and an unrelated image; each search ends with the first one found."""
     for query in range(tables[N_IMAGES]):
@@ -278,8 +287,6 @@ class TripletSampler:
 
     Attributes
     ----------
-    tables : tuple
-        The fields of `TripletTables`, for use inside kernels.
     n_skipped_ : int
         Images that cannot be a query: alone in their class, without a related image, or related to all others.
 
@@ -324,14 +331,27 @@ class TripletSampler:
             what = "class has two images"
         if len(tables.usable) == 0:
             raise ValueError(f"no triplet can be drawn: no {what}")
-        self.tables = tuple(tables)
+        self._tables = tables
         self.n_skipped_ = int(tables.n_images - len(tables.usable))
 
+    def draw(self, state: np.ndarray, n: int, *, pairs_per_query: int = 1) -> np.ndarray:
+        """Draw `n` triplets: int32 of shape (n, 3), columns query, positive, negative.
+
+        `state`, made by `stream`, is moved on. Each query drawn serves `pairs_per_query` triplets in a row.
+        """
+        triplets = np.empty((n, 3), np.int32)
+        tables = self._tables
+        if tables.has_classes:
+            classes = (tables.class_of, tables.class_start, tables.by_class, tables.place)
+            _draw_by_class(tables.usable, *classes, tables.check_negatives, state, pairs_per_query, triplets)
+        else:
+            _draw_by_walking(tuple(tables), state, pairs_per_query, triplets)
+        return triplets
+
     def sample(self, n: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Draw `n` triplets: three int64 arrays of shape (n,), the same for the same seed."""
-        triplets = np.empty((n, 3), np.int64)
-        _draw_many(self.tables, stream(seed), triplets)
-        return triplets[:, 0], triplets[:, 1], triplets[:, 2]
+        """Draw `n` triplets: three int32 arrays of shape (n,), the same for the same seed."""
+        queries, positives, negatives = self.draw(stream(seed), n).T
+        return queries, positives, negatives
 
 
 def related_images(y: Any, rows: np.ndarray, columns: np.ndarray, *, cutoff: float | None = None) -> np.ndarray:

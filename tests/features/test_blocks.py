@@ -26,6 +26,8 @@ def test_a_level_smaller_than_a_block_ends_the_pyramid():
     # 64 x 400 has 11 blocks, but the next level would be 51 pixels high
     assert blocks_in(64, 400, 64, 32) == 11
     assert level_shapes(64, 400) == [(64, 400)]
+    assert level_shapes(79, 400) == [(79, 400)]  # 79 / 1.25 is 63 pixels
+    assert level_shapes(80, 400)[1] == (64, 320)
 
 
 def test_boxes_of_a_level_are_in_pixels_of_the_original():

@@ -1,9 +1,12 @@
 import json
 import warnings
+import zlib
 
 import cv2
+import joblib
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import skimage.data
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -159,6 +162,12 @@ def test_a_broken_file_is_an_error(extractor, folder):
         clone(extractor).fit(paths)
 
 
+def test_a_broken_file_is_an_error_on_two_threads_too(extractor, folder):
+    paths = sorted(folder.iterdir()) * 20
+    with pytest.raises(ImageError, match=r"05\.png"):
+        clone_fitted(extractor, n_jobs=2).count(paths)
+
+
 def test_a_broken_file_can_be_skipped(extractor, folder, train):
     paths = sorted(folder.iterdir())
     skipping = clone_fitted(extractor, on_error="skip")
@@ -181,6 +190,17 @@ def test_a_broken_file_is_left_out_of_fit(folder):
     assert extractor.weighting_.n_images_ == 27
 
 
+def test_broken_files_are_left_out_of_fit_in_any_batch(folder):
+    paths = sorted(folder.iterdir()) * 2  # the second broken one is in the second batch of 32
+    extractor = VistermExtractor(n_visterms=40, random_state=0, on_error="skip")
+    with pytest.warns(UserWarning, match=r"2 of 56 images"):
+        extractor.fit(paths)
+    readable = [path for path in paths if path.name != "05.png"]
+    expected = VistermWeighting().fit(extractor.count(readable))
+    assert extractor.weighting_.n_images_ == expected.n_images_ == 54
+    np.testing.assert_array_equal(extractor.weighting_.idf_, expected.idf_)
+
+
 def test_nothing_but_broken_files_is_an_error(folder):
     with pytest.raises(ValueError, match="none of the 2 images"):
         VistermExtractor(on_error="skip").fit([folder / "05.png", folder / "missing.png"])
@@ -190,6 +210,12 @@ def test_blocks_say_where_each_visterm_is(extractor, other):
     boxes, visterms = extractor.blocks(other[0])
     np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
     np.testing.assert_array_equal(np.bincount(visterms, minlength=80), extractor.count(other[:1]).toarray()[0])
+
+
+def test_worker_processes_give_the_same_bytes(extractor, other):
+    with joblib.Parallel(n_jobs=2, backend="loky") as workers:
+        parts = workers(joblib.delayed(extractor.count)(other[i : i + 10]) for i in range(0, 40, 10))
+    assert same(sp.vstack(parts, format="csr"), extractor.count(other))
 
 
 def test_tiny_images_have_a_row(extractor):
@@ -263,8 +289,6 @@ def test_a_damaged_folder_is_one_clear_line(extractor, tmp_path, damage):
 def test_a_pickle_in_disguise_is_not_opened(extractor, tmp_path):
     extractor.save(tmp_path)
     np.save(tmp_path / "idf.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    import zlib
-
     record = json.loads((tmp_path / "extractor.json").read_text())
     record["crc32"]["idf"] = zlib.crc32((tmp_path / "idf.npy").read_bytes())
     edit(tmp_path, crc32=record["crc32"])
@@ -314,7 +338,7 @@ def test_too_many_visterms_for_the_images(train):
         VistermExtractor(n_visterms=5000, random_state=0).fit(train[:3])
 
 
-@pytest.mark.parametrize("images", ["a.jpg", b"a.jpg", np.zeros((64, 64), np.uint8)])
+@pytest.mark.parametrize("images", ["a.jpg", b"a.jpg", np.zeros((64, 64), np.uint8), np.zeros((64, 64, 3), np.uint8)])
 def test_a_single_image_is_refused_where_a_sequence_is_meant(extractor, images):
     with pytest.raises(ValueError, match="sequence of images"):
         extractor.count(images)

@@ -5,6 +5,7 @@ import scipy.sparse as sp
 from visterm.learners import OASIS
 from visterm.learners.oasis import difference, dissim_pass, oasis_pass
 from visterm.learners.online import as_rows
+from visterm.learners.prefetch import PREFETCH_BYTES
 from visterm.learners.triplets import TripletSampler, stream
 
 
@@ -18,26 +19,11 @@ def images():
     return X.astype(np.float32), np.repeat(np.arange(3), 10)
 
 
-class FixedTriplets:
-    """Stands for a sampler whose next triplet is known: two classes of which one has two images."""
-
-    # Image 0 and 1 are of class 0, image 2 of class 1: only (0, 1, 2) and (1, 0, 2) can be drawn.
-    y = np.array([0, 0, 1])
-
-    @classmethod
-    def learn(cls, kernel, X, W, query, **options):
-        """One triplet with the given query; loss before it, as the kernel found it."""
-        sampler = TripletSampler(cls.y)
-        state = next(s for s in map(stream, range(100)) if sampler_query(sampler, s) == query)
-        rows = as_rows(sp.csr_array(np.asarray(X, np.float32)))
-        losses, _ = kernel(rows, sampler.tables, state, 1, 1, *options.values(), W)
-        return losses
-
-
-def sampler_query(sampler, state):
-    from visterm.learners.triplets import draw_query
-
-    return draw_query(sampler.tables, state.copy())
+def learn(kernel, X, W, triplet, *options):
+    """Update W by one triplet; loss before it, as the kernel found it."""
+    rows = as_rows(sp.csr_array(np.asarray(X, np.float32)))
+    losses, _ = kernel(rows, np.array([triplet], np.int32), *options, W)
+    return losses
 
 
 class TestHandWorkedUpdate:
@@ -50,7 +36,7 @@ class TestHandWorkedUpdate:
 
     def test_unclipped(self):
         W = np.eye(2, dtype=np.float32)
-        assert FixedTriplets.learn(oasis_pass, self.X, W, 0, C=10.0, symmetrise=False) == pytest.approx(self.loss)
+        assert learn(oasis_pass, self.X, W, (0, 1, 2), 10.0, False) == pytest.approx(self.loss)
         # W + 4 (1, 0)' (-0.6, 0.2)
         np.testing.assert_allclose(W, [[1 - 4 * 0.6, 4 * 0.2], [0, 1]], rtol=1e-6)
         # The triplet just seen is satisfied with the margin asked for, and not more.
@@ -59,25 +45,25 @@ class TestHandWorkedUpdate:
 
     def test_clipped(self):
         W = np.eye(2, dtype=np.float32)
-        FixedTriplets.learn(oasis_pass, self.X, W, 0, C=0.1, symmetrise=False)
+        learn(oasis_pass, self.X, W, (0, 1, 2), 0.1, False)
         np.testing.assert_allclose(W, [[1 - 0.1 * 0.6, 0.1 * 0.2], [0, 1]], rtol=1e-6)
 
     def test_satisfied_triplets_change_nothing(self):
         W = np.array([[-2.0, 2.0], [0.0, 1.0]], np.float32)  # q' W delta = 1.2 + 0.4 > 1
         before = W.copy()
-        assert FixedTriplets.learn(oasis_pass, self.X, W, 0, C=10.0, symmetrise=False) == 0
+        assert learn(oasis_pass, self.X, W, (0, 1, 2), 10.0, False) == 0
         np.testing.assert_array_equal(W, before)
 
     def test_online_symmetric(self):
         W = np.eye(2, dtype=np.float32)
-        FixedTriplets.learn(oasis_pass, self.X, W, 0, C=10.0, symmetrise=True)
+        learn(oasis_pass, self.X, W, (0, 1, 2), 10.0, True)
         learned = np.array([[1 - 4 * 0.6, 4 * 0.2], [0, 1]])
         np.testing.assert_allclose(W, (learned + learned.T) / 2, rtol=1e-6)
 
     def test_dissim(self):
         # u = q - p+ = (1, -1), v = q - p- = (0.4, -0.8), W = I: loss = 1 + |u|^2 - |v|^2 = 1 + 2 - 0.8
         W = np.eye(2, dtype=np.float32)
-        assert FixedTriplets.learn(dissim_pass, self.X, W, 0, C=0.1) == pytest.approx(1 + 2 - 0.8)
+        assert learn(dissim_pass, self.X, W, (0, 1, 2), 0.1) == pytest.approx(1 + 2 - 0.8)
         # W + 0.1 (v v' - u u')
         expected = [[1 + 0.1 * (0.16 - 1), 0.1 * (-0.32 + 1)], [0.1 * (-0.32 + 1), 1 + 0.1 * (0.64 - 1)]]
         np.testing.assert_allclose(W, expected, rtol=1e-6)
@@ -90,7 +76,7 @@ def test_dissim_gradient_has_the_right_sign(images):
         for third in range(5, 12):
             triplet = X[[2, 12, third]]
             W = np.eye(25, dtype=np.float32)
-            if FixedTriplets.learn(dissim_pass, triplet, W, query, C=1e6) == 0:
+            if learn(dissim_pass, triplet, W, (query, 1 - query, 2), 1e6) == 0:
                 continue
             u, v = triplet[query] - triplet[1 - query], triplet[query] - triplet[2]
             assert 1 + u @ W @ u - v @ W @ v == pytest.approx(0, abs=2e-5)
@@ -109,7 +95,7 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
 
     W = np.eye(25)
     losses, violating = [], 0
-    for query, positive, negative in draw_like_the_kernel(y, n_steps, n_pairs, seed=7):
+    for query, positive, negative in TripletSampler(y).draw(stream(7, 0, 0), n_steps, pairs_per_query=n_pairs):
         q, a, b = X[query].astype(float), X[positive].astype(float), X[negative].astype(float)
         if variant == "dissim":
             u, v = q - a, q - b
@@ -129,20 +115,27 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
 
 
-def draw_like_the_kernel(y, n_steps, n_pairs, seed):
-    from visterm.learners.triplets import draw_negative, draw_positive, draw_query
+def test_prefetching_changes_nothing(images):
+    """Empty columns make W large enough to be prefetched; what is learned in the others stays the same."""
+    X, y = images
+    padded = sp.csr_array((X.shape[0], 3000), dtype=np.float32).tolil()
+    padded[:, :25] = X
+    assert 4 * 3000**2 > PREFETCH_BYTES > 4 * 25**2
+    expected = OASIS(n_steps=300, random_state=7).fit(X, y).W_
+    found = OASIS(n_steps=300, random_state=7).fit(padded.tocsr(), y).W_
+    np.testing.assert_allclose(found[:25, :25], expected, rtol=1e-4, atol=1e-5)
 
-    tables, state = TripletSampler(y).tables, stream(seed, 0, 0)
-    for step in range(n_steps):
-        if step % n_pairs == 0:
-            query = draw_query(tables, state)
-        yield query, draw_positive(query, tables, state), draw_negative(query, tables, state)
+
+def test_compiled_kernels_name_no_class(images):
+    """Numba's files on disk would then only be readable under the module name that wrote them."""
+    OASIS(n_steps=1, random_state=0).fit(*images)
+    assert not any("NamedTuple" in str(argument) for signature in oasis_pass.signatures for argument in signature)
 
 
 def test_difference_merges_and_cancels():
     X = np.array([[0, 0.5, 0.25, 0, 1], [0.5, 0.5, 0, 0, 2]], np.float32)
-    columns, values = np.empty(6, np.int32), np.empty(6, np.float32)
-    n = difference(0, 1, as_rows(sp.csr_array(X)), columns, values)
+    columns, values = np.empty(6, np.uint32), np.empty(6, np.float32)
+    n = difference(0, 1, *as_rows(sp.csr_array(X))[:3], columns, values)
     assert columns[:n].tolist() == [0, 2, 4]
     assert values[:n].tolist() == [-0.5, 0.25, -1]
 

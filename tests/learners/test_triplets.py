@@ -76,6 +76,17 @@ class TestClasses:
         sampler = TripletSampler(self.y, subset=subset)
         assert_triplets(sampler, np.array([1, 1, 0, 1, 1]), same & ~np.eye(5, dtype=bool), ~same)
 
+    def test_pairs_share_their_query(self):
+        triplets = TripletSampler(self.y).draw(stream(0), 3 * 20_000, pairs_per_query=3)
+        queries, positives, negatives = triplets.reshape(-1, 3, 3).transpose(2, 0, 1)
+        assert (queries == queries[:, :1]).all()
+        same = self.y[:, None] == self.y
+        assert_distribution(np.bincount(queries[:, 0], minlength=8), np.isin(self.y, ["a", "b"]))
+        for pair in range(3):
+            of_zero = queries[:, pair] == 0
+            assert_distribution(np.bincount(positives[of_zero, pair], minlength=8), same[0] & (np.arange(8) != 0))
+            assert_distribution(np.bincount(negatives[of_zero, pair], minlength=8), ~same[0])
+
     def test_same_seed_same_triplets(self):
         sampler = TripletSampler(self.y)
         assert np.array_equal(sampler.sample(50, seed=3), TripletSampler(self.y).sample(50, seed=3))
