@@ -209,7 +209,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     # -----------------------------------------------------------------------------------------------------------
     # Fit
 
-    def fit(self, images, y=None):
+    def fit(self, images, y=None, *, callback=None):
         """Learn palette, codebook and idf from training images.
 
         Parameters
@@ -219,6 +219,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             times, so a generator is turned into a list first.
         y : None
             Ignored.
+        callback : callable, optional
+            Called as ``callback(done, total)`` while images are read, in numbers of images read.
 
         Returns
         -------
@@ -233,7 +235,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             A setting is out of range, no image is left, or the images give fewer distinct descriptors than
             visterms.
         """
-        self._fit_count(images)
+        self._fit_count(images, callback)
         return self
 
     def fit_transform(self, images, y=None):
@@ -252,33 +254,41 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         counts = self._fit_count(images)
         return self.weighting_.transform(counts)
 
-    def _fit_count(self, images):
+    def _fit_count(self, images, callback=None):
         """Fit, and return the counts of the training images."""
         images = self._checked(images)
         rng = check_random_state(self.random_state)
         seeds = [int(seed) for seed in rng.randint(2**31 - 1, size=4)]
         n_jobs = self.n_jobs
+        of_pixels = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
+        of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
+        total = len(of_pixels) + len(of_blocks) + len(images)
+        n_read = itertools.accumulate(itertools.repeat(BATCH))  # the last batch of each round may be shorter
 
-        chosen = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
+        def tick():
+            if callback is not None:
+                callback(min(next(n_read), total), total)
+
         pixels = self._gather(
-            [images[i] for i in chosen],
+            [images[i] for i in of_pixels],
             lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
+            tick,
         )
         self.palette_ = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(pixels)
 
-        chosen = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
-        quota = max(self.max_descriptors // len(chosen), 1)
+        quota = max(self.max_descriptors // len(of_blocks), 1)
         descriptors = self._gather(
-            [images[i] for i in chosen],
+            [images[i] for i in of_blocks],
             lambda pixels, i: _sample_rows(
                 describe(pixels, self.palette_, **self._grid()), quota, np.random.default_rng((seeds[2], i))
             ),
+            tick,
         )
         codebook = Codebook(n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=n_jobs)
         self.codebook_ = codebook.fit(descriptors)
         del descriptors
 
-        counts, failures = self._count(images)
+        counts, failures = self._count(images, tick)
         _warn(failures, len(images))
         readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
         order = co_occurrence_order(counts, self.codebook_.centers_)
@@ -339,14 +349,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             return range(n_images)
         return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
 
-    def _gather(self, images, function):
-        """Concatenate what the function gives for each readable image."""
+    def _gather(self, images, function, tick):
+        """Concatenate what the function gives for each readable image; call `tick` after each batch."""
         parts = []
         for results, failures in _parallel(
             lambda start, batch: _run_batch(function, start, batch), _batches(images), self.n_jobs
         ):
             self._raise_first(failures)
             parts += [part for part in results if part is not None]
+            tick()
         if not parts:
             raise ValueError(f"none of the {len(images)} images could be read")
         return np.concatenate(parts)
@@ -404,7 +415,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         _warn(failures, counts.shape[0])
         return counts
 
-    def _count(self, images):
+    def _count(self, images, tick=lambda: None):
         """Counts of all images, and the unreadable ones as (index, path, error)."""
         palette, codebook, grid = self.palette_, self.codebook_, self._grid()
         parts, failures = [sp.csr_matrix((0, len(codebook.centers_)), dtype=np.int32)], []
@@ -414,6 +425,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             self._raise_first(failed)
             parts.append(counts)
             failures += failed
+            tick()
         return sp.vstack(parts, format="csr", dtype=np.int32), failures
 
     def blocks(self, image):

@@ -164,10 +164,10 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
     parameters = config.features.model_dump(exclude={"max_training_images"})
     extractor = VistermExtractor(**parameters, random_state=config.seed, n_jobs=config.compute.n_jobs, on_error="skip")
     title = f"learning {count(config.features.n_visterms, 'visterm')} from {count(len(paths), 'training image')}"
-    with console.phase(title), publish(run.extractor, record) as folder:
+    with console.phase(title, unit="images") as phase, publish(run.extractor, record) as folder:
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: listed at the end
-                extractor.fit([root / path for path in paths])
+                extractor.fit([root / path for path in paths], callback=phase.advance_to)
         except ValueError as error:
             raise UserError(f"{root}: {error}") from None
         extractor.save(folder / "files")

@@ -366,3 +366,10 @@ def test_no_warning_is_given_without_a_reason(extractor, other):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clone_fitted(extractor, on_error="skip", n_jobs=2).transform(other)
+
+
+def test_fit_says_how_far_it_is(train):
+    seen = []
+    VistermExtractor(n_visterms=20, random_state=0).fit(train, callback=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1] == 3 * len(train)
