@@ -1,7 +1,7 @@
 """Run the benchmarks and write benchmarks/results.json: ``python -m benchmarks [--quick] [NAME ...]``.
 
-Each record holds our figure, a peer's figure from the same session, their ratio (above 1 means ours is better), what the
-physical limit is, and the command that repeats it. Figures are medians; quote ratios, since machines differ.
+Each record holds our figure, a peer's figure from the same session, their ratio (above 1 means ours is better), what
+the physical limit is, and the command that repeats it. Figures are medians; quote ratios, since machines differ.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m benchmarks.cross_validation --config configs/caltech101-20-10000.yaml --set features.stride=32
 
-In each fold palette, codebook, idf and OASIS are learned from four fifths of each class, and the images of the last fifth
-query each other. The mean mAP over the folds is printed beside cosine's, with the standard error of their difference.
+In each fold palette, codebook, idf and OASIS are learned from four fifths of each class, and the images of the last
+fifth query each other. The mean mAP over the folds is printed beside cosine's, with the standard error of their
+difference.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ class OnlineLearner(SimilarityLearner):
     ----------
     n_steps_ : int
         Triplets that the model has seen.
+    held_out_ : int array or None
+        Rows that validate, sorted; None without validation.
     history_ : list of dict
         One entry a pass: `phase` ("search" with validation, "train" without, "refit"), `step`, `validation_map` (None
         without validation), and of this pass the mean hinge `loss` and the fraction of `violating` triplets.
@@ -68,6 +70,7 @@ class OnlineLearner(SimilarityLearner):
         "phase_",
         "seed_",
         "n_images_",
+        "held_out_",
     )
 
     # Parameters that the loop reads; a subclass stores them.
@@ -84,6 +87,7 @@ class OnlineLearner(SimilarityLearner):
     n_steps_: int
     target_step_: int
     history_: list[dict[str, Any]]
+    held_out_: np.ndarray | None
 
     # -- what a subclass brings ----------------------------------------------------------------------------------------
 
@@ -117,7 +121,7 @@ class OnlineLearner(SimilarityLearner):
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, *, validation_rows: Any = None, callback: Callback | None = None) -> Self:
         """Learn from scratch.
 
         Parameters
@@ -125,6 +129,8 @@ class OnlineLearner(SimilarityLearner):
         X : CSR or dense of shape (n, d)
         y : array of shape (n,), or CSR of shape (n, n_labels)
             See `TripletSampler`.
+        validation_rows : array of int, optional
+            Rows of X that validate, in place of a share `validation_fraction` drawn at random.
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` goes on from it to the same model, bit for bit.
@@ -143,7 +149,8 @@ class OnlineLearner(SimilarityLearner):
         self.seed_ = _draw_seed(self.random_state)
         self.history_ = []
         self.n_images_ = X.shape[0]
-        self._begin_phase("train" if self.validation_fraction is None else "search", self.n_steps)
+        self.held_out_ = self._hold_out(y, validation_rows)
+        self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
         self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
         return self._run(X, y, callback)
 
@@ -162,6 +169,7 @@ class OnlineLearner(SimilarityLearner):
         if new:
             self.seed_ = _draw_seed(self.random_state)
             self.history_ = []
+            self.held_out_ = None
             self._begin_phase("train", n_steps)
         else:
             if self.phase_ != "done":
@@ -192,7 +200,8 @@ class OnlineLearner(SimilarityLearner):
     def _run(self, X: sp.csr_array, y: Any, callback: Callback | None) -> Self:
         while self.phase_ != "done":
             if self.phase_ == "search":
-                training, held_out = validation.split(y, self.validation_fraction or 0.0, self.seed_)
+                held_out = np.asarray(self.held_out_)
+                training = np.setdiff1d(np.arange(X.shape[0]), held_out)
                 rows, sampler = as_rows(X[training]), self._sampler(y, training)
                 watch = self._validator(X, y, held_out)
             else:
@@ -230,7 +239,7 @@ class OnlineLearner(SimilarityLearner):
         self.phase_, self.steps_total_ = "done", self.steps_done_
 
     def _refits(self) -> bool:
-        return bool(self.refit and self.validation_fraction is not None)
+        return bool(self.refit and self.held_out_ is not None)
 
     def _record(self, loss: float, violating: float, n_steps: int, watch: Callable[[], float] | None) -> None:
         """Add to the history, and keep the state if it is the best so far."""
@@ -271,6 +280,19 @@ class OnlineLearner(SimilarityLearner):
         relevant = related_images(y, held_out[own], held_out, cutoff=self.click_cutoff)
         gallery = X[held_out]
         return lambda: validation.mean_average_precision(self.similarity(gallery[own], gallery), relevant, own)
+
+    def _hold_out(self, y: Any, validation_rows: Any) -> np.ndarray | None:
+        """Rows that validate, sorted; None without validation."""
+        if validation_rows is None:
+            if self.validation_fraction is None:
+                return None
+            return validation.split(y, self.validation_fraction, self.seed_)
+        rows = np.sort(np.asarray(validation_rows))
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+            raise ValueError("validation_rows must be row numbers of X, at least one")
+        if rows[0] < 0 or rows[-1] >= y.shape[0]:
+            raise ValueError(f"validation_rows must lie between 0 and {y.shape[0] - 1}, got {rows[0]} to {rows[-1]}")
+        return np.unique(rows)
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)

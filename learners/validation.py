@@ -16,8 +16,8 @@ MAX_IMAGES = 5000
 MAX_QUERIES = 500
 
 
-def split(y: Any, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and validation images, sorted; the same for the same seed.
+def split(y: Any, fraction: float, seed: int) -> np.ndarray:
+    """Images that validate, sorted; the same for the same seed.
 
     Of each class `fraction` is held out, but at least two images (one would have nothing to find) and at most all but
     two; classes of fewer than four images stay in training. With several labels an image the split is uniform. At most
@@ -43,8 +43,8 @@ def split(y: Any, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if len(validation) > MAX_IMAGES:
         held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
     if not held_out.any():
-        raise ValueError("validation_fraction holds out no image: no class has four images")
-    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+        raise ValueError("validation_fraction holds out no image, as no class has four: use None to learn without")
+    return np.flatnonzero(held_out)
 
 
 def choose_queries(n: int, seed: int) -> np.ndarray:

@@ -317,34 +317,34 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
     with run.locked():
         collection = Collection(run.collection)
         _check_features(run, config, collection)
-        images = collection.images("train", labelled=True)
-        if not images:
+        images = collection.images("train", "validation", labelled=True)
+        if not any(image.split == "train" for image in images):
             raise UserError(f"run {run.name} has no labelled training images: {WAYS_TO_LABEL}")
         if learner_name == "cosine":
             return {"learner": "cosine", "fresh": True, "n_images": len(images), "steps": 0, "seconds": 0.0}
         folder = run.learner(learner_name)
         section = getattr(config, learner_name).model_dump()
-        validation = collection.images("validation", labelled=True)
         record = make_record(
             "train",
             {learner_name: section, "seed": config.seed},
             {
                 "extractor": _content(run),
                 "images": _identity(images),
-                "validation": _identity(validation),
             },
         )
         if not force and is_fresh(folder, record):
             found = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | found["result"]
-        result = _train(run, config, learner_name, collection, images, validation, record, console, force)
+        result = _train(run, config, learner_name, collection, images, record, console, force)
         run.save_config(config)
         collection.close()
     return {"learner": learner_name, "fresh": False} | result
 
 
-def _train(run, config, learner_name, collection, images, validation, record, console, force) -> dict[str, Any]:
+def _train(run, config, learner_name, collection, images, record, console, force) -> dict[str, Any]:
     """Fit or resume, with checkpoints between passes; publish the model."""
+    import numpy as np
+
     from visterm.learners import LEARNERS, load_learner
 
     folder = run.learner(learner_name)
@@ -353,6 +353,8 @@ def _train(run, config, learner_name, collection, images, validation, record, co
     spent = (read_record(checkpoint) or {}).get("seconds", 0.0) if goes_on else 0.0
     started = time.perf_counter() - spent
     X, y = vectors(run, collection, images), supervision(images)
+    # Images of a folder validation/ are watched in place of a share of the training images.
+    rows = np.flatnonzero([image.split == "validation" for image in images])
     title = f"training {learner_name} on {count(len(images), 'image')}"
     with console.phase(title, unit="steps") as phase, publish(folder, record) as target:
         state = {"saved": time.perf_counter()}
@@ -378,12 +380,13 @@ def _train(run, config, learner_name, collection, images, validation, record, co
                     parameters["click_cutoff"] = None
                 kind: Any = LEARNERS[TRAINED[learner_name]]
                 learner = kind(**parameters, random_state=config.seed, n_jobs=config.compute.n_jobs)
-                learner.fit(X, y, callback=between_passes)
+                learner.fit(X, y, validation_rows=rows if len(rows) else None, callback=between_passes)
         except ValueError as error:
             raise UserError(f"{learner_name}: {error}") from None
         learner.save(target / "files")
         record["result"] = {
             "n_images": len(images),
+            "n_validation": 0 if learner.held_out_ is None else len(learner.held_out_),
             "steps": int(learner.n_steps_),
             "seconds": round(time.perf_counter() - started, 3),
         }
@@ -393,7 +396,7 @@ def _train(run, config, learner_name, collection, images, validation, record, co
 
 def _identity(images: Sequence[Image]) -> str:
     """One fingerprint of images and what is known about them."""
-    return fingerprint([[image.path, image.sha256, image.labels] for image in images])
+    return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
 
 
 def _check_learner(name: str) -> None:
@@ -483,7 +486,9 @@ def evaluate(run: Run, config: Config, learner_name: str, console: Console, *, f
                 "gallery": _identity(gallery),
             },
         )
-        if trained["inputs"] and trained["inputs"]["images"] != _identity(collection.images("train", labelled=True)):
+        if trained["inputs"] and trained["inputs"]["images"] != _identity(
+            collection.images("train", "validation", labelled=True)
+        ):
             console.warn(f"{learner_name} was trained before the training images changed; 'visterm train' renews it")
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:

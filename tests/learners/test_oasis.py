@@ -262,7 +262,7 @@ class TestEarlyStopping:
         from visterm.learners import validation
 
         X, y = synonyms
-        _, held_out = validation.split(y, 0.3, 1)
+        held_out = validation.split(y, 0.3, 1)
         marked = sp.lil_array((X.shape[0], X.shape[1] + 1), dtype=np.float32)
         marked[:, :-1] = X
         marked[held_out, -1] = 1.0
@@ -271,6 +271,22 @@ class TestEarlyStopping:
         expected[-1] = 1.0
         np.testing.assert_array_equal(found.W_[-1], expected)
         np.testing.assert_array_equal(found.W_[:, -1], expected)
+
+    def test_rows_that_validate_may_be_named(self, synonyms):
+        """The rows that the share would draw give the same model, whether or not there is a share."""
+        from visterm.learners import validation
+
+        held_out = validation.split(synonyms[1], 0.3, self.params["random_state"])
+        drawn = OASIS(n_steps=1000, validation_fraction=0.3, **self.params).fit(*synonyms)
+        named = OASIS(n_steps=1000, **self.params).fit(*synonyms, validation_rows=held_out[::-1])
+        np.testing.assert_array_equal(drawn.held_out_, held_out)
+        assert named.history_ == drawn.history_
+        np.testing.assert_array_equal(named.W_, drawn.W_)
+
+    @pytest.mark.parametrize("rows", [[], [0.5], [[1, 2]], [-1, 3], [10_000]])
+    def test_rows_that_are_none_are_refused(self, synonyms, rows):
+        with pytest.raises(ValueError, match="validation_rows"):
+            OASIS(n_steps=100).fit(*synonyms, validation_rows=rows)
 
 
 class TestSupervision:
