@@ -9,7 +9,9 @@ ARGS    ?=
 BIN     := .venv/bin
 VISTERM := $(BIN)/visterm
 ROOMS   := features learners retrieval pipeline
-OPTIONS  = $(if $(RUN),--run "$(RUN)") $(if $(CONFIG),--config "$(CONFIG)")
+# A run is named by RUN, or else after CONFIG (by the program), or else after the directory IMAGES.
+NAME     = $(if $(RUN),--run "$(RUN)",$(if $(CONFIG),,$(if $(IMAGES),--run "$$(basename "$$(realpath "$(IMAGES)")")")))
+OPTIONS  = $(NAME) $(if $(CONFIG),--config "$(CONFIG)")
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo features train evaluate search info test check format types bench clean
@@ -35,16 +37,16 @@ features: install  ## IMAGES=dir: pixels to visterm counts
 	@$(VISTERM) features $(if $(IMAGES),"$(IMAGES)") $(OPTIONS) $(ARGS)
 
 train: features  ## learn a similarity (LEARNER)
-	@$(VISTERM) train $(if $(IMAGES),--images "$(IMAGES)") --learner $(LEARNER) $(OPTIONS)
+	@$(VISTERM) train --learner $(LEARNER) $(OPTIONS)
 
 evaluate: train  ## rank the test images; figures, curves and report.html
-	@$(VISTERM) evaluate $(if $(IMAGES),--images "$(IMAGES)") --learner $(LEARNER) $(OPTIONS)
+	@$(VISTERM) evaluate --learner $(LEARNER) $(OPTIONS)
 
 search: install  ## QUERY=image.jpg: the most similar images of the run
-	@$(VISTERM) search "$(QUERY)" $(if $(RUN),--run "$(RUN)") --learner $(LEARNER) $(ARGS)
+	@$(VISTERM) search "$(QUERY)" $(NAME) --learner $(LEARNER) $(ARGS)
 
 info: install  ## what a run holds, and what is fresh
-	@$(VISTERM) info $(if $(RUN),--run "$(RUN)") $(ARGS)
+	@$(VISTERM) info $(NAME) $(ARGS)
 
 test: install  ## the test suite
 	$(BIN)/python -m pytest $(ARGS)

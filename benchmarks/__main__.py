@@ -1,4 +1,6 @@
-"""Run the benchmarks and write benchmarks/results.json: ``python -m benchmarks [--quick] [NAME ...]``.
+"""Run the benchmarks, write benchmarks/results.json and docs/benchmarks.md.
+
+    python -m benchmarks [--quick] [NAME ...]
 
 Each record holds our figure, a peer's figure from the same session, their ratio (above 1 means ours is better), what
 the physical limit is, and the command that repeats it. Figures are medians; quote ratios, since machines differ.
@@ -13,6 +15,15 @@ from pathlib import Path
 
 MODULES = ("startup", "extraction", "oasis", "search", "incremental")
 RESULTS = Path(__file__).with_name("results.json")
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+HEAD = """# Benchmarks
+
+Written by `make bench`, which also keeps the raw figures in `benchmarks/results.json`. A ratio above 1 means that ours
+is better than the peer, which ran in the same session; figures are medians. Machines differ: compare ratios.
+
+| Name | Ours | Peer | Ratio | Physical limit | Command |
+|---|---|---|---|---|---|
+"""
 
 
 def main() -> None:
@@ -36,6 +47,16 @@ def main() -> None:
                 flush=True,
             )
             RESULTS.write_text(json.dumps(list(results.values()), indent=1) + "\n")
+    PAGE.write_text(HEAD + "".join(map(_row, results.values())))
+
+
+def _row(record: dict) -> str:
+    quick = " (quick)" if record["quick"] else ""
+    return (
+        f"| {record['name']}{quick} | {record['ours']:.3g} {record['unit']} "
+        f"| {record['peer']:.3g}: {record['peer_name']} | {record['ratio']:.2f} "
+        f"| {record['limit']} | `{record['command']}` |\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Speed and memory of visterm extraction, side by side with its peers.
 
-    python -m benchmarks.extraction [--quick]
+    python -m benchmarks extraction [--quick]
 
 Peers: ``cv2.imread`` alone on the same files (what decoding costs whoever reads a JPEG), ourselves on one core, and the
 obvious version of the same extraction in scikit-image and scikit-learn. Photos are those of Caltech-101 below
@@ -11,9 +11,7 @@ processor time of the whole process, which does not count what other programs do
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import pathlib
 import statistics
@@ -32,7 +30,7 @@ from sklearn.cluster import KMeans
 from visterm.features import VistermExtractor, level_shapes
 
 DATA = pathlib.Path(os.environ.get("VISTERM_DATA", pathlib.Path(__file__).parents[1] / "../shared/data"))
-COMMAND = "python -m benchmarks.extraction"
+COMMAND = "python -m benchmarks extraction"
 SHIPPED = ("astronaut", "chelsea", "coffee", "rocket", "camera", "brick", "grass", "gravel")
 BLOCK, STRIDE, SCALE = 64, 32, 1.25
 
@@ -237,9 +235,3 @@ def run(quick: bool = False) -> list[dict]:
             against_plain_libraries(extractor, test[: 4 if quick else 24], 1 if quick else 3),
             memory(extractor, test, 100 if quick else 500),
         ]
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few images and rounds")
-    print(json.dumps(run(parser.parse_args().quick), indent=2))

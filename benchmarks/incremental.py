@@ -44,7 +44,3 @@ def run(quick: bool = False) -> list[dict]:
             "command": "python -m benchmarks incremental",
         }
     ]
-
-
-if __name__ == "__main__":
-    print(run())

@@ -36,7 +36,3 @@ def run(quick: bool = False) -> list[dict]:
             "command": "python -m benchmarks startup",
         }
     ]
-
-
-if __name__ == "__main__":
-    print(run())

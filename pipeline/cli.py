@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -158,7 +159,7 @@ def features(
     done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else "nothing to do"
     console.say(
         f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
-        f"Next: visterm train --run {place.name}"
+        f"Next: visterm train --run {shlex.quote(place.name)}"
     )
 
 
@@ -192,12 +193,14 @@ def train(
     from .console import duration
 
     if learner == "cosine":
-        console.say(f"cosine has nothing to learn. Next: visterm evaluate --run {place.name} --learner cosine")
+        console.say(
+            f"cosine has nothing to learn. Next: visterm evaluate --run {shlex.quote(place.name)} --learner cosine"
+        )
     else:
         what = "is fresh" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
         console.say(
             f"{learner} {what}: {summary['steps']:,} steps on {summary['n_images']:,} images, in "
-            f"{place.learner(learner)}. Next: visterm evaluate --run {place.name}"
+            f"{place.learner(learner)}. Next: visterm evaluate --run {shlex.quote(place.name)}"
         )
 
 

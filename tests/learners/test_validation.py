@@ -22,7 +22,7 @@ class TestMeanAveragePrecision:
     def test_the_query_is_removed_by_identity(self):
         """A duplicate of the query scores as high as the query itself and stays."""
         scores = np.array([[1.0, 1.0, 0.5]])
-        assert mean_average_precision(scores, np.array([[True, False, True]]), np.array([0])) == pytest.approx(1 / 2)
+        assert mean_average_precision(scores, np.array([[False, True, True]]), np.array([1])) == pytest.approx(1 / 2)
 
     def test_queries_without_relevant_images_are_left_out(self):
         scores = np.array([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])

@@ -1,0 +1,50 @@
+"""Examples in the pages run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGES = ("README.md", "docs/oasis.md", "docs/features.md")
+
+
+def examples(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_run(repository, page, tmp_path, monkeypatch, write_images):
+    write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum") for i in range(12)])
+    monkeypatch.chdir(tmp_path)
+    found = examples(repository / page)
+    if not found:
+        pytest.skip(f"{page} has no example")
+    for example in found:
+        # The images of this test are small and few.
+        exec(example.replace("n_visterms=1000", "n_visterms=50").replace("100_000", "1000"), {})
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p}" for p in ("features.md", "oasis.md"))])
+def test_links_lead_somewhere(repository, page):
+    folder = (repository / page).parent
+    for link in re.findall(r"\]\(([^)#]+)\)", (repository / page).read_text()):
+        assert link.startswith("https://") or (folder / link).exists(), link
+
+
+def test_every_public_example_runs(repository):
+    """Docstrings of the rooms, as doctests."""
+    import doctest
+    import importlib
+
+    n_tried = 0
+    for room in ("features", "learners", "retrieval"):
+        for file in sorted((repository / room).glob("*.py")):
+            module = importlib.import_module(
+                f"visterm.{room}.{file.stem}" if file.stem != "__init__" else f"visterm.{room}"
+            )
+            failed, tried = doctest.testmod(module)
+            assert not failed, module
+            n_tried += tried
+    assert n_tried > 20
