@@ -27,7 +27,7 @@ from .blocks import block_grid, check_grid
 from .codebook import Codebook
 from .color import Palette
 from .descriptors import NORMALIZATIONS, as_rgb, describe
-from .images import ImageError, read_image
+from .images import MAX_PIXELS, ImageError, read_image
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting, co_occurrence_order, count_visterms
 
@@ -41,10 +41,10 @@ BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images
 # Work on one batch of images (module level, so that a worker process can run it)
 
 
-def _read(image):
+def _read(image, max_pixels):
     """Return RGB pixels of a path or an array."""
     if isinstance(image, (str, os.PathLike)):
-        return read_image(image)
+        return read_image(image, max_pixels=max_pixels)
     return as_rgb(image)
 
 
@@ -59,16 +59,17 @@ def _sample_rows(rows, n, rng):
     return rows if len(rows) <= n else rows[np.sort(rng.choice(len(rows), n, replace=False))]
 
 
-def _run_batch(function, start, images):
+def _run_batch(function, start, images, max_pixels):
     """Call function(pixels, index) for every image; return the results and the unreadable ones.
 
-    An unreadable path gives None and an entry (index, path, error).
+    An unreadable path gives None and an entry (index, path, error). The images may be an iterator: one is held at a
+    time.
     """
     results: list = []
     failures: list = []
     for index, image in enumerate(images, start):
         try:
-            pixels = _read(image)
+            pixels = _read(image, max_pixels)
         except (ImageError, OSError) as error:
             results.append(None)
             failures.append((index, os.fspath(image), error))
@@ -77,9 +78,9 @@ def _run_batch(function, start, images):
     return results, failures
 
 
-def _count_batch(start, images, palette, codebook, grid):
+def _count_batch(start, images, palette, codebook, grid, max_pixels):
     """Count the visterms of a batch of images."""
-    descriptors, failures = _run_batch(lambda pixels, _: describe(pixels, palette, **grid), start, images)
+    descriptors, failures = _run_batch(lambda pixels, _: describe(pixels, palette, **grid), start, images, max_pixels)
     n_blocks = [0 if rows is None else len(rows) for rows in descriptors]
     rows = [rows for rows in descriptors if rows is not None]
     ids = codebook.predict(np.concatenate(rows)) if rows else []
@@ -87,28 +88,29 @@ def _count_batch(start, images, palette, codebook, grid):
 
 
 def _batches(images):
-    """Cut any iterable into (start, list of images)."""
+    """Cut any iterable into (start, iterator of images), each to be used up before the next."""
     images = iter(images)
-    start = 0
-    while batch := list(itertools.islice(images, BATCH)):
-        yield start, batch
-        start += len(batch)
+    for start in itertools.count(0, BATCH):
+        first = list(itertools.islice(images, 1))
+        if not first:
+            return
+        yield start, itertools.chain(iter(first), itertools.islice(images, BATCH - 1))
 
 
-def _parallel(function, batches, n_jobs):
-    """Yield function(start, images) of every batch, in order, reading ahead no more than a few batches.
+def _parallel(function, images, n_jobs):
+    """Yield function(start, batch) of every batch of images, in order, reading ahead no more than a few batches.
 
     Threads will do: kernels and decoders release the interpreter's lock, and the codebook is shared.
     """
     n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
     if n_jobs == 1:
-        yield from (function(*batch) for batch in batches)
+        yield from (function(*batch) for batch in _batches(images))
         return
     with concurrent.futures.ThreadPoolExecutor(n_jobs) as pool:
         pending: collections.deque[concurrent.futures.Future] = collections.deque()
         try:
-            for batch in batches:
-                pending.append(pool.submit(function, *batch))
+            for start, batch in _batches(images):
+                pending.append(pool.submit(function, start, list(batch)))
                 if len(pending) > 2 * n_jobs:
                     yield pending.popleft().result()
             while pending:
@@ -143,6 +145,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         training images.
     max_iter : int
         Rounds of k-means at most, for the codebook.
+    max_pixels : int
+        Larger image files are refused, see `read_image`.
     random_state : int, RandomState or None
         Makes `fit` reproducible. The result does not depend on `n_jobs`.
     n_jobs : int or None
@@ -188,6 +192,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         max_color_samples=100_000,
         max_descriptors=250_000,
         max_iter=25,
+        max_pixels=MAX_PIXELS,
         random_state=None,
         n_jobs=None,
         on_error="raise",
@@ -202,6 +207,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self.max_color_samples = max_color_samples
         self.max_descriptors = max_descriptors
         self.max_iter = max_iter
+        self.max_pixels = max_pixels
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.on_error = on_error
@@ -318,7 +324,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         if self.normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}")
-        for name in ("n_visterms", "max_color_samples", "max_descriptors", "max_iter"):
+        for name in ("n_visterms", "max_color_samples", "max_descriptors", "max_iter", "max_pixels"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
         if not 1 <= self.n_colors <= 256:
@@ -353,7 +359,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """Concatenate what the function gives for each readable image; call `tick` after each batch."""
         parts = []
         for results, failures in _parallel(
-            lambda start, batch: _run_batch(function, start, batch), _batches(images), self.n_jobs
+            lambda start, batch: _run_batch(function, start, batch, self.max_pixels), images, self.n_jobs
         ):
             self._raise_first(failures)
             parts += [part for part in results if part is not None]
@@ -420,7 +426,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         palette, codebook, grid = self.palette_, self.codebook_, self._grid()
         parts, failures = [sp.csr_matrix((0, len(codebook.centers_)), dtype=np.int32)], []
         for counts, failed in _parallel(
-            lambda start, batch: _count_batch(start, batch, palette, codebook, grid), _batches(images), self.n_jobs
+            lambda start, batch: _count_batch(start, batch, palette, codebook, grid, self.max_pixels),
+            images,
+            self.n_jobs,
         ):
             self._raise_first(failed)
             parts.append(counts)
@@ -442,7 +450,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         visterms : ndarray of int32, (n_blocks,)
         """
         check_is_fitted(self, ["palette_", "codebook_"])
-        pixels = _read(image)
+        pixels = _read(image, self.max_pixels)
         grid = self._grid()
         visterms = self.codebook_.predict(describe(pixels, self.palette_, **grid))
         del grid["normalization"]

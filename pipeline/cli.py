@@ -70,7 +70,9 @@ def _command(function: Callable) -> Callable:
         except UserError as error:
             if _Globals.debug:
                 raise
-            print(f"visterm: {error}", file=sys.stderr)
+            from .console import one_line
+
+            print(f"visterm: {one_line(str(error))}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             print("visterm: interrupted; the same command goes on from here", file=sys.stderr)
@@ -277,7 +279,7 @@ def search(
             print(printable(answer["query"]))
             print("rank     score  path")
             for r in answer["results"]:
-                labels = f"  [{', '.join(r['labels'])}]" if r["labels"] else ""
+                labels = f"  [{printable(', '.join(r['labels']))}]" if r["labels"] else ""
                 print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['path'])}{labels}")
 
 
@@ -297,8 +299,8 @@ def info(
     """
     from .stages import describe_run
 
-    place, _ = _open(run, None, None)
-    found = describe_run(place)
+    place, configuration = _open(run, None, None)
+    found = describe_run(place, configuration)
     if not skipped:
         found.pop("skipped_files")
     if as_json:
@@ -314,7 +316,7 @@ def info(
             figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
             print(f"{key + ':':12} {figures or 'none'}")
         else:
-            print(f"{key + ':':12} {value}")
+            print(f"{key + ':':12} {printable(str(value))}")
 
 
 @app.command()

@@ -209,9 +209,7 @@ class Collection:
             self._enter(root, paths, names, changes, replace)
             self._label(labels)
             self._assign_splits(config, layout)
-            if self["max_pixels"] != config.collection.max_pixels:  # what was too large may not be so any more
-                self._db.execute("UPDATE images SET status = 'pending' WHERE status = 'skipped' AND sha256 IS NOT NULL")
-                self["max_pixels"] = config.collection.max_pixels
+            self._reconsider(config.collection.max_pixels)
             self["root"] = os.fsencode(root)
         return changes
 
@@ -260,6 +258,15 @@ class Collection:
         self._bury([known[path][0] for path in gone])
         self._db.executemany("INSERT INTO images (path, size, mtime_ns, status, reason) VALUES (?, ?, ?, ?, ?)", new)
 
+    def _reconsider(self, max_pixels: int) -> None:
+        """Read again what may come out otherwise: files that could not be opened, images near a limit that moved."""
+        again = "UPDATE images SET status = 'pending', segment = NULL, row = NULL, reason = NULL WHERE "
+        self._db.execute(f"{again} status = 'skipped' AND sha256 = ''")
+        if self["max_pixels"] != max_pixels:
+            self._db.execute(f"{again} status = 'skipped' AND sha256 IS NOT NULL")
+            self._db.execute(f"{again} status = 'ok' AND width * height > ?", (max_pixels,))
+            self["max_pixels"] = max_pixels
+
     def _bury(self, ids: Iterable[int]) -> None:
         self._db.executemany("UPDATE images SET status = 'removed' WHERE id = ?", [(i,) for i in ids])
 
@@ -273,14 +280,15 @@ class Collection:
         self._db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)
 
     def _assign_splits(self, config: Config, layout: _Layout) -> None:
-        key = json.dumps([config.split.model_dump(), config.collection.model_dump(), layout.kind])
-        if self["split"] != key:
-            self._db.execute("UPDATE images SET split = NULL WHERE status != 'removed'")
-            self["split"] = key
+        key = split_key(config) + layout.kind
+        stale = "" if self["split"] != key else " AND labels IS NULL"
+        self._db.execute(f"UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL{stale}")
+        self["split"] = key
         rows = [
             (id_, os.fsdecode(path), json.loads(labels), split)
             for id_, path, labels, split in self._db.execute(
-                "SELECT id, path, labels, split FROM images WHERE status IN ('ok', 'pending') AND labels IS NOT NULL"
+                # Unreadable ones too: they keep their places, or others would move up when they are found out.
+                "SELECT id, path, labels, split FROM images WHERE status != 'removed' AND labels IS NOT NULL"
             )
         ]
         if layout.kind == "split":
@@ -295,11 +303,13 @@ class Collection:
     # --- extraction -----------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Remove the folders that a killed run left behind, and segments without a living row."""
+        """Remove folders that a killed run left behind, and segments without a living row; miss those that are gone."""
         alive = {str(n) for (n,) in self._db.execute("SELECT DISTINCT segment FROM images WHERE status = 'ok'")}
-        for folder in self.segments.iterdir():
-            if folder.name not in alive:
-                shutil.rmtree(folder)
+        present = {folder.name for folder in self.segments.iterdir()}
+        for name in present - alive:
+            shutil.rmtree(self.segments / name, ignore_errors=True)  # a worker of that run may still be writing
+        for name in alive - present:
+            self._db.execute("UPDATE images SET status = 'pending' WHERE status = 'ok' AND segment = ?", (int(name),))
 
     def use_extractor(self, fingerprint: str) -> None:
         """Declare which extractor the counts are made with; counts of another one are forgotten."""
@@ -421,8 +431,7 @@ class _Layout:
     def __init__(self, paths: Sequence[str]):
         parts = [path.split(os.sep) for path in paths]
         folders = {p[0].lower() for p in parts if len(p) > 1}
-        flat = any(len(p) == 1 for p in parts)
-        if folders and not flat and folders <= set(SPLIT_FOLDERS) and "train" in folders:
+        if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
             self.kind = "split"
         else:
             self.kind = "classes" if folders else "flat"
@@ -510,6 +519,13 @@ def _draw_splits(rows: list[tuple[int, str, str, str | None]], config: SplitConf
     return chosen
 
 
+def split_key(config: Config) -> str:
+    """What decides which images may be learned from, besides the images themselves."""
+    labels = config.collection.labels if config.collection.labels in ("auto", "none") else "table"
+    kind = "clicks" if config.collection.clicks is not None else labels
+    return json.dumps([config.split.model_dump(), config.collection.classes, kind])
+
+
 def _share(wanted: int | float, n: int) -> int:
     return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))
 
@@ -557,7 +573,7 @@ def read_segment(folder: Path) -> sparse.csr_matrix:
             for name in ("counts", "indices", "indptr")
         )
         return sparse.csr_matrix((data, indices, indptr), shape=tuple(shape), copy=False)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError) as error:
         raise UserError(
             f"{folder}: damaged segment ({error}); run 'visterm features --force' to extract the images again"
         ) from None

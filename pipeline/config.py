@@ -5,6 +5,7 @@ An unknown key or a wrong type is an error that names the key, the value and whe
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from pathlib import Path
 from typing import Any, Literal
@@ -194,6 +195,9 @@ def _set(values: dict[str, Any], setting: str) -> None:
         values[last] = yaml.safe_load(text)
     except yaml.YAMLError:
         raise UserError(f"--set {setting}: the value is not valid YAML") from None
+    if isinstance(values[last], str) and "e" in text.lower():  # YAML takes 1e-3 for a word
+        with contextlib.suppress(ValueError):
+            values[last] = float(text)
     if last in ("labels", "clicks") and isinstance(values[last], str) and values[last] not in ("auto", "none"):
         values[last] = str(Path(values[last]).resolve())
 
@@ -201,7 +205,8 @@ def _set(values: dict[str, Any], setting: str) -> None:
 def _explain(error: ValidationError) -> str:
     """Turn the first of pydantic's complaints into one line that names the key and the remedy."""
     complaint = error.errors()[0]
-    where = [str(part) for part in complaint["loc"] if not str(part).startswith(("int", "float", "list["))]
+    unions = ("int", "float", "list[str]")  # pydantic names the branch of a union as if it were a key
+    where = [str(part) for i, part in enumerate(complaint["loc"]) if i == 0 or part not in unions]
     key = ".".join(where)
     if complaint["type"] == "extra_forbidden":
         model = Config
@@ -210,7 +215,7 @@ def _explain(error: ValidationError) -> str:
             assert isinstance(annotation, type)
             assert issubclass(annotation, BaseModel)
             model = annotation  # type: ignore[assignment]  # a section, not Config itself
-        near = difflib.get_close_matches(where[-1], model.model_fields, n=1)
+        near = [n for n in difflib.get_close_matches(where[-1], model.model_fields, n=1) if n != where[-1]]
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(model.model_fields)}"
         return f"unknown key {key}; {hint}"
     if complaint["type"] == "value_error":

@@ -28,11 +28,11 @@ class Console:
     def say(self, text: str) -> None:
         """Print a line."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            print(one_line(text), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         """Print a line that is shown even when quiet."""
-        print(f"warning: {text}", file=sys.stderr, flush=True)
+        print(f"warning: {one_line(text)}", file=sys.stderr, flush=True)
 
     @contextmanager
     def phase(self, title: str, total: int | None = None, unit: str = "it") -> Iterator[_Phase]:
@@ -85,6 +85,15 @@ class _Phase:
         if note:
             self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(done - self._bar.n)
+
+
+def one_line(text: str) -> str:
+    """Escape what a file name may bring into a message: control characters and undecodable bytes."""
+    if text.isprintable():
+        return text
+    from visterm.features import printable  # rarely needed, and not quickly loaded
+
+    return printable(text)
 
 
 def duration(seconds: float) -> str:

@@ -31,7 +31,7 @@ CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 
 FILES_BESIDE = {
     "metrics.json": "the figures of the summary, for programs",
-    "curves.csv": "precision at every k, and mAP along training",
+    "curves.csv": "precision at every k",
     "neighbours.csv": "the ranked neighbours of every query",
     "precision_curve.png": "the precision curve as a picture",
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from scipy import sparse
 
 from visterm.features import read_image
@@ -110,7 +111,9 @@ def write_results(
         ),
     )
 
-    data = _report_data(run, config, metrics, curves, systems, queries, gallery, results, learner, warnings, seconds)
+    data = _report_data(
+        run, config, metrics, curves, systems, queries, gallery, results, learner, trained, warnings, seconds
+    )
     write_precision_curve(folder / "precision_curve.png", data)
     write_report(
         folder / "report.html",
@@ -155,7 +158,7 @@ def _hits(evaluation: Evaluation, row: int) -> Hits:
 
 
 def _report_data(
-    run, config, metrics, curves, systems, queries, gallery, results, learner, warnings, seconds
+    run, config, metrics, curves, systems, queries, gallery, results, learner, trained, warnings, seconds
 ) -> ReportData:
     name = next(iter(systems))
     evaluation, baseline = systems[name].evaluation, systems["cosine"].evaluation
@@ -212,7 +215,7 @@ def _report_data(
             "machine": f"{platform.system()} {platform.machine()}",
         }
         | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
-        config=config.to_yaml(),
+        config=yaml.safe_dump(config.model_dump() | trained["config"], sort_keys=False, allow_unicode=True),
     )
 
 

@@ -33,11 +33,6 @@ class Run:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    def _children(self, kind: str) -> Iterator[Path]:
-        folder = self.folder / kind
-        names = {path.name.split(".")[0] for path in folder.iterdir()} if folder.is_dir() else set()
-        return (folder / name for name in sorted(names))
-
     @property
     def name(self) -> str:
         """The run's name."""
@@ -63,7 +58,8 @@ class Run:
 
     def learners(self) -> list[str]:
         """Names of the learners that were trained in this run."""
-        return [path.name for path in self._children("learners") if (path / "record.json").exists()]
+        found = (path.parent.name for path in self.folder.glob("learners/*/record.json"))
+        return sorted(name for name in found if "." not in name)  # not checkpoints
 
     def configure(self, file: Path | None, settings: list[str]) -> Config:
         """Read the configuration: the given file, else the run's own, else the defaults; settings on top."""
@@ -89,8 +85,8 @@ class Run:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end") from None
-            for artifact in (self.extractor, *self._children("learners"), *self._children("evaluations")):
-                _recover(artifact)
+            for place in (self.folder, self.folder / "learners", self.folder / "evaluations"):
+                _recover(place)
             yield
 
 
@@ -153,8 +149,8 @@ def write_text(file: Path, text: str) -> None:
 def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
     """Give a temporary folder to fill, then put it in the place of ``folder``, with its record.
 
-    A kill leaves the old artifact or the new one (``_recover`` undoes the one moment in between); an exception leaves
-    the old one.
+    A kill leaves the old artifact or the new one: the next run that locks the folder undoes the one moment in between,
+    and sweeps up. An exception leaves the old one.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -171,7 +167,12 @@ def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _recover(folder: Path) -> None:
-    old = folder.with_name(f"{folder.name}.old")
-    if old.exists() and not folder.exists():
-        old.rename(folder)
+def _recover(place: Path) -> None:
+    """Put back what a kill left between two renames, and remove what it left half-written."""
+    for old in place.glob("*.old"):
+        if old.with_suffix("").exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(old.with_suffix(""))
+    for temporary in place.glob("*.tmp"):
+        shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()

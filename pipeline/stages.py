@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, write_segment
+from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, split_key, write_segment
 from .config import Config, UserError
 from .console import Console, count
 from .run import Run, fingerprint, is_fresh, make_record, publish, read_record, write_text
@@ -59,9 +59,13 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     UserError
         No images, or a configuration that does not fit them.
     """
+    if root is None and not (run.collection / "catalogue.sqlite").exists():
+        raise UserError("which images? give their directory: visterm features IMAGES (make features IMAGES=dir)")
     with run.locked():
         collection = Collection(run.collection, create=True)
-        root = _root(run, collection, root)
+        root = root.absolute() if root is not None else collection.root
+        if root is None:
+            raise UserError(f"run {run.name} has no images yet; give their directory: visterm features IMAGES")
         started = time.perf_counter()
         changes = collection.scan(root, config, replace=force)
         collection.clean()
@@ -92,21 +96,13 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         if changes or extracted:
             record = make_record("features", {}, {"extractor": collection["extractor"]}) | {"result": summary}
             write_text(run.collection / "record.json", json.dumps(record, indent=1))
+        collection.clean()
         _report_skipped(collection.skipped(), run, console)
         collection.close()
     if not summary["n_images"]:
-        raise UserError(f"{root}: no image could be read; JPEG, PNG, WebP, BMP and TIFF files are looked for")
+        which = "no training image" if found["pending"] else "no image"
+        raise UserError(f"{root}: {which} could be read; JPEG, PNG, WebP, BMP and TIFF files are looked for")
     return summary
-
-
-def _root(run: Run, collection: Collection, root: Path | None) -> Path:
-    before = collection.root
-    if root is None:
-        if before is None:
-            shutil.rmtree(run.folder)
-            raise UserError("which images? give their directory: visterm features IMAGES (make features IMAGES=dir)")
-        return before
-    return root.absolute()
 
 
 def _anything_readable(config: Config, collection: Collection, root: Path) -> bool:
@@ -162,7 +158,13 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
 
     silence_decoders()
     parameters = config.features.model_dump(exclude={"max_training_images"})
-    extractor = VistermExtractor(**parameters, random_state=config.seed, n_jobs=config.compute.n_jobs, on_error="skip")
+    extractor = VistermExtractor(
+        **parameters,
+        max_pixels=config.collection.max_pixels,
+        random_state=config.seed,
+        n_jobs=config.compute.n_jobs,
+        on_error="skip",
+    )
     title = f"learning {count(config.features.n_visterms, 'visterm')} from {count(len(paths), 'training image')}"
     with console.phase(title, unit="images") as phase, publish(run.extractor, record) as folder:
         try:
@@ -172,7 +174,8 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
             raise UserError(f"{root}: {error}") from None
         extractor.save(folder / "files")
         record["training_images"] = len(paths)
-        record["content"] = _digest(folder / "files")
+        arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
+        record["content"] = fingerprint(record["config"], arrays)
     return _content(run)
 
 
@@ -181,11 +184,6 @@ def _content(run: Run) -> str:
     if record is None:
         raise UserError(f"{run.folder}: no visterms yet; run 'visterm features IMAGES --run {run.name}' first")
     return record["content"]
-
-
-def _digest(folder: Path) -> str:
-    """One fingerprint of all files of a folder."""
-    return fingerprint([[path.name, file_sha256(path)] for path in sorted(folder.iterdir())])
 
 
 def _extract(run: Run, config: Config, collection: Collection, root: Path, console: Console) -> int:
@@ -277,7 +275,7 @@ def _load_extractor(files: Path, version: str) -> VistermExtractor:
     from visterm.features import VistermExtractor
 
     try:
-        return VistermExtractor.load(files)
+        return VistermExtractor.load(files).set_params(n_jobs=1)  # the segments are what runs in parallel
     except (OSError, ValueError) as error:
         raise UserError(f"{error}; run 'visterm features --force' to learn it again") from None
 
@@ -323,15 +321,7 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
         if learner_name == "cosine":
             return {"learner": "cosine", "fresh": True, "n_images": len(images), "steps": 0, "seconds": 0.0}
         folder = run.learner(learner_name)
-        section = getattr(config, learner_name).model_dump()
-        record = make_record(
-            "train",
-            {learner_name: section, "seed": config.seed},
-            {
-                "extractor": _content(run),
-                "images": _identity(images),
-            },
-        )
+        record = _train_record(run, config, learner_name, images)
         if not force and is_fresh(folder, record):
             found = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | found["result"]
@@ -339,6 +329,15 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
         run.save_config(config)
         collection.close()
     return {"learner": learner_name, "fresh": False} | result
+
+
+def _train_record(run: Run, config: Config, learner_name: str, images: Sequence[Image]) -> dict[str, Any]:
+    """What a model of these images would be made from."""
+    return make_record(
+        "train",
+        {learner_name: getattr(config, learner_name).model_dump(), "seed": config.seed},
+        {"extractor": _content(run), "images": _identity(images), "clicks": config.collection.clicks is not None},
+    )
 
 
 def _train(run, config, learner_name, collection, images, record, console, force) -> dict[str, Any]:
@@ -352,7 +351,7 @@ def _train(run, config, learner_name, collection, images, record, console, force
     goes_on = not force and is_fresh(checkpoint, record)
     spent = (read_record(checkpoint) or {}).get("seconds", 0.0) if goes_on else 0.0
     started = time.perf_counter() - spent
-    X, y = vectors(run, collection, images), supervision(images)
+    X, y = vectors(run, collection, images), supervision(images, clicks=config.collection.clicks is not None)
     # Images of a folder validation/ are watched in place of a share of the training images.
     rows = np.flatnonzero([image.split == "validation" for image in images])
     title = f"training {learner_name} on {count(len(images), 'image')}"
@@ -413,9 +412,11 @@ def _check_features(run: Run, config: Config, collection: Collection) -> None:
     """The collection must be complete and made with this configuration."""
     again = f"run 'visterm features --run {run.name}' first"
     record = read_record(run.extractor)
-    if record is None or collection["extractor"] != record["content"]:
+    made = record and record["inputs"]["split"] == collection["split"] and record["content"] == collection["extractor"]
+    if record is None or not made:
         raise UserError(f"run {run.name}: the features are not finished; {again}")
-    if record["config"] != {"features": config.features.model_dump(), "seed": config.seed}:
+    same = record["config"] == {"features": config.features.model_dump(), "seed": config.seed}
+    if not same or not collection["split"].startswith(split_key(config)):
         raise UserError(f"run {run.name}: the features were made with another configuration; {again}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {again}")
@@ -428,12 +429,12 @@ def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse
     )
 
 
-def supervision(images: Sequence[Image]) -> np.ndarray | sparse.csr_matrix:
-    """Labels of some images: (n,) strings if each has just one, else CSR (n, n_labels) of weights."""
+def supervision(images: Sequence[Image], *, clicks: bool = False) -> np.ndarray | sparse.csr_matrix:
+    """Labels of some images: (n,) strings if each has just one, else, and for clicks, CSR (n, n_labels) of weights."""
     import numpy as np
     from scipy import sparse
 
-    if all(list(image.labels.values()) == [1.0] for image in images):
+    if not clicks and all(len(image.labels) == 1 for image in images):
         return np.array([next(iter(image.labels)) for image in images])
     names = {name: i for i, name in enumerate(sorted({name for image in images for name in image.labels}))}
     rows = [row for row, image in enumerate(images) for _ in image.labels]
@@ -490,6 +491,9 @@ def evaluate(run: Run, config: Config, learner_name: str, console: Console, *, f
             collection.images("train", "validation", labelled=True)
         ):
             console.warn(f"{learner_name} was trained before the training images changed; 'visterm train' renews it")
+        section = {learner_name: getattr(config, learner_name).model_dump()} if learner_name in TRAINED else {}
+        if trained["config"] not in ({}, section | {"seed": config.seed}):
+            console.warn(f"{learner_name} was trained with other settings than these; 'visterm train' renews it")
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:
                 _evaluate(run, config, collection, learner_name, learner, queries, gallery, trained, target, console)
@@ -512,7 +516,9 @@ def _evaluate(run, config, collection, learner_name, learner, queries, gallery, 
     own = queries is gallery
     Q = vectors(run, collection, queries)
     X = Q if own else vectors(run, collection, gallery)
-    labels = supervision([*queries, *gallery])  # together, so that both sides number several labels alike
+    labels = supervision(
+        [*queries, *gallery], clicks=config.collection.clicks is not None
+    )  # together, so that both sides number several labels alike
     exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
@@ -546,13 +552,16 @@ def _warnings(collection: Collection, queries, gallery, Q, X) -> list[str]:
     import numpy as np
 
     found = []
-    train = {image.sha256 for image in collection.images("train")}
+    train = {image.sha256 for image in collection.images("train", "validation")}
     copies = sum(image.sha256 in train for image in queries)
+    again = len(queries) - len({image.sha256 for image in queries})
     if copies:
         found.append(
             f"{count(copies, 'test image')} of {len(queries):,} are exact duplicates of training images: "
             "the figures flatter the learner"
         )
+    if again:
+        found.append(f"{count(again, 'test image')} of {len(queries):,} are exact duplicates of other test images")
     n_empty = sum(int((np.diff(part.indptr) == 0).sum()) for part in ([Q] if X is Q else [Q, X]))
     if n_empty:
         found.append(
@@ -594,6 +603,10 @@ def search(
     images = collection.images()
     if root is None or not images:
         raise UserError(f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first")
+    if collection["extractor"] != _content(run):
+        raise UserError(f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first")
+    if n_pending := collection.counts_by("status")["pending"]:
+        console.warn(f"{count(n_pending, 'image')} are not extracted yet and cannot be found")
     silence_decoders()
     extractor = _load_extractor((run.extractor / "files").absolute(), _content(run))
     try:
@@ -661,7 +674,7 @@ def _cosine(run: Run) -> SimilarityLearner:
 # --------------------------------------------------------------------------------------------------------------- info
 
 
-def describe_run(run: Run) -> dict[str, Any]:
+def describe_run(run: Run, config: Config) -> dict[str, Any]:
     """What a run holds, for ``visterm info``."""
     collection = Collection(run.collection)
     status, splits = collection.counts_by("status"), collection.counts_by("split")
@@ -682,12 +695,15 @@ def describe_run(run: Run) -> dict[str, Any]:
         "mAP": {},
         "skipped_files": collection.skipped(),
     }
+    learnt_from = collection.images("train", "validation", labelled=True)
     for name in run.learners():
         record = read_record(run.learner(name))
         assert record is not None
-        fresh = extractor is not None and record["inputs"]["extractor"] == extractor["content"]
-        found["learners"][name] = f"{record['result']['steps']:,} steps" + ("" if fresh else " (stale: train again)")
-    for folder in sorted(run.evaluation("").parent.glob("evaluations/*/metrics.json")):
-        found["mAP"] |= {name: round(s["map"], 4) for name, s in json.loads(folder.read_text())["systems"].items()}
+        fresh = extractor is not None and is_fresh(run.learner(name), _train_record(run, config, name, learnt_from))
+        steps = f"{record['result']['steps']:,} steps"
+        found["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
+    for file in sorted(run.folder.glob("evaluations/*/metrics.json")):
+        for name, figures in json.loads(file.read_text())["systems"].items():
+            found["mAP"][name] = round(figures["map"], 4)
     collection.close()
     return found

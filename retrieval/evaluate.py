@@ -233,7 +233,7 @@ def evaluate_index(
     if not blocks:
         raise ValueError("there are no queries to evaluate")
     columns = {f.name: np.concatenate([getattr(block, f.name) for block in blocks]) for f in fields(Evaluation)}
-    # Precision beyond the last image that every query could rank means nothing: cut the filling off.
+    # Precision beyond the last image that any query could rank means nothing: cut the filling off.
     columns["precision"] = columns["precision"][:, : columns["n_candidates"].max()]
     return Evaluation(**columns)
 
