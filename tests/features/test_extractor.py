@@ -368,6 +368,41 @@ def test_no_warning_is_given_without_a_reason(extractor, other):
         clone_fitted(extractor, on_error="skip", n_jobs=2).transform(other)
 
 
+def test_the_orientations_of_a_picture_give_nearly_the_same_vectors(data):
+    paths = sorted((data / "odd").glob("exif_Landscape_*.jpg"))
+    assert len(paths) > 2
+    X = VistermExtractor(n_visterms=20, random_state=0).fit(paths).count(paths).toarray().astype(float)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    assert (X @ X.T).min() > 0.97
+
+
+def test_one_decoded_image_is_held_at_a_time(extractor, train):
+    """A generator of photos must not pile up as arrays, which are thirty times their files."""
+    import weakref
+
+    class Photo(np.ndarray):
+        pass
+
+    alive = []
+
+    def photos():
+        for image in train * 2:
+            photo = image.copy().view(Photo)
+            alive.append(weakref.ref(photo))
+            assert sum(ref() is not None for ref in alive) <= 3
+            yield photo
+            del photo
+
+    extractor.count(photos())
+
+
+def test_the_pixel_limit_holds_in_fit(folder):
+    paths = sorted(folder.glob("*.png"))
+    small = VistermExtractor(n_visterms=5, max_pixels=10, random_state=0, on_error="skip")
+    with pytest.raises(ValueError, match="none of the"):
+        small.fit(paths)
+
+
 def test_fit_says_how_far_it_is(train):
     seen = []
     VistermExtractor(n_visterms=20, random_state=0).fit(train, callback=lambda done, total: seen.append((done, total)))

@@ -23,6 +23,8 @@ SETTINGS = (
     "oasis.patience=null",
     "compute.segment_size=20",
     "compute.checkpoint_seconds=0",
+    "split.train=20",
+    "split.test=15",
 )
 
 
@@ -38,10 +40,8 @@ def run(cwd, *arguments):
 
 
 def run_and_kill(cwd, after, *arguments):
-    """Kill a stage with its workers after some seconds; tell whether it was still at work."""
-    process = subprocess.Popen(
-        command(*arguments), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    """Kill a stage after some seconds, but not its workers; tell whether it was still at work."""
+    process = subprocess.Popen(command(*arguments), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         process.wait(timeout=after)
         return False
@@ -72,6 +72,8 @@ def result(folder):
 def undisturbed(tmp_path_factory, write_images):
     folder = tmp_path_factory.mktemp("undisturbed")
     write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(40)])
+    for c in CLASSES:  # what cannot be read must not move others from split to split
+        (folder / f"fruit/{c}/broken.jpg").write_bytes((folder / f"fruit/{c}/1.jpg").read_bytes()[:500])
     seconds = {}
     for stage, arguments in (("features", ["fruit"]), ("train", [])):
         started = time.perf_counter()
