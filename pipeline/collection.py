@@ -340,7 +340,15 @@ class Collection:
         return first
 
     def enter_segment(self, number: int, outcomes: list[Outcome]) -> None:
-        """Enter one finished segment into the catalogue: from here on it exists."""
+        """Enter one finished segment into the catalogue: from here on it exists.
+
+        Parameters
+        ----------
+        number : int
+            As `reserve_segments` gave it.
+        outcomes : list of Outcome
+            Of all its images, the skipped ones too.
+        """
         with self._transaction():
             self._db.executemany(
                 "UPDATE images SET sha256 = ?, width = ?, height = ?, segment = ?, row = ?, status = ?, reason = ? "
@@ -394,7 +402,22 @@ class Collection:
         )
 
     def counts(self, images: Sequence[Image]) -> sparse.csr_matrix:
-        """Visterm counts of some images, CSR int32 (n, n_visterms), rows in the order given."""
+        """Read the visterm counts of some images.
+
+        Parameters
+        ----------
+        images : sequence of Image
+
+        Returns
+        -------
+        csr_matrix of int32, (n_images, n_visterms)
+            Rows in the order given.
+
+        Raises
+        ------
+        UserError
+            No images, or a damaged segment.
+        """
         import numpy as np
         from scipy import sparse
 

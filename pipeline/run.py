@@ -91,7 +91,21 @@ class Run:
 
 
 def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    """What an artifact is made from: equal records mean an equal artifact."""
+    """What an artifact is made from: equal records mean an equal artifact.
+
+    Parameters
+    ----------
+    stage : str
+    config : dict
+        The sections of the configuration that the stage reads.
+    inputs : dict of str
+        Fingerprints of what it reads besides.
+
+    Returns
+    -------
+    dict
+        Also with versions and the time, which do not count.
+    """
     return {
         "format": FORMAT,
         "stage": stage,
@@ -149,6 +163,20 @@ def write_text(file: Path, text: str) -> None:
 def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
     """Give a temporary folder to fill, then put it in the place of ``folder``, with its record.
 
+    Parameters
+    ----------
+    folder : Path
+        Replaced if it exists.
+    record : dict
+        Written last, as record.json; may still be added to while the folder is filled.
+
+    Yields
+    ------
+    Path
+        The temporary folder.
+
+    Notes
+    -----
     A kill leaves the old artifact or the new one: the next run that locks the folder undoes the one moment in between,
     and sweeps up. An exception leaves the old one.
     """

@@ -301,10 +301,20 @@ def _report_skipped(skipped: list[tuple[str, str]], run: Run, console: Console) 
 def train(run: Run, config: Config, learner_name: str, console: Console, *, force: bool = False) -> dict[str, Any]:
     """Learn a similarity from the training images.
 
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    learner_name : str
+        One of RANKERS.
+    console : Console
+    force : bool
+        Learn again, whatever is fresh.
+
     Returns
     -------
     dict
-        ``learner``, ``fresh`` (nothing had to be done), ``n_images``, ``steps``, ``seconds``.
+        ``learner``, ``fresh`` (nothing had to be done), ``n_images``, ``n_validation``, ``steps``, ``seconds``.
 
     Raises
     ------
@@ -449,6 +459,16 @@ def supervision(images: Sequence[Image], *, clicks: bool = False) -> np.ndarray 
 def evaluate(run: Run, config: Config, learner_name: str, console: Console, *, force: bool = False) -> Path:
     """Rank the test images with a learner and with cosine; write figures, curves and the report.
 
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    learner_name : str
+        One of RANKERS.
+    console : Console
+    force : bool
+        Rank again, whatever is fresh.
+
     Returns
     -------
     Path
@@ -583,6 +603,18 @@ def search(
 
     A query that is itself an image of the collection (the same file) is left out of its own results. k is cut to the
     size of the collection.
+
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    queries : sequence of Path
+        Image files, from anywhere.
+    learner_name : str
+        One of RANKERS.
+    k : int
+        Results for each query.
+    console : Console
 
     Returns
     -------
