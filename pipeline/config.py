@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 
 class UserError(Exception):
@@ -108,7 +108,15 @@ class EvaluateConfig(_Section):
 class ComputeConfig(_Section):
     """How the work is spread; no setting here changes a result."""
 
-    n_jobs: int = -1  # processes; -1: one a core
+    n_jobs: int = -1  # processes; -1: one a core, -2: all but one
+
+    @field_validator("n_jobs")
+    @classmethod
+    def _not_zero(cls, n_jobs: int) -> int:
+        if n_jobs == 0:
+            raise ValueError("n_jobs is a number of processes, or -1 for one a core, not 0")
+        return n_jobs
+
     backend: Literal["loky", "threading"] = "loky"
     segment_size: int = Field(default=256, gt=0)  # images a unit of work and of resuming
     checkpoint_seconds: float = Field(default=20.0, ge=0)  # a kill costs at most so much training

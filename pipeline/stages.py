@@ -75,13 +75,13 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed)"
             + (f"; {count(changes.left_out, 'image')} of other classes left out" if changes.left_out else "")
         )
-        run.save_config(config)
         extracted = 0
         if found["ok"] or _anything_readable(config, collection, root):
             extractor = _fit_extractor(run, config, collection, root, console, force)
             if force:
                 collection.use_extractor("")
             collection.use_extractor(extractor)
+            run.save_config(config)  # not before: settings that cannot be used must not stay
             extracted = _extract(run, config, collection, root, console)
         found = collection.counts_by("status")
         summary = {

@@ -507,3 +507,9 @@ def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "CROPS", {"train": 6, "test": 4})
     monkeypatch.setattr(demo, "DEMO_SETTINGS", [setting for setting in SMALL if setting != "--set"])
     assert visterm("demo", cwd=tmp_path).stdout == "runs/demo/evaluations/oasis/report.html\n"
+
+
+def test_settings_that_cannot_be_used_do_not_stay(mine):
+    refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=mine)
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["n_images"] == 30
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
