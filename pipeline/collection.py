@@ -485,7 +485,7 @@ def _read_table(file: Path, columns: tuple[str, ...], paths: set[str]) -> dict[s
     labels: dict[str, dict[str, float]] = defaultdict(dict)
     unknown = 0
     try:
-        with open(file, newline="", encoding="utf-8", errors="surrogateescape") as stream:
+        with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
             reader = csv.DictReader(stream)
             missing = [c for c in columns if c not in (reader.fieldnames or [])]
             if missing:

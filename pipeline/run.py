@@ -79,8 +79,14 @@ class Run:
         UserError
             Another process is at work in this run.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".lock", "w") as lock:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = open(self.folder / ".lock", "w")  # noqa: SIM115  # closed below
+        except OSError as error:
+            raise UserError(
+                f"{self.folder}: cannot be written ({error.strerror}); search and info still work"
+            ) from None
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

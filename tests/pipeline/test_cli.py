@@ -513,3 +513,9 @@ def test_settings_that_cannot_be_used_do_not_stay(mine):
     refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=mine)
     assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["n_images"] == 30
     assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, write_images):
+    write_images(tmp_path / "fruit", ["a/1.jpg"])
+    (tmp_path / "runs").write_text("a file in the place of the folder")
+    assert "cannot be written" in refused("features", "fruit", cwd=tmp_path)

@@ -195,6 +195,15 @@ def test_labels_from_a_table(collection, tmp_path):
     assert [image.labels for image in collection.images()] == [{"red": 1.0, "round": 1.0}, {"red": 1.0}, {}]
 
 
+def test_a_table_from_a_spreadsheet_may_begin_with_a_mark(collection, tmp_path):
+    touch(tmp_path / "images", "1.jpg")
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\n1.jpg,red\n", encoding="utf-8-sig")
+    collection.scan(tmp_path / "images", load_config(None, [f"collection.labels={table}"]))
+    extract(collection)
+    assert [image.labels for image in collection.images()] == [{"red": 1.0}]
+
+
 def test_clicks_from_a_table(collection, tmp_path):
     touch(tmp_path / "images", "1.jpg", "2.jpg")
     table = tmp_path / "clicks.csv"
