@@ -7,7 +7,7 @@ one. Numba has no prefetch; LLVM has, and this passes it on. A hint only: result
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -45,4 +45,4 @@ def prefetch_entries(W, row, columns, n):
         line = np.int64(columns[j]) >> _LINE_BITS
         if line != last:
             last = line
-            _prefetch(W, row, columns[j])  # type: ignore[call-arg]
+            _prefetch(W, row, columns[j])  # type: ignore[call-arg]  # Numba passes the typing context

@@ -67,7 +67,7 @@ class Run:
         return load_config(file if file is not None or not own.exists() else own, settings)
 
     def save_config(self, config: Config) -> None:
-        """Keep the configuration that the run was last used with."""
+        """Keep the configuration that features or train last used, for later commands."""
         write_text(self.folder / "config.yaml", config.to_yaml())
 
     @contextlib.contextmanager
@@ -81,7 +81,7 @@ class Run:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = open(self.folder / ".lock", "w")  # noqa: SIM115  # closed below
+            lock = open(self.folder / ".lock", "w")  # noqa: SIM115  # opened apart, so that errors of the work inside are not taken for its own; closed below
         except OSError as error:
             raise UserError(
                 f"{self.folder}: cannot be written ({error.strerror}); search and info still work"
