@@ -5,15 +5,49 @@ from __future__ import annotations
 import os
 
 from . import storage
+from .aroma import AROMA
 from .base import SimilarityLearner
 from .cosine import Cosine
+from .knn import KNNAnnotator
+from .lego import LEGO
+from .mcml import MCML
+from .musl import MuSL
 from .oasis import OASIS
+from .one_vs_rest import OneVsRestPA
+from .pamir import PAMIR
 from .triplets import TripletSampler
+from .wsabie import WSABIE
 
-__all__ = ["LEARNERS", "OASIS", "Cosine", "SimilarityLearner", "TripletSampler", "load_learner"]
+__all__ = [
+    "AROMA",
+    "LEGO",
+    "MCML",
+    "LEARNERS",
+    "OASIS",
+    "PAMIR",
+    "WSABIE",
+    "Cosine",
+    "KNNAnnotator",
+    "MuSL",
+    "OneVsRestPA",
+    "SimilarityLearner",
+    "TripletSampler",
+    "load_learner",
+]
 
 # Learners by the name that their folders carry.
-LEARNERS: dict[str, type[SimilarityLearner]] = {"Cosine": Cosine, "OASIS": OASIS}
+LEARNERS: dict[str, type[SimilarityLearner]] = {
+    "Cosine": Cosine,
+    "OASIS": OASIS,
+    "AROMA": AROMA,
+    "KNNAnnotator": KNNAnnotator,
+    "OneVsRestPA": OneVsRestPA,
+    "PAMIR": PAMIR,
+    "WSABIE": WSABIE,
+    "LEGO": LEGO,
+    "MCML": MCML,
+    "MuSL": MuSL,
+}
 
 
 def load_learner(
@@ -48,4 +82,8 @@ def load_learner(
         raise ValueError(f"{folder}: learner.json does not fit {name} (unknown state {foreign[0]!r}); train again")
     for key, value in state.items():
         setattr(learner, key, value)
+    try:
+        learner._check_state()
+    except Exception as error:  # of any kind: nobody knows what is missing or wrong
+        raise ValueError(f"{folder}: what is saved does not fit together ({error}); train again") from None
     return learner

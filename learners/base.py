@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from . import storage
+from . import storage, validation
+from .triplets import related_images
 
 # Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
 _QUERY_ROWS = 1024
@@ -36,12 +37,15 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         """Go on from the fitted state; only for learners that see their data a piece at a time."""
         raise NotImplementedError(f"{type(self).__name__} cannot go on from a fitted state; use fit")
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side of the images, by default the images themselves.
 
         Parameters
         ----------
         X : CSR or dense of shape (n, n_features_in_)
+        y : array of shape (n,), optional
+            Labels of the gallery images, where they are known. Only a learner whose similarity depends on the gallery
+            image's category reads them: MuSL.
 
         Returns
         -------
@@ -54,15 +58,31 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         """Query side of the images, by default the same as the gallery side."""
         return self.transform(Q)
 
-    def similarity(self, Q: Any, X: Any) -> np.ndarray:
-        """Similarity of every query to every gallery image: float32 of shape (n_queries, n_images)."""
+    def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
+        """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""
         check_is_fitted(self)
-        Q, gallery = self._check_images(Q), self.transform(X)
+        Q, gallery = self._check_images(Q), self.transform(X, y)
         out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
         for start in range(0, Q.shape[0], _QUERY_ROWS):
             scores = self.transform_query(Q[start : start + _QUERY_ROWS]) @ gallery.T
             out[start : start + _QUERY_ROWS] = scores.toarray() if sp.issparse(scores) else scores
         return out
+
+    def score(self, X: Any, y: Any) -> float:
+        """Mean average precision of the images, each as a query among the others, for model selection.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, n_features_in_)
+        y : array of shape (n,), or CSR of shape (n, n_labels)
+            See `TripletSampler`. Of more than 500 images, 500 drawn by a fixed seed are queries.
+        """
+        check_is_fitted(self)
+        check_consistent_length(X, y)
+        X, y = self._check_images(X), y if sp.issparse(y) else np.asarray(y)
+        own = validation.choose_queries(X.shape[0], 0)
+        relevant = related_images(y, own, np.arange(X.shape[0]), cutoff=getattr(self, "click_cutoff", None))
+        return validation.mean_average_precision(self.similarity(X[own], X), relevant, own)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write parameters and fitted state to a folder, replacing a learner saved there before.
@@ -76,6 +96,11 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
             params["random_state"] = int(getattr(self, "seed_", params["random_state"]))
         state = {name: getattr(self, name) for name in self._state if hasattr(self, name)}
         storage.save(folder, type(self).__name__, params, state)
+
+    def _check_state(self) -> None:
+        """Fail, with whatever exception, where pieces of a loaded state are missing or do not fit together."""
+        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)
+        self.similarity(nothing, nothing)
 
     def _check_images(self, X: Any, *, reset: bool = False) -> Any:
         """Images as CSR or dense float32; ValueError for NaN, infinity or another number of columns."""

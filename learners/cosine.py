@@ -36,6 +36,6 @@ class Cosine(SimilarityLearner):
         self._check_images(X, reset=not hasattr(self, "n_features_in_"))
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Rows scaled to unit norm, both sides alike; all-zero rows stay zero."""
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
         return normalize(super().transform(X))

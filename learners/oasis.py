@@ -21,19 +21,16 @@ from typing import Any
 import joblib
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
-from .online import OnlineLearner, Rows, check_integer
+from .mahalanobis import gallery_side, query_side
+from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
 from .prefetch import PREFETCH_BYTES, prefetch_entries
 from .triplets import TripletSampler, stream
 
-# Reassociation and contraction speed the sums up; NaN and infinity keep their meaning.
-_FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def difference(a, b, indptr, indices, data, columns, values):
     """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
     i, j = indptr[a], indptr[b]
@@ -58,7 +55,7 @@ def difference(a, b, indptr, indices, data, columns, values):
     return n
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def widest_row(indptr):
     """Largest number of entries of an image."""
     widest = 0
@@ -67,7 +64,7 @@ def widest_row(indptr):
     return widest
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def squared_norm(values, n):
     """Sum of squares of values[:n]."""
     total = np.float32(0.0)
@@ -76,7 +73,7 @@ def squared_norm(values, n):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def row_dot(W, row, columns, values, n):
     """Inner product of a row of W with a sparse vector."""
     dot = np.float32(0.0)
@@ -85,14 +82,14 @@ def row_dot(W, row, columns, values, n):
     return dot
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def add_to_row(W, row, weight, columns, values, n):
     """Add weight times a sparse vector to a row of W."""
     for j in range(n):
         W[row, columns[j]] += weight * values[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def oasis_pass(rows, triplets, C, symmetrise, W):
     """Learn from the triplets in turn (section 2.1); sum of the losses and number of violating triplets.
 
@@ -145,7 +142,7 @@ def oasis_pass(rows, triplets, C, symmetrise, W):
     return losses, violating
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def _quadratic(columns, values, n, W):
     """Quadratic form x' W x of a sparse x."""
     total = np.float32(0.0)
@@ -154,7 +151,7 @@ def _quadratic(columns, values, n, W):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
     """Inner product of two sparse vectors."""
     i, j = 0, 0
@@ -171,7 +168,7 @@ def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def dissim_pass(rows, triplets, C, W):
     """Learn from the triplets in turn, as dissimilarities; sum of the losses and number of violating triplets."""
     indptr, indices, data, _ = rows
@@ -248,7 +245,7 @@ class OASIS(OnlineLearner):
     ----------
     W_ : float32 array of shape (d, d)
 
-    Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_map_, phase_, seed_, ...
+    Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
 
     Raises
     ------
@@ -330,23 +327,13 @@ class OASIS(OnlineLearner):
         """Query side: Q W, or with "dissim" [Q (W + W'), 1]; dense float32 of shape (n, d) or (n, d + 1)."""
         check_is_fitted(self)
         Q, W = self._check_images(Q), np.asarray(self.W_)
-        if self.variant != "dissim":
-            return np.asarray(Q @ W)
-        # W is symmetric up to rounding: every update is.
-        return np.hstack([2 * np.asarray(Q @ W), np.ones((Q.shape[0], 1), np.float32)])
+        # With "dissim" W is symmetric up to rounding: every update is.
+        return query_side(Q, W) if self.variant == "dissim" else np.asarray(Q @ W)
 
-    def transform(self, X: Any) -> Any:
-        """Gallery side: X itself, or with "dissim" [X, -x' W x]."""
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
         X = super().transform(X)
-        if self.variant != "dissim":
-            return X
-        own = np.empty((X.shape[0], 1), np.float32)
-        for start in range(0, X.shape[0], 1024):
-            part = X[start : start + 1024]
-            XW = np.asarray(part @ np.asarray(self.W_))
-            products = part.multiply(XW).sum(axis=1) if sp.issparse(part) else (part * XW).sum(axis=1)
-            own[start : start + 1024, 0] = -np.asarray(products).ravel()
-        return sp.hstack([X, own], format="csr") if sp.issparse(X) else np.hstack([X, own])
+        return gallery_side(X, np.asarray(self.W_)) if self.variant == "dissim" else X
 
     def symmetry_index(self) -> float:
         """rho(W) = |sym(W)|^2 / |W|^2 of section 6.1: 1 if W is symmetric, 0 if antisymmetric."""
@@ -397,14 +384,14 @@ class OASIS(OnlineLearner):
             self.ranker_W_ = np.repeat(W[None], self.n_rankers, axis=0)
 
     def _continue(self) -> None:
-        self.W_ = _writable(self.W_)
+        self.W_ = writable(self.W_)
         if self.n_rankers > 1:
             if hasattr(self, "ranker_W_"):
-                self.ranker_W_ = _writable(self.ranker_W_)
+                self.ranker_W_ = writable(self.ranker_W_)
             else:
                 self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
         if hasattr(self, "best_W_"):
-            self.best_W_ = _writable(self.best_W_)
+            self.best_W_ = writable(self.best_W_)
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         if self.n_rankers == 1:
@@ -445,11 +432,6 @@ class OASIS(OnlineLearner):
             _symmetrise(self.W_)
         elif self.variant == "psd":
             _project_psd(self.W_)
-
-
-def _writable(array: np.ndarray) -> np.ndarray:
-    """The array itself, or a copy in memory of one that is mapped or read-only."""
-    return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
 
 
 def _blocks(d: int, size: int = 1024) -> Any:

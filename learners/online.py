@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -25,10 +25,15 @@ _log = logging.getLogger(__name__)
 
 Callback = Callable[[Any], None]
 
+# What kernels may do with sums: reassociation and contraction speed them up; NaN and infinity keep their meaning.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
 
 # Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
 # array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+_FEW_HELD_OUT = 20  # below it the best of many passes is mostly chance
 
 
 class OnlineLearner(SimilarityLearner):
@@ -37,7 +42,8 @@ class OnlineLearner(SimilarityLearner):
     A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
     `check_negatives` and `random_state`, and the methods marked abstract below. With `validation_fraction` the mean
     average precision of the held-out images among each other is measured before the first pass and after each, and the
-    best state is kept; with `refit` all images are then learned from scratch for the best number of steps.
+    best state is kept, of a learner that starts at zero or at random one after a pass; with `refit` all images are then
+    learned from scratch for the best number of steps.
 
     Attributes
     ----------
@@ -46,10 +52,11 @@ class OnlineLearner(SimilarityLearner):
     held_out_ : int array or None
         Rows that validate, sorted; None without validation.
     history_ : list of dict
-        One entry a pass: `phase` ("search" with validation, "train" without, "refit"), `step`, `validation_map` (None
-        without validation), and of this pass the mean hinge `loss` and the fraction of `violating` triplets.
-    best_step_, best_map_ : int, float
-        Step with the best validation mean average precision; only with `validation_fraction`.
+        One entry a pass: `phase` ("search" with validation, "train" without, "refit"), `step`, `validation` (the
+        `validation_measure`, None without validation), and of this pass the mean `loss` and the fraction of `violating`
+        triplets.
+    best_step_, best_validation_ : int, float
+        Step with the best `validation_measure` and its value; only with `validation_fraction`.
     steps_done_, steps_total_ : int
         Of this `fit`, all phases together; the total falls when early stopping ends a phase.
     phase_ : str
@@ -63,7 +70,7 @@ class OnlineLearner(SimilarityLearner):
         "n_steps_",
         "history_",
         "best_step_",
-        "best_map_",
+        "best_validation_",
         "steps_done_",
         "steps_total_",
         "target_step_",
@@ -72,6 +79,10 @@ class OnlineLearner(SimilarityLearner):
         "n_images_",
         "held_out_",
     )
+
+    validation_measure = "mAP"  # what `_validator` measures, for progress and reports
+
+    _noted_from_input = frozenset({"n_features_in_"})  # state that `_check_supervised` sets
 
     # Parameters that the loop reads; a subclass stores them.
     n_steps: int
@@ -104,8 +115,11 @@ class OnlineLearner(SimilarityLearner):
         """Make a fitted or loaded state ready to learn on: writable, and with what `_finish` removed."""
 
     @abstractmethod
-    def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
-        """Learn from `n_steps` triplets, a function of state, seed_ and n_steps_; sum of losses and violating ones."""
+    def _pass(self, rows: Rows, sampler: Any, n_steps: int) -> tuple[float, float]:
+        """Learn from `n_steps` draws of what `_sampler` made; the sum of their losses and how many violated.
+
+        A function of state, seed_ and n_steps_ alone.
+        """
 
     @abstractmethod
     def _keep_best(self) -> None:
@@ -118,6 +132,10 @@ class OnlineLearner(SimilarityLearner):
     @abstractmethod
     def _finish(self) -> None:
         """What is done once, after learning."""
+
+    def _starts_informed(self) -> bool:
+        """Whether the state before the first triplet is a model: zero weights and random vectors are none."""
+        return getattr(self, "init", None) != "zero"
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -143,13 +161,15 @@ class OnlineLearner(SimilarityLearner):
         X, y = self._check_supervised(X, y, reset=True)
         self._check_loop_params()
         self._check_params()
-        for name in set(self._state) - {"n_features_in_"}:
+        for name in set(self._state) - self._noted_from_input:
             if hasattr(self, name):
                 delattr(self, name)
-        self.seed_ = _draw_seed(self.random_state)
+        self.seed_ = draw_seed(self.random_state)
         self.history_ = []
         self.n_images_ = X.shape[0]
         self.held_out_ = self._hold_out(y, validation_rows)
+        if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
+            _log.warning("early stopping watches only %d images: what it chooses is uncertain", len(self.held_out_))
         self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
         self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
         return self._run(X, y, callback)
@@ -167,7 +187,7 @@ class OnlineLearner(SimilarityLearner):
         self._check_params()
         n_steps = self.n_steps
         if new:
-            self.seed_ = _draw_seed(self.random_state)
+            self.seed_ = draw_seed(self.random_state)
             self.history_ = []
             self.held_out_ = None
             self._begin_phase("train", n_steps)
@@ -248,13 +268,14 @@ class OnlineLearner(SimilarityLearner):
             {
                 "phase": self.phase_,
                 "step": self.n_steps_,
-                "validation_map": found,
+                "validation": found,
                 "loss": float(loss / n_steps) if n_steps else None,
                 "violating": float(violating / n_steps) if n_steps else None,
             }
         )
-        if found is not None and found > getattr(self, "best_map_", -1.0):
-            self.best_map_, self.best_step_ = found, self.n_steps_
+        eligible = self.n_steps_ > 0 or self._starts_informed()
+        if found is not None and eligible and found > getattr(self, "best_validation_", -1.0):
+            self.best_validation_, self.best_step_ = found, self.n_steps_
             if not self._refits():
                 self._keep_best()
 
@@ -265,7 +286,8 @@ class OnlineLearner(SimilarityLearner):
 
     # -- input ---------------------------------------------------------------------------------------------------------
 
-    def _sampler(self, y: Any, subset: np.ndarray | None) -> TripletSampler:
+    def _sampler(self, y: Any, subset: np.ndarray | None) -> Any:
+        """What `_pass` draws from: triplets, unless a subclass learns from something else."""
         cutoff = self.click_cutoff
         check = self.check_negatives
         sampler = TripletSampler(y, cutoff=cutoff, check_negatives=check, subset=subset)
@@ -306,7 +328,7 @@ class OnlineLearner(SimilarityLearner):
         if self.patience is not None:
             check_integer("patience", self.patience, minimum=1)
         fraction = self.validation_fraction
-        if fraction is not None and not (0 < fraction < 1):
+        if fraction is not None and not (isinstance(fraction, Real) and 0 < float(fraction) < 1):
             raise ValueError(f"validation_fraction must lie between 0 and 1, or be None, got {fraction!r}")
 
     def __sklearn_tags__(self) -> Any:
@@ -321,7 +343,13 @@ def check_integer(name: str, value: Any, *, minimum: int) -> None:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
 
-def _draw_seed(random_state: Any) -> int:
+def writable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy in memory of one that is mapped or read-only."""
+    return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
+
+
+def draw_seed(random_state: Any) -> int:
+    """`random_state` itself if it is a seed, else one drawn from it."""
     if isinstance(random_state, Integral):
         if random_state < 0:
             raise ValueError(f"random_state must not be negative, got {random_state!r}")

@@ -43,7 +43,8 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
     if len(validation) > MAX_IMAGES:
         held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
     if not held_out.any():
-        raise ValueError("validation_fraction holds out no image, as no class has four: use None to learn without")
+        why = "it is too small a share" if sp.issparse(y) else "no class has four"
+        raise ValueError(f"validation_fraction={fraction} holds out no image, as {why}: use None to learn without")
     return np.flatnonzero(held_out)
 
 

@@ -7,6 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: what passes on one machine passes on the next. Examples are searched for at random
+# with pytest --hypothesis-profile=search.
+settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile("same")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

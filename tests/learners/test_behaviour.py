@@ -8,10 +8,25 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from visterm.learners import OASIS, Cosine, load_learner
+from visterm.learners import (
+    AROMA,
+    LEGO,
+    MCML,
+    OASIS,
+    PAMIR,
+    WSABIE,
+    Cosine,
+    KNNAnnotator,
+    MuSL,
+    OneVsRestPA,
+    load_learner,
+)
 from visterm.learners.validation import mean_average_precision
 
 SMALL = {"n_steps": 3000, "pass_steps": 1000, "random_state": 3}
+EMBEDDED = SMALL | {"max_norm": 1.1, "learning_rate": 0.05}  # four visterms an image need longer vectors than twenty
+
+FEW = {"n_bits": 6, "negatives_per_example": 20, "random_state": 3}
 
 LEARNERS = {
     "cosine": Cosine(),
@@ -28,12 +43,82 @@ LEARNERS = {
     "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(SMALL | {"pass_steps": 100})),
     "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **SMALL),
     "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **SMALL),
+    "aroma": AROMA(**SMALL),
+    "aroma-identity": AROMA(init="identity", **SMALL),
+    "aroma-pairs": AROMA(pairs_per_query=4, **SMALL),
+    "aroma-validation": AROMA(validation_fraction=0.2, **SMALL),
+    "aroma-refit": AROMA(validation_fraction=0.2, refit=True, **SMALL),
+    "aroma-factored": AROMA(covariance="factored", n_jobs=2, **SMALL),
+    "aroma-factored-validation": AROMA(covariance="factored", r=0.1, validation_fraction=0.2, **SMALL),
+    "pamir": PAMIR(C=0.1, **SMALL),
+    "pamir-validation": PAMIR(C=0.1, validation_fraction=0.2, **SMALL),
+    "ovr": OneVsRestPA(C=0.1, **SMALL),
+    "ovr-refit": OneVsRestPA(C=0.1, validation_fraction=0.2, refit=True, **SMALL),
+    "knn": KNNAnnotator(random_state=3),
+    "knn-tree": KNNAnnotator(algorithm="tree", leaf_size=10, random_state=3),
+    "lego": LEGO(**SMALL),
+    "lego-validation": LEGO(validation_fraction=0.2, **SMALL),
+    "mcml": MCML(n_steps=12, pass_steps=4, random_state=3),
+    "mcml-refit": MCML(n_steps=12, pass_steps=4, random_state=3, validation_fraction=0.2, refit=True),
+    "wsabie": WSABIE(n_components=16, **EMBEDDED),
+    "wsabie-auc": WSABIE(loss="auc", n_components=16, **EMBEDDED),
+    "wsabie-owpc": WSABIE(loss="owpc", n_components=16, decay_steps=None, **EMBEDDED),
+    "wsabie-ensemble": WSABIE(n_components=[8, 16], n_jobs=2, **EMBEDDED),
+    "wsabie-validation": WSABIE(n_components=16, validation_fraction=0.2, **EMBEDDED),
+    "wsabie-refit": WSABIE(n_components=[8, 16], validation_fraction=0.2, refit=True, **EMBEDDED),
+    "musl": MuSL(n_metrics=2, n_jobs=2, **FEW),
+    "musl-balanced": MuSL(n_metrics=2, midpoint="running", balanced=True, retrain=False, **FEW),
+    "musl-monolithic": MuSL(n_metrics=1, **FEW),
+    "musl-per-category": MuSL(n_metrics=4, **FEW),
+    "musl-kmeans": MuSL(n_metrics=2, grouping="kmeans", **FEW),
+    "musl-random": MuSL(n_metrics=2, grouping="random", **FEW),
 }
-TRAINED = [name for name in LEARNERS if name != "cosine"]  # learns from labels: must beat the cosine
-ONLINE = TRAINED  # has passes: callback, checkpoints, partial_fit
+# Learns from labels.
+TRAINED = [name for name in LEARNERS if name not in ("cosine", "knn", "knn-tree")]
+# Must beat the cosine on synonyms. No sum of |f(a) - f(b)| over single visterms, as MuSL's, can tell that two of them
+# mean the same; it has a problem of its own in test_musl.py.
+BETTER = [name for name in TRAINED if "musl" not in name]
+DRAWN = [name for name in TRAINED if name != "mcml"]  # learns from what the seed draws
+ONLINE = [name for name in TRAINED if "musl" not in name]  # has partial_fit; the others learn in passes from all images
 # What partial_fit's promise rests on: nothing happens after learning.
-PLAIN = ["oasis", "oasis-zero", "oasis-pairs", "oasis-online-symmetric", "oasis-dissim"]
-CHECKED = ["cosine", "oasis", "oasis-dissim", "oasis-psd", "oasis-rankers"]
+PLAIN = [
+    "oasis",
+    "oasis-zero",
+    "oasis-pairs",
+    "oasis-online-symmetric",
+    "oasis-dissim",
+    "aroma",
+    "aroma-identity",
+    "aroma-pairs",
+    "aroma-factored",
+    "pamir",
+    "ovr",
+    "lego",
+    "wsabie",
+    "wsabie-auc",
+    "wsabie-owpc",
+    "wsabie-ensemble",
+]
+CHECKED = [
+    "cosine",
+    "oasis",
+    "oasis-dissim",
+    "oasis-psd",
+    "oasis-rankers",
+    "aroma",
+    "aroma-factored",
+    "pamir",
+    "ovr",
+    "knn",
+    "knn-tree",
+    "lego",
+    "mcml",
+    "wsabie",
+    "wsabie-owpc",
+    "wsabie-ensemble",
+    "musl",
+    "musl-kmeans",
+]
 # name of a check of scikit-learn -> reason why it cannot pass
 EXPECTED_FAILED_CHECKS: dict[str, str] = {}
 
@@ -50,11 +135,11 @@ def arrays_of(learner):
     return {name: np.array(getattr(learner, name)) for name in learner._state if hasattr(learner, name)}
 
 
-def assert_same(one, other):
-    """Equal to the last bit in everything that is saved."""
+def assert_same(one, other, *, but=()):
+    """Equal to the last bit in everything that is saved, but for the state named."""
     first, second = arrays_of(one), arrays_of(other)
     assert first.keys() == second.keys()
-    for name in first:
+    for name in first.keys() - set(but):
         assert first[name].dtype == second[name].dtype, name
         assert first[name].tobytes() == second[name].tobytes() or first[name].tolist() == second[name].tolist(), name
 
@@ -69,14 +154,24 @@ def trained(request):
     return clone(LEARNERS[request.param])
 
 
+@pytest.fixture(params=BETTER)
+def better(request):
+    return clone(LEARNERS[request.param])
+
+
 @pytest.fixture(params=ONLINE)
 def online(request):
     return clone(LEARNERS[request.param])
 
 
+def go_on(learner, X, y):
+    """partial_fit, or what MuSL has, which learns from all images at once."""
+    return learner.resume(X, y) if isinstance(learner, MuSL) else learner.partial_fit(X, y)
+
+
 @parametrize_with_checks(
     [
-        clone(LEARNERS[name]).set_params(**({"n_steps": 60, "pass_steps": 30} if name != "cosine" else {}))
+        clone(LEARNERS[name]).set_params(**({"n_steps": 60, "pass_steps": 30} if name in ONLINE else {}))
         for name in CHECKED
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS,
@@ -133,7 +228,7 @@ class TestInput:
         words = np.array(["ant", "bee", "cow", "dog"])
         expected = clone(trained).fit(X, y)
         for labels in (words[y], words[y].astype(object), list(words[y]), y * 1.5):
-            assert_same(clone(trained).fit(X, labels), expected)
+            assert_same(clone(trained).fit(X, labels), expected, but=["classes_"])  # these are the labels given
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
     def test_refuses_nan_and_infinity(self, learner, synonyms, bad):
@@ -150,7 +245,7 @@ class TestInput:
     def test_refuses_another_dimension(self, learner, synonyms):
         X, y = synonyms
         learner.fit(X, y)
-        for method in (learner.transform, learner.transform_query, lambda Q: learner.partial_fit(Q, y)):
+        for method in (learner.transform, learner.transform_query, lambda Q: go_on(learner, Q, y)):
             with pytest.raises(ValueError, match="features"):
                 method(X[:, :-1])
 
@@ -166,10 +261,10 @@ class TestInput:
 
 
 class TestLearning:
-    def test_beats_the_cosine(self, trained, synonyms, unseen_synonyms):
+    def test_beats_the_cosine(self, better, synonyms, unseen_synonyms):
         X, y = unseen_synonyms
         baseline = mean_ap(Cosine().fit(X), X, y)
-        found = mean_ap(trained.fit(*synonyms), X, y)
+        found = mean_ap(better.fit(*synonyms), X, y)
         assert baseline < 0.55
         assert found > baseline + 0.2
 
@@ -180,7 +275,9 @@ class TestLearning:
         expected = clone(trained).fit(*synonyms)
         assert_same(clone(trained).fit(*unseen_synonyms).fit(*synonyms), expected)
 
-    def test_other_seed_other_model(self, trained, synonyms):
+    @pytest.mark.parametrize("name", DRAWN)
+    def test_other_seed_other_model(self, name, synonyms):
+        trained = LEARNERS[name]
         one, other = clone(trained).fit(*synonyms), clone(trained).set_params(random_state=4).fit(*synonyms)
         assert not np.array_equal(one.similarity(*2 * [synonyms[0]]), other.similarity(*2 * [synonyms[0]]))
 
@@ -205,6 +302,18 @@ class TestSaving:
         for name in files:
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
+    def test_a_piece_is_missing(self, learner, synonyms, tmp_path):
+        X, y = synonyms
+        learner.fit(X, y).save(tmp_path / "a")
+        file = tmp_path / "a" / "learner.json"
+        record = json.loads(file.read_text())
+        if not record["arrays"]:
+            pytest.skip("nothing is learned")
+        record["arrays"] = {}
+        file.write_text(json.dumps(record))
+        with pytest.raises(ValueError, match="does not fit together.*train again"):
+            load_learner(tmp_path / "a")
+
     def test_mapped(self, learner, synonyms, tmp_path):
         X, y = synonyms
         learner.fit(X, y).save(tmp_path / "a")
@@ -212,16 +321,16 @@ class TestSaving:
         np.testing.assert_array_equal(mapped.similarity(X, X), learner.similarity(X, X))
         # Learning on does not need a writable folder, and leaves it alone.
         before = {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
-        assert_same(mapped.partial_fit(X, y), learner.partial_fit(X, y))
+        assert_same(go_on(mapped, X, y), go_on(learner, X, y))
         assert before == {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
 
 
 class TestPasses:
-    def test_checkpoints_go_on_to_the_same_model(self, online, synonyms, tmp_path):
+    def test_checkpoints_go_on_to_the_same_model(self, trained, synonyms, tmp_path):
         """Killed after each pass in turn: the model is that of a run without interruption, bit for bit."""
         X, y = synonyms
         passes = []
-        expected = clone(online).fit(X, y, callback=lambda learner: passes.append(learner.phase_))
+        expected = clone(trained).fit(X, y, callback=lambda learner: passes.append(learner.phase_))
         assert passes[-1] == "done"
         for stop in range(len(passes)):
             seen = []
@@ -233,14 +342,14 @@ class TestPasses:
                     raise Killed
 
             with pytest.raises(Killed):
-                clone(online).fit(X, y, callback=kill)
+                clone(trained).fit(X, y, callback=kill)
             later = []
             resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
             resumed.resume(X, y, callback=lambda learner, later=later: later.append(learner.phase_))
             assert later == passes[stop + 1 :]
             assert_same(resumed, expected)
 
-    def test_callback_does_not_change_the_model(self, online, synonyms):
+    def test_callback_does_not_change_the_model(self, trained, synonyms):
         X, y = synonyms
         seen = []
 
@@ -248,15 +357,15 @@ class TestPasses:
             seen.append((learner.steps_done_, learner.steps_total_))
             learner.similarity(X[:2], X[:2])
 
-        assert_same(clone(online).fit(X, y, callback=look), clone(online).fit(X, y))
+        assert_same(clone(trained).fit(X, y, callback=look), clone(trained).fit(X, y))
         done = [step for step, _ in seen]
         assert done == sorted(done)
         assert seen[-1][0] == seen[-1][1]
 
-    def test_history_is_plain(self, online, synonyms):
-        online.fit(*synonyms)
-        assert json.loads(json.dumps(online.history_)) == online.history_
-        assert all(set(entry) == {"phase", "step", "validation_map", "loss", "violating"} for entry in online.history_)
+    def test_history_is_plain(self, trained, synonyms):
+        trained.fit(*synonyms)
+        assert json.loads(json.dumps(trained.history_)) == trained.history_
+        assert all(set(entry) == {"phase", "step", "validation", "loss", "violating"} for entry in trained.history_)
 
     def test_partial_fit_goes_on(self, online, synonyms):
         """A second call starts at the first one's model: it differs from one call, and has seen more triplets."""
@@ -266,7 +375,7 @@ class TestPasses:
         once.partial_fit(*synonyms)
         assert once.n_steps_ == n_steps + online.n_steps
         assert any(
-            first[name].tobytes() != array.tobytes() for name, array in arrays_of(once).items() if array.ndim == 2
+            first[name].tobytes() != array.tobytes() for name, array in arrays_of(once).items() if array.ndim >= 2
         )
 
     @pytest.mark.parametrize("name", PLAIN)
@@ -283,17 +392,17 @@ class TestPasses:
         online.set_params(n_steps=100).partial_fit(X[y < 2], y[y < 2])
         assert mean_ap(online, X[y > 1], y[y > 1]) > before - 0.05
 
-    def test_resume_of_a_finished_learner_changes_nothing(self, online, synonyms):
-        before = clone(online).fit(*synonyms)
-        assert_same(clone(online).fit(*synonyms).resume(*synonyms), before)
+    def test_resume_of_a_finished_learner_changes_nothing(self, trained, synonyms):
+        before = clone(trained).fit(*synonyms)
+        assert_same(clone(trained).fit(*synonyms).resume(*synonyms), before)
 
-    def test_resume_with_other_images(self, online, synonyms):
+    def test_resume_with_other_images(self, trained, synonyms):
         X, y = synonyms
         with pytest.raises(ValueError, match="made with 60 images, got 59"):
-            online.fit(X, y).resume(X[:-1], y[:-1])
+            trained.fit(X, y).resume(X[:-1], y[:-1])
 
 
 def assert_same_models(one, other):
     for name, array in arrays_of(one).items():
-        if array.ndim == 2:
+        if array.ndim >= 2:
             assert array.tobytes() == arrays_of(other)[name].tobytes(), name

@@ -234,10 +234,10 @@ class TestEarlyStopping:
 
     def test_keeps_the_best(self, searched):
         learner, models = searched
-        figures = {entry["step"]: entry["validation_map"] for entry in learner.history_}
+        figures = {entry["step"]: entry["validation"] for entry in learner.history_}
         assert list(figures) == list(range(0, 2001, 100))
-        assert figures[learner.best_step_] == max(figures.values()) == learner.best_map_
-        assert figures[0] < learner.best_map_
+        assert figures[learner.best_step_] == max(figures.values()) == learner.best_validation_
+        assert figures[0] < learner.best_validation_
         assert 0 < learner.best_step_ < 2000
         assert learner.n_steps_ == learner.best_step_
         np.testing.assert_array_equal(learner.W_, models[learner.best_step_])
@@ -294,13 +294,13 @@ class TestSupervision:
         X, y = synonyms
         several = sp.csr_array((np.full(60, 2.0), (np.arange(60), y)), (60, 4))
         found = OASIS(n_steps=2000, random_state=0, validation_fraction=0.3).fit(X, several)
-        assert found.best_map_ > found.history_[0]["validation_map"] + 0.1
+        assert found.best_validation_ > found.history_[0]["validation"] + 0.1
 
     def test_clicks(self, synonyms):
         X, y = synonyms
         clicks = sp.csr_array((np.full(60, 3), (np.arange(60), y)), (60, 5))
         found = OASIS(n_steps=2000, random_state=0, click_cutoff=0.0, validation_fraction=0.3).fit(X, clicks)
-        assert found.best_map_ > found.history_[0]["validation_map"] + 0.1
+        assert found.best_validation_ > found.history_[0]["validation"] + 0.1
 
     def test_noisy_negatives_do_little_harm(self, synonyms, unseen_synonyms):
         found = OASIS(n_steps=3000, random_state=0, check_negatives=False).fit(*synonyms)

@@ -54,7 +54,7 @@ class TestDamage:
 
     def test_unknown_class(self, folder):
         edit(folder, lambda record: record.update({"class": "Oracle"}))
-        assert_refused(folder, "unknown learner 'Oracle'; this version knows Cosine, OASIS")
+        assert_refused(folder, "unknown learner 'Oracle'; this version knows AROMA, Cosine, .*WSABIE")
 
     def test_unknown_parameter(self, folder):
         edit(folder, lambda record: record["params"].update(magic=1))

@@ -1,0 +1,244 @@
+"""What the learners that rank labels for an image share: WSABIE, PAMIR-IA, one-vs-rest passive-aggressive and k-NN.
+
+Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010.
+The score of annotation i for image x is f_i(x); the annotations of an image are the labels of the largest scores.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from .online import OnlineLearner
+from .triplets import readonly
+
+_log = logging.getLogger(__name__)
+
+# Scores held at a time by `annotate`: with what sorts them, 24 MB.
+_N_SCORES = 1 << 20
+_N_IMAGES = 4096  # and images, whose embeddings are held too
+
+_N_BEST = 10  # labels of an image, or near a label, where nothing else is asked for
+
+# Labels as kernels take them, read-only: label_start (n + 1,) int64, labels (nnz,) int32, sorted for each image, and
+# usable (m,) int32, the images that have a label and lack another. A plain tuple: triplets.py says why.
+Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class AnnotatorMixin:
+    """Ranks labels for an image.
+
+    A subclass notes the labels with `_note_labels` in `fit`, saves `classes_`, and has `label_scores`; it has
+    `label_vectors` where labels have vectors.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_labels,)
+        The labels in the order of their numbers: sorted, or 0..n_labels-1 where y was a CSR matrix.
+    """
+
+    classes_: np.ndarray
+
+    @abstractmethod
+    def label_scores(self, X: Any) -> np.ndarray:
+        """Score of every label for every image, larger is better: float32 of shape (n, n_labels)."""
+
+    def label_vectors(self) -> np.ndarray:
+        """Vectors of the labels, whose inner products tell which labels are near: float32 of shape (n_labels, D)."""
+        raise NotImplementedError(f"{type(self).__name__} has no vectors of labels")
+
+    def annotate(self, X: Any, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Best labels of every image.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, n_features_in_)
+        k : int, optional
+            1 to n_labels; None: 10, or all where there are fewer.
+
+        Returns
+        -------
+        indices : int32 array of shape (n, k)
+            Places in `classes_`, the best first; of equal scores the smaller place first.
+        scores : float32 array of shape (n, k)
+        """
+        check_is_fitted(self)
+        X = self._check_images(X)  # type: ignore[attr-defined]  # of the learner that this is mixed into
+        k = self._check_k(k, len(self.classes_))
+        n = min(max(1, _N_SCORES // len(self.classes_)), _N_IMAGES)
+        parts = [_best(self.label_scores(X[i : i + n]), k) for i in range(0, X.shape[0], n)]
+        return np.concatenate([indices for indices, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    def similar_labels(self, labels: Any, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Labels nearest to labels, by the inner product of their vectors, themselves left out.
+
+        Parameters
+        ----------
+        labels : array of int of shape (n,)
+            Places in `classes_`.
+        k : int, optional
+            1 to n_labels - 1; None: 10, or all others where there are fewer.
+
+        Returns
+        -------
+        indices, scores : as `annotate` returns them
+        """
+        check_is_fitted(self)
+        labels, n_labels = np.asarray(labels), len(self.classes_)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels < 0).any() or (labels >= n_labels).any():
+            raise ValueError(f"labels must be places in classes_, integers of 0 to {n_labels - 1} in an array")
+        k = self._check_k(k, n_labels - 1)
+        vectors = self.label_vectors()
+        scores = vectors[labels] @ vectors.T
+        scores[np.arange(len(labels)), labels] = -np.inf
+        return _best(scores, k)
+
+    def _check_state(self) -> None:
+        super()._check_state()  # type: ignore[misc]  # of the learner that this is mixed into
+        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)  # type: ignore[attr-defined]
+        if self.label_scores(nothing).shape != (1, len(self.classes_)):
+            raise ValueError("labels and vectors do not fit together")
+
+    @staticmethod
+    def _check_k(k: int | None, most: int) -> int:
+        if k is None:
+            return min(_N_BEST, most)
+        if not isinstance(k, Integral) or not 1 <= k <= most:
+            raise ValueError(f"k must lie between 1 and the number of labels to rank, {most}, got {k!r}")
+        return int(k)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Precision at 1: the share of the images whose best label is one of theirs, for model selection.
+
+        Images without a label are left out; labels that were not in the fit count, as errors.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, n_features_in_)
+        y : array of shape (n,), or CSR of shape (n, n_labels)
+        """
+        check_consistent_length(X, y)
+        best = self.annotate(X, 1)[0][:, 0]
+        if not sp.issparse(y):
+            return float(np.mean(self.classes_[best] == plain_labels(y)))
+        if y.shape[1] != len(self.classes_):
+            raise ValueError(f"y must have {len(self.classes_)} columns as in the fit, got {y.shape[1]}")
+        labels = self._labels(y)
+        labelled = np.flatnonzero(np.diff(labels.indptr))
+        return float(labels[labelled, best[labelled]].mean()) if len(labelled) else 0.0
+
+    def _note_labels(self, y: Any, *, reset: bool) -> None:
+        """Learn which labels there are, or refuse labels that were not there before."""
+        found, has_none = _distinct(y)
+        if reset:
+            self.classes_ = found
+            if len(found) < 2:
+                raise ValueError(f"labels must name at least two classes, got {len(found)} class")
+            if has_none:
+                _log.warning("%d of %d labels have no image", has_none, len(found))
+        elif sp.issparse(y):
+            if len(found) != len(self.classes_):
+                raise ValueError(f"y must have {len(self.classes_)} columns as in the first fit, got {len(found)}")
+        else:
+            new = np.setdiff1d(found, self.classes_)
+            if len(new):
+                raise ValueError(f"{len(new)} labels were not in the first fit, such as {new[0].item()!r}; use fit")
+
+    def _labels(self, y: Any) -> sp.csr_array:
+        """Which image has which label: bool CSR of shape (n, n_labels), sorted columns."""
+        if sp.issparse(y):
+            labels = sp.csr_array(y, copy=True)
+            labels.sum_duplicates()
+            labels.eliminate_zeros()
+            return labels.astype(bool)
+        places = np.searchsorted(self.classes_, plain_labels(y)).astype(np.int32)
+        n = len(places)
+        return sp.csr_array((np.ones(n, bool), places, np.arange(n + 1)), shape=(n, len(self.classes_)))
+
+
+class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
+    """Base of annotators that learn from one image and one of its labels at a time.
+
+    As `OnlineLearner`, with `Labels` in place of a TripletSampler, and precision at 1 on the held-out images as what
+    early stopping watches: the share of them whose best label is one of theirs. Labels of held-out images that no
+    training image has still count, as errors. The weights or vectors before the first pass rank no label, and are never
+    chosen.
+    """
+
+    validation_measure = "p@1"
+    _state = (*OnlineLearner._state, "classes_")
+    _noted_from_input = OnlineLearner._noted_from_input | {"classes_"}
+
+    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
+        X, y = super()._check_supervised(X, y, reset=reset)
+        self._note_labels(y, reset=reset)
+        return X, y
+
+    def _starts_informed(self) -> bool:
+        return False
+
+    def _sampler(self, y: Any, subset: np.ndarray | None) -> Labels:
+        labels = self._labels(y) if subset is None else self._labels(y)[subset]
+        n_labels = np.diff(labels.indptr)
+        usable = np.flatnonzero((n_labels > 0) & (n_labels < labels.shape[1]))
+        if not len(usable):
+            raise ValueError("no image has a label and lacks another: there is nothing to rank")
+        if len(usable) < len(n_labels):
+            _log.warning(
+                "%d of %d images teach nothing: they have no label or all", len(n_labels) - len(usable), len(n_labels)
+            )
+        return (
+            readonly(labels.indptr.astype(np.int64)),
+            readonly(labels.indices.astype(np.int32)),
+            readonly(usable.astype(np.int32)),
+        )
+
+    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
+        labels = self._labels(y)[held_out]
+        labelled = np.flatnonzero(np.diff(labels.indptr))
+        if not len(labelled):
+            raise ValueError("no image held out for validation has a label")
+        images, labels = X[held_out][labelled], labels[labelled]
+
+        def precision_at_1() -> float:
+            best, _ = self.annotate(images, 1)
+            return float(labels[np.arange(len(best)), best[:, 0]].sum() / len(best))
+
+        return precision_at_1
+
+
+def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places and values of the k largest of every row, largest first, of equal ones the smaller place first."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return order.astype(np.int32), np.take_along_axis(scores, order, axis=1).astype(np.float32)
+
+
+def plain_labels(y: Any) -> np.ndarray:
+    """Labels of a type that is saved without pickle."""
+    y = np.asarray(y)
+    return y.astype(str) if y.dtype == object else y
+
+
+def refuse_none(y: Any) -> None:
+    """Refuse labels that are missing, which as text would be a class of their own."""
+    y = np.asarray(y)
+    if y.dtype == object and any(label is None for label in y.ravel()):
+        raise ValueError("y holds None in place of a label; leave such images out")
+
+
+def _distinct(y: Any) -> tuple[np.ndarray, int]:
+    """The labels that y names, and how many of them no image has."""
+    if sp.issparse(y):
+        if not np.isfinite(y.data).all() or (y.data < 0).any():
+            raise ValueError("y must not hold negative, infinite or missing entries")
+        sums = np.asarray(y.sum(axis=0)).ravel()
+        return np.arange(y.shape[1]), int((sums == 0).sum())
+    refuse_none(y)
+    return np.unique(plain_labels(y)), 0

@@ -1,0 +1,85 @@
+"""What PAMIR-IA and one-vs-rest share: one vector of weights a label, learned by passive-aggressive steps.
+
+Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010,
+section 6.3: f_i(x) = w_i' x, trained with a loss for each label on its own, "or the same models trained with a ranking
+loss instead".
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import normalize
+from sklearn.utils.validation import check_is_fitted
+
+from .annotation import OnlineAnnotator
+
+
+class LinearAnnotator(OnlineAnnotator):
+    """Base of annotators with the score f_i(x) = w_i' x; a subclass has the parameter `C`, and `_pass`.
+
+    The similarity of two images is that of what they are annotated with: the correlation of their label scores. A
+    constant added to all scores of an image changes no ranking of its labels, and so no similarity. The similarity of
+    two labels is the cosine of their weights less the mean over labels, for the same reason.
+
+    Attributes
+    ----------
+    W_ : float32 array of shape (d, n_labels)
+        Column i is w_i. The weights of one visterm for all labels lie together, so that the scores of an image read as
+        many pieces of memory as it has visterms.
+    """
+
+    _state = (*OnlineAnnotator._state, "W_", "best_W_")
+    C: float
+    W_: np.ndarray  # (d, n_labels)
+    best_W_: np.ndarray  # (d, n_labels)
+
+    def label_scores(self, X: Any) -> np.ndarray:
+        """Score w_i' x of every label for every image: float32 of shape (n, n_labels)."""
+        check_is_fitted(self)
+        return np.asarray(self._check_images(X) @ np.asarray(self.W_))
+
+    def label_vectors(self) -> np.ndarray:
+        """Weights of the labels less their mean over labels, scaled to unit norm: float32 of shape (n_labels, d).
+
+        What all labels have in common changes no ranking of labels, yet would dominate the inner products. The vectors
+        are a copy: as much memory as W.
+        """
+        check_is_fitted(self)
+        W = np.asarray(self.W_)
+        return normalize((W - W.mean(axis=1, keepdims=True)).T, copy=False)
+
+    def transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Label scores less their mean, scaled to unit norm, both sides alike: float32 of shape (n, n_labels).
+
+        All-zero rows stay zero. Labels of the gallery are not read.
+        """
+        scores = self.label_scores(X)
+        scores -= scores.mean(axis=1, keepdims=True)
+        return normalize(scores, copy=False)
+
+    def _check_params(self) -> None:
+        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
+            raise ValueError(f"C must be a positive number, got {self.C!r}")
+
+    def _start(self) -> None:
+        self.W_ = np.zeros((self.n_features_in_, len(self.classes_)), np.float32)
+
+    def _continue(self) -> None:
+        self.W_ = np.array(self.W_)  # a loaded one may be mapped
+        if hasattr(self, "best_W_"):
+            self.best_W_ = np.array(self.best_W_)
+
+    def _keep_best(self) -> None:
+        if not hasattr(self, "best_W_"):
+            self.best_W_ = np.empty_like(self.W_)
+        np.copyto(self.best_W_, self.W_)
+
+    def _restore_best(self) -> None:
+        self.W_ = self.best_W_
+        del self.best_W_
+
+    def _finish(self) -> None:
+        pass

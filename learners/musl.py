@@ -1,0 +1,723 @@
+"""MuSL: a few boosted similarity metrics, and which of them each category uses, learned together.
+
+Babenko, Branson, Belongie: Similarity Metrics for Categorization: from Monolithic to Category Specific, ICCV 2009.
+
+    H_k(a, b) = sum_{t <= T} |f_kt(a) - f_kt(b)|,    f_kt(x) = 1[x_j < theta]                     (equations 1 and 2)
+    p = sigmoid(alpha (T / 2 - H)),    L_ck = sum_positive log p + sum_negative log(1 - p)        (equations 3 and 6)
+    w = exp(r L_ck) / sum_l exp(r L_cl) |p - y|,    s(c) = argmax_k L_ck                         (equations 9 and 10)
+
+A pair (a, b) belongs to the category c of b; it is positive, y = 1, where a is of c too. A stump calls a pair "same"
+where it does not separate it; the one that minimises the weighted count of mistakes is added, for t = 1..T, k = 1..K.
+
+The best of all stumps is found exactly. With A[i, j] the weights of the pairs of images i and j, those of negative
+pairs negated, and D = diag(A 1), the mistakes of a stump f are a constant plus its cut
+
+    f' (D - A) f = sum_{i: f_i = 1} (D_ii - sum_{l: f_l = 1} A[i, l])
+
+so all stumps together are one product (D - A) F. The columns of F that belong to one feature are nested: sorted by the
+feature's value, each has one image more than the one before. One addition of a row of A takes the product from a column
+to the next, and images that lack the feature are never visited: n additions an image that has it, for all thresholds.
+"""
+
+from __future__ import annotations
+
+import logging
+from numbers import Real
+from typing import Any, Self
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from scipy.special import expit, log_expit, softmax
+from sklearn.cluster import KMeans
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .annotation import plain_labels, refuse_none
+from .base import SimilarityLearner
+from .online import FASTMATH, Callback, check_integer, draw_seed
+from .triplets import readonly
+
+_log = logging.getLogger(__name__)
+
+_GROUPINGS = ("joint", "kmeans", "random")
+_MIDPOINTS = ("final", "running")
+
+# Entries of the features, by feature and there by value, zeros left out: starts (d + 1,) int64, images (nnz,) int32 and
+# values (nnz,) float32. A plain tuple: triplets.py says why.
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def least_cut(columns, first, last, A, degree):
+    """Stump of features first..last-1 with the least cut: the cut, the feature, the values next to the threshold.
+
+    Each feature's images are moved to one side of the threshold one after another: from the lowest value up to zero,
+    and from the highest down to it. `sums` holds, for every image, its weight to those moved. The feature is -1 if none
+    has two values.
+    """
+    starts, images, values = columns
+    n = len(degree)
+    sums = np.empty(n, np.float32)
+    best, feature, below, above = np.inf, -1, np.float32(0.0), np.float32(0.0)
+    for j in range(first, last):
+        start, end = starts[j], starts[j + 1]
+        middle = start
+        while middle < end and values[middle] < 0:
+            middle += 1
+        for side in range(2):
+            origin, step, count = (start, 1, middle - start) if side == 0 else (end - 1, -1, end - middle)
+            sums[:] = 0.0
+            cut = 0.0
+            # Four images at a time: `sums` is then read and written a quarter as often.
+            for group in range(0, count, 4):
+                for m in range(group, min(group + 4, count)):
+                    place = origin + step * m
+                    i = images[place]
+                    inside = sums[i]
+                    for before in range(group, m):
+                        inside += A[i, images[origin + step * before]]
+                    cut += degree[i] - 2.0 * inside
+                    if m + 1 < count:
+                        beyond = values[place + step]
+                    elif end - start < n:
+                        beyond = np.float32(0.0)
+                    elif start < middle < end:
+                        beyond = values[place + step]
+                    else:
+                        break  # all images are on one side
+                    if cut < best and beyond != values[place]:
+                        best, feature = cut, j
+                        below, above = min(beyond, values[place]), max(beyond, values[place])
+                if group + 4 < count:
+                    place = origin + step * group
+                    row_a, row_b = A[images[place]], A[images[place + step]]
+                    row_c, row_d = A[images[place + 2 * step]], A[images[place + 3 * step]]
+                    for i in range(n):
+                        sums[i] += (row_a[i] + row_b[i]) + (row_c[i] + row_d[i])
+    return best, feature, below, above
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def weigh_pairs(pairs, category, H, positive, negative, A, degree):
+    """Write into A the weights of the pairs of every two images, those of negative pairs negated, and its row sums.
+
+    `positive` and `negative`, (C, T + 1), hold the weight of a pair of a category at a distance.
+    """
+    for i in range(len(category)):
+        total = 0.0
+        own = category[i]
+        for j in range(len(category)):
+            h, other = H[i, j], category[j]
+            forth, back = np.float32(pairs[i, j] & 1), np.float32(pairs[i, j] >> 1)
+            if own == other:
+                A[i, j] = (forth + back) * positive[own, h]
+            else:
+                A[i, j] = -(forth * negative[other, h] + back * negative[own, h])
+            total += A[i, j]
+        degree[i] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def separate(side, pairs, category, H, counts):
+    """Add a stump's distances to H; count the pairs of each category by kind (1: positive) and distance."""
+    counts[:] = 0
+    for i in range(len(side)):
+        for j in range(len(side)):
+            H[i, j] += side[i] != side[j]
+            counts[category[j], np.int64(category[i] == category[j]), H[i, j]] += pairs[i, j] & 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def hamming(a, b, distances):
+    """Write the number of bits in which codes a (m, words) and b (n, words) differ."""
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            total = np.uint64(0)
+            for word in range(b.shape[1]):
+                # Bits summed in pairs, fours and bytes, and the bytes by a product: LLVM makes it one instruction.
+                x = a[i, word] ^ b[j, word]
+                x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
+                x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+                x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+                total += (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
+            distances[i, j] = total
+
+
+class MuSL(SimilarityLearner):
+    """Multiple Similarity Learning.
+
+    Parameters
+    ----------
+    n_metrics : int, default=5
+        K, from 1 (one monolithic metric) to the number of categories (one each).
+    n_bits : int, default=32
+        T, stumps a metric.
+    alpha : float, default=0.1
+        How fast a pair's probability changes with its distance.
+    midpoint : {"final", "running"}, default="final"
+        The distance at which a pair is as likely the same as not: T / 2 from the first round on, or t / 2 after t
+        rounds.
+    balanced : bool, default=False
+        Weigh the positive pairs of each category as much as its negative ones, all together.
+    r : float, default=500.0
+        Sharpness of the grouping; r of equation 9 is this divided by the number (with `balanced`: weight) of pairs.
+    negatives_per_example : int, default=1000
+        Negative pairs drawn for each image, without repetition; all of them where there are not so many.
+    grouping : {"joint", "kmeans", "random"}, default="joint"
+        Which categories share a metric: learned with the metrics, k-means on the categories' mean images, or at random.
+    retrain : bool, default=True
+        With "joint", learn the metrics again for the categories found (section 2.3.2).
+    max_images : int or None, default=5000
+        Learn from at most so many images, drawn as evenly from the categories as they allow.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    n_jobs : int, optional
+        Threads among which the features are shared out. The model does not depend on it.
+
+    Attributes
+    ----------
+    classes_ : array of shape (C,)
+        The categories, sorted.
+    metric_of_category_ : int32 array of shape (C,)
+        s(c) of equation 10.
+    stump_features_, stump_thresholds_ : int32 and float32 arrays of shape (K, T)
+        Bit t of an image's code under metric k says whether its feature is below the threshold.
+    likelihoods_ : float64 array of shape (C, K)
+        L_ck of equation 6.
+    history_ : list of dict
+        One entry a round: `phase` ("group" or "train"), `step`, `validation` (None), the mean `loss` (negative log
+        likelihood) of the pairs under their category's metric, and the fraction of pairs on the wrong side of the
+        midpoint (`violating`).
+    phase_ : str
+        "group", "train" or "done".
+    n_steps_ : int
+        Rounds of the present phase.
+    steps_done_, steps_total_ : int
+        Rounds of all phases.
+    seed_ : int
+        `random_state`, or the seed drawn when that is None.
+    n_images_ : int
+
+    Raises
+    ------
+    ValueError
+        From `fit`, for parameters out of range, more metrics than categories, or several labels an image.
+
+    Notes
+    -----
+    The similarity is the inner product of codes of +-1: T - 2 H. The query side holds the codes of all metrics end to
+    end; the gallery side an image's code in the block of its category's metric, and zeros. A gallery image without a
+    label, or with one that was never seen, has its codes of all metrics, divided by K.
+
+    A round costs K n additions for every non-zero entry of X, n being the number of images.
+
+    Peak memory, beside X: n^2 (5 + K) bytes for n images (float32 weights, and for each pair of images whether it was
+    drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
+
+    Departures from the paper: `midpoint="running"` and `balanced` are ours, as is `max_images`; docs/musl.md tells what
+    they do. In the first round of "joint" all weights are uniform, as the paper says, but for the leading factor of
+    equation 9. A threshold lies in the middle between two neighbouring values. A metric that no category uses keeps its
+    stumps when the others are learned again.
+
+    References
+    ----------
+    B. Babenko, S. Branson, S. Belongie: Similarity Metrics for Categorization: from Monolithic to Category Specific.
+    ICCV 2009.
+
+    Examples
+    --------
+    >>> from visterm.learners import MuSL
+    >>> X = [[1, 0, 5], [2, 0, 1], [8, 0, 5], [9, 0, 1], [0, 1, 5], [0, 2, 1], [0, 8, 5], [0, 9, 1]]
+    >>> y = ["a", "a", "b", "b", "c", "c", "d", "d"]
+    >>> learner = MuSL(n_metrics=2, n_bits=4, alpha=1.0, midpoint="running", random_state=0).fit(X, y)
+    >>> learner.categorize([[7, 0, 3], [0, 1, 3]], X, y, n_neighbors=2).tolist()
+    ['b', 'c']
+    """
+
+    _state = (
+        *SimilarityLearner._state,
+        "classes_",
+        "metric_of_category_",
+        "stump_features_",
+        "stump_thresholds_",
+        "likelihoods_",
+        "history_",
+        "phase_",
+        "n_steps_",
+        "steps_done_",
+        "steps_total_",
+        "seed_",
+        "n_images_",
+    )
+    classes_: np.ndarray  # (C,)
+    metric_of_category_: np.ndarray  # (C,)
+    stump_features_: np.ndarray  # (K, T)
+    stump_thresholds_: np.ndarray  # (K, T)
+    likelihoods_: np.ndarray  # (C, K)
+    history_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        *,
+        n_metrics: int = 5,
+        n_bits: int = 32,
+        alpha: float = 0.1,
+        midpoint: str = "final",
+        balanced: bool = False,
+        r: float = 500.0,
+        negatives_per_example: int = 1000,
+        grouping: str = "joint",
+        retrain: bool = True,
+        max_images: int | None = 5000,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_metrics = n_metrics
+        self.n_bits = n_bits
+        self.alpha = alpha
+        self.midpoint = midpoint
+        self.balanced = balanced
+        self.r = r
+        self.negatives_per_example = negatives_per_example
+        self.grouping = grouping
+        self.retrain = retrain
+        self.max_images = max_images
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+        """Learn from scratch.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, d)
+            Counts or shares of visterms; any numbers.
+        y : array of shape (n,)
+            One label an image.
+        callback : callable, optional
+            Called with the learner after every round. The state is then complete: `save` writes a checkpoint, and
+            `load_learner(folder).resume(X, y)` goes on from it to the same model, bit for bit.
+        """
+        X, y = self._check_supervised(X, y, reset=True)
+        self._check_params()
+        for name in set(self._state) - {"n_features_in_"}:
+            if hasattr(self, name):
+                delattr(self, name)
+        self.seed_ = draw_seed(self.random_state)
+        self.classes_ = np.unique(y)
+        n_classes = len(self.classes_)
+        if n_classes < 2:
+            raise ValueError(f"labels must name at least two classes, got {n_classes} class")
+        if self.n_metrics > n_classes:
+            raise ValueError(f"n_metrics={self.n_metrics} is more than the {n_classes} categories there are")
+        self.n_images_ = X.shape[0]
+        self.history_ = []
+        self.stump_features_ = np.zeros((self.n_metrics, self.n_bits), np.int32)
+        self.stump_thresholds_ = np.full((self.n_metrics, self.n_bits), -np.inf, np.float32)
+        self.likelihoods_ = np.zeros((n_classes, self.n_metrics))
+        self.metric_of_category_ = self._initial_grouping(X, y)
+        grouped = self._is_joint()
+        self.phase_, self.n_steps_ = "group" if grouped else "train", 0
+        self.steps_done_, self.steps_total_ = 0, self.n_bits * (2 if grouped and self.retrain else 1)
+        return self._run(X, y, callback)
+
+    def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+        """Go on from a checkpoint with the images it was made with; a finished learner is returned as it is.
+
+        Raises
+        ------
+        ValueError
+            Another number of images or columns than in the interrupted call.
+        """
+        check_is_fitted(self)
+        X, y = self._check_supervised(X, y, reset=False)
+        if X.shape[0] != self.n_images_:
+            raise ValueError(f"the checkpoint was made with {self.n_images_} images, got {X.shape[0]}")
+        if self.phase_ == "done":
+            return self
+        if not np.array_equal(np.unique(y), self.classes_):
+            raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
+        for name in ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_"):
+            setattr(self, name, np.array(getattr(self, name)))  # those of a mapped model are read-only
+        return self._run(X, y, callback)
+
+    # Of the fit; the parameters are those of the next one.
+    @property
+    def _n_metrics(self) -> int:
+        return len(self.stump_features_)
+
+    @property
+    def _n_bits(self) -> int:
+        return self.stump_features_.shape[1]
+
+    @property
+    def partial_fit(self) -> Any:
+        """Not there: every stump is chosen by looking at all images."""
+        raise AttributeError("MuSL learns from all images at once; use fit")
+
+    def assign_categories(self, X: Any, y: Any) -> np.ndarray:
+        """Give categories that were never seen the metric that suits them best (section 2.3.1), and remember it.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, d)
+            Images of the new categories, and of others, new or known, to tell them from.
+        y : array of shape (n,)
+            One label an image, at least two in all. Metrics of categories that are known stay.
+
+        Returns
+        -------
+        int32 array
+            Metrics of the new categories, which are now in `classes_` and `metric_of_category_`, in sorted order.
+        """
+        check_is_fitted(self)
+        if self.phase_ != "done":
+            raise ValueError("MuSL is a checkpoint in the middle of a fit; call resume first")
+        X, y = self._check_supervised(X, y, reset=False)
+        if y.dtype.kind != self.classes_.dtype.kind:
+            raise ValueError(f"labels must be of the fit's type, {self.classes_.dtype}, got {y.dtype}")
+        labels, category = np.unique(y, return_inverse=True)
+        if len(labels) < 2:
+            raise ValueError("y names one category; images of others are needed to tell it from")
+        category = category.astype(np.int32)
+        kept = self._choose_images(category)
+        X, category = X[kept], readonly(category[kept])
+        new = self._places(labels) < 0
+        pairs = self._draw_pairs(category, new)
+        likelihoods = np.empty((len(labels), self._n_metrics))
+        for k in range(self._n_metrics):
+            _, counts = self._distances(X, category, pairs, len(labels), k, self._n_bits)
+            likelihoods[:, k] = self._likelihoods(counts, self._n_bits)
+        merged = np.concatenate([self.classes_, labels[new]])
+        order = np.argsort(merged)
+        metrics = likelihoods[new].argmax(axis=1).astype(np.int32)
+        self.classes_ = merged[order]
+        self.metric_of_category_ = np.concatenate([self.metric_of_category_, metrics])[order]
+        self.likelihoods_ = np.concatenate([self.likelihoods_, likelihoods[new]])[order]
+        return metrics
+
+    def _run(self, X: sp.csr_array, y: np.ndarray, callback: Callback | None) -> Self:
+        category = np.searchsorted(self.classes_, y).astype(np.int32)
+        kept = self._choose_images(category)
+        X, category = X[kept], readonly(category[kept])
+        pairs = self._draw_pairs(category, np.full(len(self.classes_), True))
+        n = len(category)
+        A, degree = np.empty((n, n), np.float32), np.empty(n)
+        columns = _as_columns(X)
+        n_jobs = joblib.effective_n_jobs(self.n_jobs)
+        # Features are shared out so that each thread has as many entries.
+        edges = np.searchsorted(columns[0], np.linspace(0, columns[0][-1], n_jobs + 1)[1:-1])
+        parts = list(zip([0, *edges], [*edges, X.shape[1]], strict=True))
+
+        with joblib.Parallel(n_jobs, prefer="threads") as parallel:
+            while self.phase_ != "done":
+                phase, learned = self.phase_, self._metrics_to_learn()
+                H, counts = {}, {}
+                for k in range(self._n_metrics):
+                    t = self.n_steps_ if k in learned else self._n_bits
+                    H[k], counts[k] = self._distances(X, category, pairs, len(self.classes_), k, t)
+                    self.likelihoods_[:, k] = self._likelihoods(counts[k], t)
+                while self.phase_ == phase:
+                    t = self.n_steps_
+                    for k in learned:
+                        weigh_pairs(pairs, category, H[k], *self._pair_weights(k, counts[k]), A, degree)
+                        found = parallel(
+                            joblib.delayed(least_cut)(columns, first, last, A, degree) for first, last in parts
+                        )
+                        _, feature, below, above = min(found)  # of equal cuts the first feature
+                        if feature >= 0:
+                            self.stump_features_[k, t] = feature
+                            self.stump_thresholds_[k, t] = _between(below, above)
+                        separate(self._sides(X, k)[:, t], pairs, category, H[k], counts[k])
+                        self.likelihoods_[:, k] = self._likelihoods(counts[k], t + 1)
+                    self.n_steps_ += 1
+                    self.steps_done_ += 1
+                    if phase == "group":
+                        self.metric_of_category_ = self.likelihoods_.argmax(axis=1).astype(np.int32)
+                    self._record(counts)
+                    if self.n_steps_ == self._n_bits:
+                        self._end_phase()
+                    if callback is not None:
+                        callback(self)
+        return self
+
+    def _end_phase(self) -> None:
+        if self.phase_ == "train" or not self.retrain:
+            self.phase_ = "done"
+            return
+        self.phase_, self.n_steps_ = "train", 0
+        for k in self._metrics_to_learn():
+            self.stump_features_[k] = 0
+            self.stump_thresholds_[k] = -np.inf
+
+    def _metrics_to_learn(self) -> list[int]:
+        if self.phase_ == "group":
+            return list(range(self._n_metrics))
+        return np.unique(self.metric_of_category_).tolist()
+
+    def _is_joint(self) -> bool:
+        return self.grouping == "joint" and 1 < self._n_metrics < len(self.classes_)
+
+    def _initial_grouping(self, X: sp.csr_array, y: np.ndarray) -> np.ndarray:
+        """Metric of each category, (C,); with "joint" yet to be learned."""
+        C, K = len(self.classes_), self._n_metrics
+        if K == 1 or self._is_joint():
+            return np.zeros(C, np.int32)
+        if K == C:
+            return np.arange(C, dtype=np.int32)
+        if self.grouping == "random":
+            return np.random.default_rng([self.seed_, 2]).permutation(np.arange(C) % K).astype(np.int32)
+        means = np.stack([np.asarray(X[y == label].mean(axis=0)).ravel() for label in self.classes_])
+        return KMeans(K, n_init=10, random_state=self.seed_).fit_predict(means).astype(np.int32)
+
+    def _choose_images(self, category: np.ndarray) -> np.ndarray:
+        """Rows to learn from, sorted: all, or of the largest categories as many as keep within `max_images`."""
+        n = len(category)
+        if self.max_images is None or n <= self.max_images:
+            return np.arange(n)
+        n_categories = len(np.unique(category))
+        if self.max_images < 2 * n_categories:
+            raise ValueError(f"max_images={self.max_images} is less than two for each of {n_categories} categories")
+        order = np.random.default_rng([self.seed_, 1]).permutation(n)
+        order = order[np.argsort(category[order], kind="stable")]  # by category, there at random
+        sizes = np.bincount(category)
+        turn = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # an image's place in its category
+        _log.warning("metrics are learned from %d of %d images: max_images", self.max_images, n)
+        return np.sort(order[np.argsort(turn, kind="stable")[: self.max_images]])
+
+    def _draw_pairs(self, category: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Which pairs of images there are, uint8 (n, n): 1 for (i, j), 2 for (j, i), added.
+
+        Those (i, j) whose j is of a category that is `wanted`: all positive ones, and negative ones drawn for each j.
+        """
+        rng = np.random.default_rng([self.seed_, 0])
+        n = len(category)
+        forth = np.zeros((n, n), bool)
+        for j in np.flatnonzero(wanted[category]):
+            others = np.flatnonzero(category != category[j])
+            if len(others) > self.negatives_per_example:
+                others = rng.choice(others, self.negatives_per_example, replace=False)
+            forth[j, others] = True
+            forth[j, category == category[j]] = True
+            forth[j, j] = False
+        return readonly(forth.T + 2 * forth.astype(np.uint8))
+
+    def _distances(self, X: Any, category: np.ndarray, pairs: np.ndarray, n_categories: int, k: int, t: int) -> Any:
+        """Distances H of all pairs of images under the first t stumps of metric k, and what `separate` counts."""
+        n = len(category)
+        H = np.zeros((n, n), np.min_scalar_type(self._n_bits))
+        counts = np.zeros((n_categories, 2, self._n_bits + 1), np.int64)
+        sides = self._sides(X, k)
+        for side in (np.zeros(n, bool), *sides.T[:t]):
+            separate(side, pairs, category, H, counts)
+        return H, counts
+
+    def _midpoint(self, t: int) -> float:
+        return (self._n_bits if self.midpoint == "final" else t) / 2
+
+    def _positive_weight(self, counts: np.ndarray) -> np.ndarray:
+        """Weight of each category's positive pairs, (C,); a negative pair has weight 1."""
+        n_negative, n_positive = counts.sum(axis=2).T
+        return n_negative / np.maximum(n_positive, 1) if self.balanced else np.ones(len(counts))
+
+    def _likelihoods(self, counts: np.ndarray, t: int) -> np.ndarray:
+        """L_c of a metric of t stumps (equation 6), (C,)."""
+        margin = self.alpha * (self._midpoint(t) - np.arange(self._n_bits + 1))
+        return counts[:, 1] @ log_expit(margin) * self._positive_weight(counts) + counts[:, 0] @ log_expit(-margin)
+
+    def _pair_weights(self, k: int, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of a positive and of a negative pair of each category at each distance (equation 9)."""
+        ratio = self._positive_weight(counts)
+        if self.phase_ == "train":
+            share = (self.metric_of_category_ == k).astype(float)
+        else:
+            total = (counts.sum(axis=2) * np.stack([np.ones(len(ratio)), ratio], axis=1)).sum()
+            share = softmax(self.r / total * self.likelihoods_, axis=1)[:, k]
+        t = self.n_steps_
+        if t == 0:
+            p = np.full(self._n_bits + 1, 0.5)
+        else:
+            p = expit(self.alpha * (self._midpoint(t) - np.arange(self._n_bits + 1)))
+        positive, negative = np.outer(share * ratio, 1 - p), np.outer(share, p)
+        return positive.astype(np.float32), negative.astype(np.float32)
+
+    def _record(self, counts: dict[int, np.ndarray]) -> None:
+        """Add a round to the history: how each category's pairs fare under its metric."""
+        H, middle = np.arange(self._n_bits + 1), self._midpoint(self.n_steps_)
+        loss = weight = wrong = 0.0
+        for c, k in enumerate(self.metric_of_category_):
+            negative, positive = counts[k][c]
+            ratio = self._positive_weight(counts[k])[c]
+            loss -= self.likelihoods_[c, k]
+            weight += negative.sum() + ratio * positive.sum()
+            wrong += negative[middle > H].sum() + ratio * positive[middle < H].sum()
+        self.history_.append(
+            {
+                "phase": self.phase_,
+                "step": self.n_steps_,
+                "validation": None,
+                "loss": float(loss / weight),
+                "violating": float(wrong / weight),
+            }
+        )
+
+    # -- the two sides -------------------------------------------------------------------------------------------------
+
+    def transform_query(self, Q: Any) -> np.ndarray:
+        """Query side: the codes of +-1 under all metrics, end to end; float32 of shape (n, K T)."""
+        check_is_fitted(self)
+        return self._signs(self._check_images(Q)).reshape(-1, self._n_metrics * self._n_bits)
+
+    def transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Gallery side: the code under the metric of an image's category in that metric's block, zeros elsewhere.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, n_features_in_)
+        y : array of shape (n,), optional
+            Labels. Images without, or with a label that is not in `classes_`, have all codes, divided by K.
+
+        Returns
+        -------
+        float32 array of shape (n, K T)
+        """
+        check_is_fitted(self)
+        signs = self._signs(self._check_images(X))  # (n, K, T)
+        metrics = self._metrics_of(y, len(signs))
+        share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
+        signs *= share[:, :, None].astype(np.float32)
+        return signs.reshape(-1, self._n_metrics * self._n_bits)
+
+    def codes(self, X: Any) -> np.ndarray:
+        """Codes of images under all metrics, bit t in bit t % 64 of word t // 64: uint64 of shape (n, K, words)."""
+        check_is_fitted(self)
+        X = self._check_images(X)
+        words = -(-self._n_bits // 64)
+        bits = np.zeros((X.shape[0], self._n_metrics, 64 * words), bool)
+        for k in range(self._n_metrics):
+            bits[:, k, : self._n_bits] = self._sides(X, k)
+        return np.packbits(bits, axis=2, bitorder="little").view("<u8")
+
+    def distances(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
+        """Hamming distance of every query to every gallery image under the metric of that image's category.
+
+        The similarity is T - 2 times this. See `transform` for y.
+
+        Returns
+        -------
+        float32 array of shape (n_queries, n)
+        """
+        queries, gallery = self.codes(Q), self.codes(X)
+        metrics = self._metrics_of(y, len(gallery))
+        out = np.zeros((len(queries), len(gallery)), np.float32)
+        for k in range(self._n_metrics):
+            for rows, weight in ((metrics == k, 1), (metrics < 0, 1 / self._n_metrics)):
+                found = np.empty((len(queries), np.count_nonzero(rows)), np.float32)
+                hamming(np.ascontiguousarray(queries[:, k]), gallery[rows, k], found)
+                out[:, rows] += np.float32(weight) * found
+        return out
+
+    def categorize(self, Q: Any, X: Any, y: Any, *, n_neighbors: int = 10) -> np.ndarray:
+        """Category of each query by a vote of the nearest gallery images, whose labels y all count (section 3.2).
+
+        Images as far away as the last of the `n_neighbors` share what is left of the votes. Of equal votes the category
+        that comes first in the sorted labels wins.
+
+        Returns
+        -------
+        array of shape (n_queries,)
+        """
+        check_is_fitted(self)
+        check_integer("n_neighbors", n_neighbors, minimum=1)
+        labels, category = np.unique(plain_labels(y), return_inverse=True)
+        n_neighbors = min(n_neighbors, len(category))
+        distances = self.distances(Q, X, y)
+        last = np.partition(distances, n_neighbors - 1, axis=1)[:, n_neighbors - 1, None]
+        nearer, tied = distances < last, distances == last
+        left = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
+        votes = (nearer + tied * left[:, None]) @ (category[:, None] == np.arange(len(labels)))
+        return labels[votes.argmax(axis=1)]
+
+    def _sides(self, X: Any, k: int) -> np.ndarray:
+        """Which images lie below each threshold of metric k: bool (n, T)."""
+        columns = X[:, self.stump_features_[k]]
+        columns = columns.toarray() if sp.issparse(columns) else columns
+        return columns < self.stump_thresholds_[k]
+
+    def _signs(self, X: Any) -> np.ndarray:
+        """Codes of +-1, float32 (n, K, T)."""
+        signs = np.empty((X.shape[0], self._n_metrics, self._n_bits), np.float32)
+        for k in range(self._n_metrics):
+            signs[:, k] = np.where(self._sides(X, k), np.float32(1), np.float32(-1))
+        return signs
+
+    def _places(self, labels: np.ndarray) -> np.ndarray:
+        """Places of labels in `classes_`, -1 for those not there."""
+        place = {label: i for i, label in enumerate(self.classes_.tolist())}
+        return np.array([place.get(label, -1) for label in labels.tolist()], np.int64)
+
+    def _metrics_of(self, y: Any, n: int) -> np.ndarray:
+        """Metric of each of n gallery images, -1 where its label says none."""
+        if y is None:
+            return np.full(n, -1)
+        if sp.issparse(y):
+            raise ValueError("MuSL takes one label an image, not a sparse array of several")
+        y = plain_labels(y)
+        if y.shape != (n,):
+            raise ValueError(f"y must have shape ({n},), one label a gallery image, got {y.shape}")
+        places = self._places(y)
+        unseen = np.count_nonzero(places < 0)
+        if unseen:
+            _log.warning("%d of %d gallery images have labels not learned: all metrics compare them", unseen, n)
+        return np.where(places < 0, -1, self.metric_of_category_[places])
+
+    # -- input ---------------------------------------------------------------------------------------------------------
+
+    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
+        if sp.issparse(y):
+            raise ValueError("MuSL takes one label an image, not a sparse array of several")
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
+        if y.ndim != 1:
+            raise ValueError(f"y must have shape (n,), not {y.shape}: MuSL takes one label an image")
+        refuse_none(y)
+        return sp.csr_array(X), plain_labels(y)
+
+    def _check_params(self) -> None:
+        check_integer("n_metrics", self.n_metrics, minimum=1)
+        check_integer("n_bits", self.n_bits, minimum=1)
+        check_integer("negatives_per_example", self.negatives_per_example, minimum=1)
+        if self.max_images is not None:
+            check_integer("max_images", self.max_images, minimum=2)
+        for name in ("alpha", "r"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not (0 < float(value) < np.inf):
+                raise ValueError(f"{name} must be a positive number, got {value!r}")
+        for name, known in (("grouping", _GROUPINGS), ("midpoint", _MIDPOINTS)):
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _as_columns(X: sp.csr_array) -> Columns:
+    """Non-zero entries by feature, and of each feature by value."""
+    X = sp.csc_array(X, copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    feature = np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
+    order = np.lexsort((X.data, feature))
+    columns = (X.indptr.astype(np.int64), X.indices[order].astype(np.int32), X.data[order])
+    return readonly(columns[0]), readonly(columns[1]), readonly(columns[2])
+
+
+def _between(below: float, above: float) -> np.float32:
+    """Threshold that separates two values."""
+    middle = np.float32((float(below) + float(above)) / 2)
+    return middle if middle > below else np.float32(above)

@@ -1,0 +1,484 @@
+"""WSABIE: images and labels embedded in one space, learned by the WARP loss.
+
+Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010.
+
+    f_i(x) = W_i' V x,    |V_j| <= C,    |W_i| <= C                                                  (section 2)
+
+V is (D, d), a column for each visterm; W_i is the vector of label i. For an image x and one of its labels y, labels i
+that are not of the image are drawn with replacement until one violates the margin, 1 + f_i(x) > f_y(x). If the N-th
+draw is the first that does, one gradient step lowers                                               (section 3)
+
+    L(floor((Y - 1) / N)) |1 - f_y(x) + f_i(x)|_+,    L(k) = 1 + 1/2 + ... + 1/k
+
+and columns of V and vectors W_i that have become longer than C are scaled back to C. With a learning rate g and the
+values before the step on all right-hand sides,
+
+    W_y <- W_y + g L V x,    W_i <- W_i - g L V x,    V_j <- V_j + g L x_j (W_y - W_i)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from sklearn.utils.validation import check_is_fitted
+
+from .annotation import Labels, OnlineAnnotator
+from .online import FASTMATH, Rows, check_integer, writable
+from .triplets import draw_below, stream
+
+_INIT = 2**32 - 1  # sets the random numbers of the first vectors apart from those of the steps
+_N_SCORES = 1 << 20  # held at a time while weights are chosen
+_WEIGHTS = (1.0, 0.5, 0.0, 2.0)  # of the members of an ensemble, tried on the held-out images
+_MOST_MEMBERS = 6  # all combinations of weights are tried: 4,095 for six
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_pairs(label_start, labels, usable, state, pairs):
+    """Draw images, and of each one of its labels: pairs (n_steps, 2) int32."""
+    for step in range(len(pairs)):
+        image = usable[draw_below(len(usable), state)]
+        start = label_start[image]
+        pairs[step, 0] = image
+        pairs[step, 1] = labels[start + draw_below(label_start[image + 1] - start, state)]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_other(own, n_labels, state):
+    """Label that is not one of `own`, which are sorted; uniform over the others."""
+    label = draw_below(n_labels - len(own), state)
+    for other in own:
+        label += label >= other
+    return label
+
+
+# The three helpers are inlined by force. Compiled apart, they would round a little otherwise than the copies in the
+# kernels, and the linker would take the one or the other, as this process compiles or finds kernels in the cache.
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _embed(columns, values, V, first, last, z):
+    """Z = V x."""
+    z[:] = 0.0
+    for i in range(len(columns)):
+        # A view of one vector: with V[columns[i], first + k] each index would be checked for its sign, one at a time.
+        vector, value = V[columns[i], first:last], values[i]
+        for k in range(len(z)):
+            z[k] += value * vector[k]
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _score(w, z):
+    """f_i(x) = W_i' z."""
+    dot = np.float32(0.0)
+    for k in range(len(z)):
+        dot += w[k] * z[k]
+    return dot
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _move(vector, step, direction, max_norm):
+    """Add to a vector, and scale it back where it has become longer than `max_norm`."""
+    squared = np.float32(0.0)
+    for k in range(len(direction)):
+        moved = vector[k] + step * direction[k]
+        vector[k] = moved
+        squared += moved * moved
+    if squared > max_norm * max_norm:
+        scale = max_norm / np.sqrt(squared)
+        for k in range(len(direction)):
+            vector[k] *= scale
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def warp_pass(rows, labels, pairs, state, weights, rates, max_norm, first, last, V, W):
+    """Learn from the pairs in turn; sum of the losses and number of violating pairs.
+
+    `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws. Row j of V is the
+    vector of visterm j, row i of W that of label i; of both the components `first` to `last` are a model of their own.
+    """
+    indptr, indices, data, _ = rows
+    label_start, label_numbers, _ = labels
+    z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
+    losses, violating = 0.0, 0
+    for step in range(len(pairs)):
+        image, label = pairs[step]
+        columns, values = indices[indptr[image] : indptr[image + 1]], data[indptr[image] : indptr[image + 1]]
+        own = label_numbers[label_start[image] : label_start[image + 1]]
+        right = W[label, first:last]
+        _embed(columns, values, V, first, last, z)
+        threshold = _score(right, z) - np.float32(1.0)
+        for n in range(1, len(weights)):
+            wrong = W[_draw_other(own, len(W), state), first:last]
+            score = _score(wrong, z)
+            if score <= threshold:
+                continue
+            losses += float(weights[n] * (score - threshold))
+            violating += 1
+            # All right-hand sides hold the values before the step: g is taken before the label vectors move.
+            amount = rates[step] * weights[n]
+            for k in range(len(g)):
+                g[k] = right[k] - wrong[k]
+            _move(right, amount, z, max_norm)
+            _move(wrong, -amount, z, max_norm)
+            for i in range(len(columns)):
+                _move(V[columns[i], first:last], amount * values[i], g, max_norm)
+            break
+    return losses, violating
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def owpc_pass(rows, labels, pairs, harmonic, rates, max_norm, first, last, V, W):
+    """Learn from the pairs in turn, each with all labels that violate it (OWPC-SGD, section 6.4).
+
+    With k violating labels each of them has the weight L(k) / k of equation 6; `harmonic[k]` is L(k).
+    """
+    indptr, indices, data, _ = rows
+    label_start, label_numbers, _ = labels
+    z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
+    wrong = np.empty(len(W), np.int64)
+    losses, violating = 0.0, 0
+    for step in range(len(pairs)):
+        image, label = pairs[step]
+        columns, values = indices[indptr[image] : indptr[image + 1]], data[indptr[image] : indptr[image + 1]]
+        right = W[label, first:last]
+        _embed(columns, values, V, first, last, z)
+        threshold = _score(right, z) - np.float32(1.0)
+        rank, total = 0, np.float32(0.0)
+        g[:] = 0.0
+        next_own, end_own = label_start[image], label_start[image + 1]
+        for other in range(len(W)):
+            if next_own < end_own and label_numbers[next_own] == other:
+                next_own += 1
+                continue
+            vector = W[other, first:last]
+            score = _score(vector, z)
+            if score > threshold:
+                wrong[rank] = other
+                rank += 1
+                total += score - threshold
+                for k in range(len(g)):
+                    g[k] += right[k] - vector[k]
+        if rank == 0:
+            continue
+        weight = harmonic[rank] / np.float32(rank)
+        losses += float(weight * total)
+        violating += 1
+        amount = rates[step] * weight
+        _move(right, amount * np.float32(rank), z, max_norm)
+        for r in range(rank):
+            _move(W[wrong[r], first:last], -amount, z, max_norm)
+        for i in range(len(columns)):
+            _move(V[columns[i], first:last], amount * values[i], g, max_norm)
+    return losses, violating
+
+
+class WSABIE(OnlineAnnotator):
+    """Web Scale Annotation by Image Embedding: images and labels in one space.
+
+    Its four uses: `annotate` ranks labels for an image, `label_scores(gallery)[:, i]` ranks images for a label,
+    `similar_labels` finds labels near a label, `similarity` images near an image, by the inner product of their
+    embeddings.
+
+    Parameters
+    ----------
+    n_components : int or list of int, default=100
+        Size of the space. A list makes an ensemble (section 6.4): models of these sizes, each trained on a random
+        stream of its own, whose scores are added up. With validation their weights are chosen on the held-out images,
+        otherwise they are equal.
+    max_norm : float, default=1.0
+        C: how long the vector of a visterm or a label may become. Smaller is smoother; images of few visterms need
+        longer vectors. On Caltech-101 1.0 was best at d = 1,000 and 0.6 at d = 10,000.
+    learning_rate : float, default=0.02
+        Length of the first gradient step.
+    decay_steps : int or None, default=10_000
+        The step at which the learning rate has fallen to a half: at step t it is
+        `learning_rate / (1 + t / decay_steps)`. None keeps it fixed, as in the paper.
+    loss : {"warp", "auc", "owpc"}, default="warp"
+        "warp" estimates the rank of the right label by drawing until a label violates; "auc" draws one label and gives
+        it the weight 1 if it violates, which optimises the mean rank; "owpc" computes the scores of all labels, the
+        exact rank, and learns from all violating labels at once.
+    n_steps : int, default=100_000
+        Draws of an image and one of its labels.
+    validation_fraction : float, optional
+        Share of each class held out for early stopping: the state with the best precision at 1 is kept.
+    patience : int, optional
+        Stop after so many passes without a better one; None runs all steps.
+    refit : bool, default=False
+        After early stopping, train again on all images for the best number of steps.
+    pass_steps : int, default=5000
+        Steps a pass: the interval of validation, history and callback.
+    random_state : int, RandomState or None, default=None
+        The same int gives the same model.
+    n_jobs : int, optional
+        Threads among which the members of an ensemble are shared out. The model does not depend on it.
+
+    Attributes
+    ----------
+    visterm_vectors_ : float32 array of shape (d, n_components)
+        Row j is the column V_j of the paper; of an ensemble, the members side by side.
+    label_vectors_ : float32 array of shape (n_labels, n_components)
+        Row i is W_i.
+    V_ : float32 array of shape (n_components, d)
+        `visterm_vectors_` as the paper writes it.
+    member_sizes_ : list of int
+        `n_components` of the fit.
+    member_weights_ : float64 array of shape (n_members,)
+    classes_ : array of shape (n_labels,)
+
+    Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
+
+    Raises
+    ------
+    ValueError
+        From `fit`, for parameters out of range or data that cannot be learned from; from `partial_fit`, for labels
+        that were not in the first fit.
+
+    Notes
+    -----
+    A step costs nnz(x) n_components operations to embed the image, n_components a label drawn, and where one violates
+    as much again as the embedding, whatever d and n_labels are; with "owpc" n_labels n_components for the scores.
+
+    Peak memory, in units of the 4 (d + n_labels) n_components bytes of the vectors: 1; 2 with `validation_fraction`
+    unless `refit`. The embeddings of up to 5,000 held-out images and their scores come on top.
+
+    Departures from the paper:
+
+    - The learning rate falls with the steps, unless `decay_steps` is None (the paper names a schedule as possible).
+    - An image may have several labels: one of them is drawn for each step, and none of them as a violator. The rank is
+      estimated by floor((Y - 1) / N) all the same.
+    - "owpc" learns from all violating labels at once, as the paper notes is possible.
+    - Early stopping watches the ensemble with equal weights. The weights are those of 0, 1/2, 1 and 2 with the best
+      precision at 1, of equally good ones the most even; the paper searches a grid too and does not give it.
+    - One thread a member; the vectors are float32.
+
+    References
+    ----------
+    J. Weston, S. Bengio, N. Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings.
+    European Conference on Machine Learning, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from visterm.learners import WSABIE
+    >>> X = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
+    >>> learner = WSABIE(n_components=10, n_steps=5000, random_state=0).fit(X, ["sea", "sea", "sky", "sky"])
+    >>> labels, scores = learner.annotate(X, 1)
+    >>> learner.classes_[labels[:, 0]].tolist()
+    ['sea', 'sea', 'sky', 'sky']
+    """
+
+    _state = (
+        *OnlineAnnotator._state,
+        "visterm_vectors_",
+        "label_vectors_",
+        "member_sizes_",
+        "member_weights_",
+        "best_vectors_",
+    )
+    visterm_vectors_: np.ndarray  # (d, n_components)
+    label_vectors_: np.ndarray  # (n_labels, n_components)
+    member_sizes_: list[int]
+    member_weights_: np.ndarray  # (n_members,)
+    best_vectors_: np.ndarray  # (d + n_labels, n_components)
+
+    def __init__(
+        self,
+        *,
+        n_components: int | Sequence[int] = 100,
+        max_norm: float = 1.0,
+        learning_rate: float = 0.02,
+        decay_steps: int | None = 10_000,
+        loss: str = "warp",
+        n_steps: int = 100_000,
+        validation_fraction: float | None = None,
+        patience: int | None = None,
+        refit: bool = False,
+        pass_steps: int = 5000,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.max_norm = max_norm
+        self.learning_rate = learning_rate
+        self.decay_steps = decay_steps
+        self.loss = loss
+        self.n_steps = n_steps
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.refit = refit
+        self.pass_steps = pass_steps
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # -- images and labels in the space --------------------------------------------------------------------------------
+
+    @property
+    def V_(self) -> np.ndarray:
+        """V of the paper: a view of `visterm_vectors_`."""
+        return np.asarray(self.visterm_vectors_).T
+
+    def transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Embeddings V x: float32 of shape (n, n_components), of an ensemble times the roots of the weights."""
+        check_is_fitted(self)
+        embedded = np.asarray(self._check_images(X) @ np.asarray(self.visterm_vectors_))
+        return self._weigh(embedded)
+
+    def label_vectors(self) -> np.ndarray:
+        """Embeddings of the labels, as `transform` has them of images: float32 of shape (n_labels, n_components)."""
+        check_is_fitted(self)
+        return self._weigh(np.array(self.label_vectors_))
+
+    def label_scores(self, X: Any) -> np.ndarray:
+        """Score f_i(x) of every label for every image: float32 of shape (n, n_labels)."""
+        return self.transform(X) @ self.label_vectors().T
+
+    def _weigh(self, vectors: np.ndarray) -> np.ndarray:
+        """Scale the members in place, so that the inner product of two vectors is the weighted sum of theirs."""
+        for weight, (first, last) in zip(self.member_weights_, self._members(), strict=True):
+            if weight != 1:
+                vectors[:, first:last] *= np.float32(np.sqrt(weight))
+        return vectors
+
+    def _members(self) -> list[tuple[int, int]]:
+        """First and last component, exclusive, of each member."""
+        ends = np.cumsum(self.member_sizes_).tolist()
+        return list(zip([0, *ends], ends, strict=False))
+
+    def _sizes(self) -> list[int]:
+        """`n_components` as a list."""
+        return np.atleast_1d(self.n_components).tolist()
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _check_params(self) -> None:
+        if isinstance(self.n_components, Integral):
+            check_integer("n_components", self.n_components, minimum=1)
+        elif isinstance(self.n_components, str) or not isinstance(self.n_components, Sequence) or not self.n_components:
+            raise ValueError(f"n_components must be an integer or a list of integers, got {self.n_components!r}")
+        else:
+            for size in self.n_components:
+                check_integer("each of n_components", size, minimum=1)
+            if len(self.n_components) > _MOST_MEMBERS:
+                raise ValueError(
+                    f"n_components names {len(self.n_components)} models; at most {_MOST_MEMBERS} can be weighted"
+                )
+        for name, value in (("max_norm", self.max_norm), ("learning_rate", self.learning_rate)):
+            if not isinstance(value, Real) or not 0 < value < np.inf:
+                raise ValueError(f"{name} must be a positive number, got {value!r}")
+        if self.decay_steps is not None:
+            check_integer("decay_steps", self.decay_steps, minimum=1)
+        if self.loss not in ("warp", "auc", "owpc"):
+            raise ValueError(f"loss must be 'warp', 'auc' or 'owpc', got {self.loss!r}")
+
+    def _start(self) -> None:
+        for name in ("visterm_vectors_", "label_vectors_"):  # of the search before a refit: two at once are not needed
+            if hasattr(self, name):
+                delattr(self, name)
+        self.member_sizes_ = self._sizes()
+        members = self._members()
+        shape = (self.n_features_in_ + len(self.classes_), members[-1][1])
+        vectors = np.empty(shape, np.float32)
+        deviation, max_norm = np.float32(1 / np.sqrt(self.n_features_in_)), np.float32(self.max_norm)
+        for member, (first, last) in enumerate(members):
+            rng = np.random.default_rng([self.seed_, _INIT, member])
+            for start in range(0, len(vectors), 1024):
+                block = vectors[start : start + 1024, first:last]
+                block[:] = deviation * rng.standard_normal(block.shape, dtype=np.float32)
+                block *= np.minimum(1, max_norm / np.linalg.norm(block, axis=1, keepdims=True))
+        self._set_vectors(vectors)
+        if not hasattr(self, "member_weights_"):
+            self.member_weights_ = np.ones(len(members))
+
+    def _set_vectors(self, vectors: np.ndarray) -> None:
+        """Vectors of the visterms and below them of the labels."""
+        self.visterm_vectors_, self.label_vectors_ = np.split(vectors, [self.n_features_in_])
+
+    def _continue(self) -> None:
+        if self._sizes() != self.member_sizes_:
+            raise ValueError(
+                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to start again"
+            )
+        self.visterm_vectors_ = writable(self.visterm_vectors_)
+        self.label_vectors_ = writable(self.label_vectors_)
+        if hasattr(self, "best_vectors_"):
+            self.best_vectors_ = writable(self.best_vectors_)
+
+    def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
+        steps = self.n_steps_ + np.arange(n_steps)
+        rates = np.float32(self.learning_rate) * np.ones(n_steps, np.float32)
+        if self.decay_steps is not None:
+            rates /= (1 + steps / self.decay_steps).astype(np.float32)
+        found = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            joblib.delayed(self._member_pass)(rows, sampler, rates, member, first, last)
+            for member, (first, last) in enumerate(self._members())
+        )
+        losses, violating = np.mean(found, axis=0)
+        return losses, violating
+
+    def _member_pass(self, rows: Rows, labels: Labels, rates: np.ndarray, member: int, first: int, last: int) -> Any:
+        state = stream(self.seed_, member, self.n_steps_)
+        pairs = np.empty((len(rates), 2), np.int32)
+        draw_pairs(*labels, state, pairs)
+        n_others = len(self.classes_) - 1
+        harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, n_others + 1))]).astype(np.float32)  # L(0), L(1) ...
+        model = np.float32(self.max_norm), first, last, self.visterm_vectors_, self.label_vectors_
+        if self.loss == "owpc":
+            return owpc_pass(rows, labels, pairs, harmonic, rates, *model)
+        if self.loss == "auc":
+            weights = np.ones(2, np.float32)
+        else:
+            weights = np.zeros(n_others + 1, np.float32)
+            weights[1:] = harmonic[n_others // np.arange(1, n_others + 1)]
+        return warp_pass(rows, labels, pairs, state, weights, rates, *model)
+
+    def _keep_best(self) -> None:
+        if not hasattr(self, "best_vectors_"):
+            shape = len(self.visterm_vectors_) + len(self.label_vectors_), self.label_vectors_.shape[1]
+            self.best_vectors_ = np.empty(shape, np.float32)
+        np.concatenate([self.visterm_vectors_, self.label_vectors_], out=self.best_vectors_)
+
+    def _restore_best(self) -> None:
+        self._set_vectors(self.best_vectors_)
+        del self.best_vectors_
+
+    def _finish(self) -> None:
+        pass
+
+    # -- the weights of an ensemble ------------------------------------------------------------------------------------
+
+    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
+        precision_at_1 = super()._validator(X, y, held_out)
+        if len(self._members()) == 1:
+            return precision_at_1
+        images, labels = X[held_out], self._labels(y)[held_out]
+
+        def watch() -> float:
+            chosen, self.member_weights_ = self.member_weights_, np.ones(len(self._members()))
+            found = precision_at_1()
+            # The weights go with the best state: those of a better one replace them.
+            better = found > getattr(self, "best_validation_", -1.0)
+            self.member_weights_ = self._choose_weights(images, labels) if better else chosen
+            return found
+
+        return watch
+
+    def _choose_weights(self, images: sp.csr_array, labels: sp.csr_array) -> np.ndarray:
+        """Weights with the most images whose best label is one of theirs; of equally good ones the most even."""
+        members = self._members()
+        tried = [np.array(weights) for weights in itertools.product(_WEIGHTS, repeat=len(members)) if any(weights)]
+        tried.sort(key=lambda weights: np.std(weights) / np.mean(weights))
+        hits = np.zeros(len(tried))
+        n = max(1, _N_SCORES // (len(members) * len(self.classes_)))
+        for start in range(0, images.shape[0], n):
+            embedded = images[start : start + n] @ self.visterm_vectors_
+            scores = [embedded[:, a:b] @ self.label_vectors_[:, a:b].T for a, b in members]
+            relevant = labels[start : start + n]
+            for k, weights in enumerate(tried):
+                best = np.tensordot(weights, scores, axes=1).argmax(axis=1)
+                hits[k] += relevant[np.arange(len(best)), best].sum()
+        return tried[int(hits.argmax())]

@@ -1,0 +1,271 @@
+import logging
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.learners import PAMIR, WSABIE, load_learner
+from visterm.learners.annotation import AnnotatorMixin
+from visterm.learners.base import SimilarityLearner
+
+SMALL = {"n_components": 16, "max_norm": 1.1, "n_steps": 1000, "random_state": 0}
+
+
+class Fixed(AnnotatorMixin, SimilarityLearner):
+    """The scores are the images, one column a label."""
+
+    def fit(self, X, y):
+        self._check_images(X, reset=True)
+        self._note_labels(y, reset=True)
+        return self
+
+    def label_scores(self, X):
+        X = self._check_images(X)
+        return X.toarray() if sp.issparse(X) else X
+
+
+@pytest.fixture
+def fixed():
+    return Fixed().fit(np.zeros((3, 3)), ["ant", "bee", "cow"])
+
+
+class TestAnnotate:
+    def test_best_labels_first(self, fixed):
+        labels, scores = fixed.annotate(np.array([[0.1, 0.9, 0.5], [3, 2, 1]]), 2)
+        assert labels.tolist() == [[1, 2], [0, 1]]
+        np.testing.assert_allclose(scores, [[0.9, 0.5], [3, 2]], rtol=1e-6)
+        assert labels.dtype == np.int32
+        assert scores.dtype == np.float32
+
+    def test_equal_scores_smaller_place_first(self, fixed):
+        labels, _ = fixed.annotate(np.array([[1.0, 2, 2], [0, 0, 0]]), 3)
+        assert labels.tolist() == [[1, 2, 0], [0, 1, 2]]
+
+    def test_piece_by_piece_is_the_same(self, synonyms, monkeypatch):
+        X, y = synonyms
+        learner = PAMIR(n_steps=500, random_state=0).fit(X, y)
+        whole = learner.annotate(X, 4)
+        monkeypatch.setattr("visterm.learners.annotation._N_SCORES", 20)
+        for found, expected in zip(learner.annotate(X, 4), whole, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+    def test_no_k_is_ten_or_all(self, fixed):
+        images = np.random.default_rng(0).random((2, 12))
+        assert fixed.annotate(images[:, :3])[0].shape == (2, 3)
+        many = Fixed().fit(np.zeros((12, 12)), np.arange(12))
+        for found, expected in zip(many.annotate(images), many.annotate(images, 10), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+    @pytest.mark.parametrize("k", [0, 4, -1, 1.5])
+    def test_bad_k(self, fixed, k):
+        with pytest.raises(ValueError, match="k must lie between 1 and the number of labels to rank, 3, got"):
+            fixed.annotate(np.zeros((1, 3)), k)
+
+    def test_bad_images(self, fixed):
+        with pytest.raises(ValueError, match="features"):
+            fixed.annotate(np.zeros((1, 2)), 1)
+        with pytest.raises(ValueError, match="NaN"):
+            fixed.annotate(np.full((1, 3), np.nan), 1)
+
+    def test_unfitted(self):
+        with pytest.raises(ValueError, match="not fitted"):
+            WSABIE().annotate(np.zeros((1, 3)))
+
+
+class TestScore:
+    def test_precision_at_1(self, fixed):
+        images = np.array([[3.0, 1, 2], [1, 2, 3], [0, 1, 0], [5, 6, 7]])
+        # The last image's label was not in the fit: an error.
+        assert fixed.score(images, ["ant", "bee", "bee", "dog"]) == 0.5
+        assert fixed.score(images, np.array(["ant", "bee", "bee", "dog"], object)) == 0.5
+
+    def test_several_labels(self, fixed):
+        images = np.array([[3.0, 1, 2], [1, 2, 3], [0, 1, 0]])
+        labels = sp.csr_array(np.array([[0.5, 2, 0], [1, 1, 0], [0, 0, 0]]))
+        assert fixed.score(images, labels) == 0.5  # of the two images that have labels
+        assert fixed.score(images, sp.csr_array((3, 3))) == 0.0
+        with pytest.raises(ValueError, match="y must have 3 columns as in the fit, got 2"):
+            fixed.score(images, labels[:, :2])
+
+    def test_other_number_of_labels(self, fixed):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            fixed.score(np.zeros((2, 3)), ["ant"])
+
+
+class TestSimilarLabels:
+    @pytest.fixture
+    def learner(self, synonyms):
+        X, y = synonyms
+        learner = WSABIE(**SMALL).fit(X, y)
+        learner.label_vectors_ = np.zeros((4, 16), np.float32)
+        # Cosines would put label 2 nearest to 0; the inner product does not.
+        learner.label_vectors_[:, :2] = [[1, 0], [2, 2], [1, 0.1], [-1, 0]]
+        return learner
+
+    def test_nearest_first_without_itself(self, learner):
+        labels, scores = learner.similar_labels([0, 3], 3)
+        assert labels.tolist() == [[1, 2, 3], [0, 2, 1]]
+        np.testing.assert_allclose(scores, [[2, 1, -1], [-1, -1, -2]])
+
+    @pytest.mark.parametrize("places", [[4], [-1], [0.5], 1, ["0"], [[0]]])
+    def test_bad_places(self, learner, places):
+        with pytest.raises(ValueError, match="labels must be places in classes_, integers of 0 to 3"):
+            learner.similar_labels(places, 1)
+        with pytest.raises(ValueError, match="labels must be places in classes_, integers of 0 to 3"):
+            learner.similar_labels(places, 10)  # what is asked about comes first
+
+    def test_no_k_is_ten_or_all_others(self, learner):
+        labels, scores = learner.similar_labels([0, 3])
+        assert labels.shape == scores.shape == (2, 3)
+
+    def test_bad_k(self, learner):
+        with pytest.raises(ValueError, match="number of labels to rank, 3, got 4"):
+            learner.similar_labels([0], 4)
+
+    def test_labels_without_vectors(self, fixed):
+        with pytest.raises(NotImplementedError, match="Fixed has no vectors of labels"):
+            fixed.similar_labels([0], 1)
+
+
+class TestLabels:
+    def test_one_label_an_image(self, synonyms):
+        X, y = synonyms
+        words = np.array(["dog", "ant", "cow", "bee"])
+        assert WSABIE(**SMALL).fit(X, words[y]).classes_.tolist() == ["ant", "bee", "cow", "dog"]
+        found = WSABIE(**SMALL).fit(X, words[y].astype(object)).classes_
+        assert found.dtype.kind == "U"
+        assert WSABIE(**SMALL).fit(X, y * 10).classes_.tolist() == [0, 10, 20, 30]
+
+    @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, sp.csc_array, sp.coo_array])
+    def test_columns_are_labels(self, synonyms, form):
+        """The same labels, whether they are named or marked in a column: the same model."""
+        X, y = synonyms
+        expected = WSABIE(**SMALL).fit(X, y)
+        found = WSABIE(**SMALL).fit(X, form(np.eye(4)[y]))
+        assert found.classes_.tolist() == [0, 1, 2, 3]
+        np.testing.assert_array_equal(found.label_vectors_, expected.label_vectors_)
+
+    def test_read_only_int64_labels(self, synonyms):
+        X, y = synonyms
+        several = sp.csr_array(np.eye(4)[y])
+        frozen = sp.csr_array(
+            (several.data, several.indices.astype(np.int64), several.indptr.astype(np.int64)), several.shape
+        )
+        for array in (frozen.data, frozen.indices, frozen.indptr):
+            array.flags.writeable = False
+        np.testing.assert_array_equal(
+            WSABIE(**SMALL).fit(X, frozen).label_vectors_, WSABIE(**SMALL).fit(X, several).label_vectors_
+        )
+
+    def test_stored_zeros_are_no_labels(self, synonyms):
+        X, y = synonyms
+        several = sp.csr_array(np.eye(4)[y])
+        full = sp.csr_array((np.eye(4)[y].ravel(), np.tile(np.arange(4), 60), np.arange(0, 241, 4)), (60, 4))
+        assert full.nnz == 240
+        np.testing.assert_array_equal(
+            WSABIE(**SMALL).fit(X, full).label_vectors_, WSABIE(**SMALL).fit(X, several).label_vectors_
+        )
+        assert full.nnz == 240  # the caller's array is as it was
+
+    def test_columns_without_images_are_counted(self, synonyms, caplog):
+        X, y = synonyms
+        with caplog.at_level(logging.WARNING):
+            learner = WSABIE(**SMALL).fit(X, sp.csr_array(np.eye(7)[y]))
+        assert "3 of 7 labels have no image" in caplog.text
+        assert learner.label_vectors_.shape == (7, 16)
+
+    @pytest.mark.parametrize(
+        ("y", "message"),
+        [
+            (np.zeros(60), "at least two classes, got 1 class"),
+            (sp.csr_array(np.ones((60, 1))), "at least two classes, got 1 class"),
+            (sp.csr_array((60, 3)), "nothing to rank"),
+            (sp.csr_array(np.ones((60, 3))), "nothing to rank"),
+            (sp.csr_array(-np.eye(60)), "negative, infinite or missing"),
+            (np.eye(60), r"several labels an image come as a sparse array"),
+        ],
+    )
+    def test_nothing_to_learn_from(self, synonyms, y, message):
+        with pytest.raises(ValueError, match=message):
+            WSABIE(**SMALL).fit(synonyms[0], y)
+
+
+class TestPartialFit:
+    def test_new_labels_are_refused(self, synonyms):
+        X, y = synonyms
+        learner = WSABIE(**SMALL).fit(X, y)
+        before = learner.label_vectors_.copy()
+        with pytest.raises(ValueError, match="2 labels were not in the first fit, such as 7; use fit"):
+            learner.partial_fit(X, np.where(y == 0, 7, np.where(y == 1, 8, y)))
+        np.testing.assert_array_equal(learner.label_vectors_, before)
+
+    def test_other_columns_are_refused(self, synonyms):
+        X, y = synonyms
+        learner = WSABIE(**SMALL).fit(X, sp.csr_array(np.eye(4)[y]))
+        with pytest.raises(ValueError, match="y must have 4 columns as in the first fit, got 5"):
+            learner.partial_fit(X, sp.csr_array(np.eye(5)[y]))
+
+    def test_labels_keep_their_numbers(self, synonyms):
+        """Images that come with the last label only teach that one, not the first."""
+        X, y = synonyms
+        learner = WSABIE(**SMALL).fit(X, y)
+        before = learner.label_scores(X[y == 2])
+        learner.set_params(n_steps=200).partial_fit(X[y == 2], np.full(15, 3))
+        change = (learner.label_scores(X[y == 2]) - before).mean(axis=0)
+        assert change.argmax() == 3
+        assert change[3] > 0.1
+        assert learner.classes_.tolist() == [0, 1, 2, 3]
+
+
+class TestValidation:
+    def test_watches_precision_at_1(self, synonyms):
+        X, y = synonyms
+        held_out = np.arange(0, 60, 3)
+        found = []
+
+        def look(learner):
+            if learner.phase_ == "search":
+                labels, _ = learner.annotate(X[held_out], 1)
+                found.append((learner.classes_[labels[:, 0]] == y[held_out]).mean())
+
+        learner = WSABIE(**SMALL, pass_steps=100).fit(X, y, validation_rows=held_out, callback=look)
+        np.testing.assert_allclose([entry["validation"] for entry in learner.history_[1:-1]], found)
+        assert learner.validation_measure == "p@1"
+
+    def test_any_of_several_labels_will_do(self, synonyms):
+        X, y = synonyms
+        both = sp.csr_array(np.eye(4)[y] + np.eye(4)[(y + 1) % 4])
+        learner = WSABIE(**SMALL, pass_steps=100).fit(X, both, validation_rows=np.arange(0, 60, 3))
+        best, _ = learner.annotate(X[::3], 1)
+        expected = np.isin((best[:, 0] - y[::3]) % 4, [0, 1]).mean()
+        assert learner.best_validation_ == pytest.approx(expected)
+        assert expected > 0.8
+
+    def test_images_without_labels_do_not_count(self, synonyms):
+        X, y = synonyms
+        labels = sp.lil_array(np.eye(4)[y])
+        labels[[0, 3]] = 0
+        learner = WSABIE(**SMALL, pass_steps=100).fit(X, labels.tocsr(), validation_rows=[0, 3, 20])
+        assert {entry["validation"] for entry in learner.history_} <= {0.0, 1.0}
+
+    def test_no_label_held_out(self, synonyms):
+        X, y = synonyms
+        labels = sp.lil_array(np.eye(4)[y])
+        labels[[0, 3]] = 0
+        with pytest.raises(ValueError, match="no image held out for validation has a label"):
+            WSABIE(**SMALL).fit(X, labels.tocsr(), validation_rows=[0, 3])
+
+
+def test_classes_are_saved(synonyms, tmp_path):
+    X, y = synonyms
+    words = np.array(["ant", "bee", "cow", "dög"])
+    WSABIE(**SMALL).fit(X, words[y]).save(tmp_path / "a")
+    assert load_learner(tmp_path / "a").classes_.tolist() == words.tolist()
+
+
+def test_missing_label_is_refused(synonyms):
+    X, y = synonyms
+    missing = y.astype(object)
+    missing[3] = None
+    with pytest.raises(ValueError, match="None in place of a label"):
+        PAMIR(n_steps=10).fit(X, missing)

@@ -1,0 +1,391 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.learners import AROMA, Cosine, aroma, load_learner
+from visterm.learners.aroma import diagonal_pass, factored_pass, fold
+from visterm.learners.online import as_rows
+from visterm.learners.prefetch import PREFETCH_BYTES
+from visterm.learners.triplets import TripletSampler, stream
+from visterm.learners.validation import mean_average_precision
+
+FORMS = ["diagonal", "factored"]
+
+
+def random_images(n=30, d=25, seed=0):
+    """Sparse unit rows of three classes, one of them all zero."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, d)) * (rng.random((n, d)) < 0.3)
+    X[4] = 0
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+    return X.astype(np.float32), np.repeat(np.arange(3), n // 3)
+
+
+def learn_diagonal(X, triplets, r, model=None):
+    """W, Sigma, sum of losses, number of violations."""
+    X = np.asarray(X, np.float32)
+    if model is None:
+        model = np.zeros((X.shape[1], X.shape[1], 2), np.float32)
+        model[..., 1] = 1
+    found = diagonal_pass(
+        as_rows(sp.csr_array(X)), np.asarray(triplets, np.int32), r, model.reshape(X.shape[1], 2 * X.shape[1])
+    )
+    return model[..., 0], model[..., 1], *found
+
+
+def learn_factored(X, triplets, r, n_pending=7, run=map):
+    """W, Lambda, Omega, sum of losses, number of violations and of folds."""
+    X, triplets = np.asarray(X, np.float32), np.asarray(triplets, np.int32)
+    d = X.shape[1]
+    state = np.zeros((d, d), np.float32), np.eye(d, dtype=np.float32), np.eye(d, dtype=np.float32)
+    U, V = np.full((2, n_pending, d), np.nan, np.float32)
+    weights = np.full(n_pending, np.nan, np.float32)
+    losses, violating, folds = 0.0, 0, 0
+    while len(triplets):
+        seen, k, loss, n = factored_pass(as_rows(sp.csr_array(X)), triplets, r, *state, U, V, weights)
+        fold(*state, U[:k], V[:k], weights[:k], run)
+        triplets, losses, violating, folds = triplets[seen:], losses + loss, violating + n, folds + 1
+    return *state, losses, violating, folds
+
+
+def diagonal_reference(X, triplets, r):
+    """Figure 1 in double precision, on dense arrays."""
+    X = X.astype(float)
+    W, Sigma = np.zeros((X.shape[1],) * 2), np.ones((X.shape[1],) * 2)
+    losses = []
+    for query, positive, negative in triplets:
+        q, p = X[query], X[positive] - X[negative]
+        loss = 1 - q @ W @ p
+        if loss <= 0:
+            continue
+        losses.append(loss)
+        G = np.outer(q, p)
+        v = (Sigma * G * G).sum()
+        W, Sigma = W + loss / (v + r) * Sigma * G, Sigma - (Sigma * G) ** 2 / (v + r)
+    return W, Sigma, losses
+
+
+def factored_reference(X, triplets, r):
+    """Figure 2 in double precision, on dense arrays: three rank-1 updates for each violating triplet."""
+    X = X.astype(float)
+    d = X.shape[1]
+    W, Lambda, Omega = np.zeros((d, d)), np.eye(d), np.eye(d)
+    losses = []
+    for query, positive, negative in triplets:
+        q, p = X[query], X[positive] - X[negative]
+        loss = 1 - q @ W @ p
+        if loss <= 0:
+            continue
+        losses.append(loss)
+        s, t = Lambda @ q, Omega @ p
+        a, b = q @ s, p @ t
+        W = W + loss / (r + a * b) * np.outer(s, t)
+        Omega = Omega - a / (d * r + a * b) * np.outer(t, t)
+        Lambda = Lambda - b / (d * r + a * b) * np.outer(s, s)
+    return W, Lambda, Omega, losses
+
+
+def draw(y, n=1500, seed=1):
+    return TripletSampler(y).draw(stream(seed), n)
+
+
+class TestHandWorkedUpdate:
+    """Figures 1 and 2 by hand: q = (0.6, 0.8), p+ = (0, 1), p- = (0.8, 0.6), r = 0.2, from W = 0."""
+
+    X = np.array([[0.6, 0.8], [0.0, 1.0], [0.8, 0.6]])
+    # p = (-0.8, 0.4);  G = q p';  |q|^2 = 1;  |p|^2 = 0.64 + 0.16 = 0.8
+    G = np.array([[-0.48, 0.24], [-0.64, 0.32]])
+
+    def test_diagonal(self):
+        # v = sum(1 G G) = |q|^2 |p|^2 = 0.8;  loss = 1;  loss / (v + r) = 1
+        W, Sigma, losses, violating = learn_diagonal(self.X, [(0, 1, 2)], 0.2)
+        assert (losses, violating) == (1.0, 1)
+        np.testing.assert_allclose(W, self.G, rtol=1e-6)
+        np.testing.assert_allclose(Sigma, [[1 - 0.2304, 1 - 0.0576], [1 - 0.4096, 1 - 0.1024]], rtol=1e-6)
+
+    def test_diagonal_twice(self):
+        # Now q' W p = sum(G G) = 0.8;  loss = 0.2;  v = sum(Sigma G G)
+        v = 0.7696 * 0.2304 + 0.9424 * 0.0576 + 0.5904 * 0.4096 + 0.8976 * 0.1024
+        Sigma = np.array([[0.7696, 0.9424], [0.5904, 0.8976]])
+        found_W, found_Sigma, losses, _ = learn_diagonal(self.X, [(0, 1, 2)] * 2, 0.2)
+        assert losses == pytest.approx(1 + 0.2)
+        np.testing.assert_allclose(found_W, self.G + 0.2 / (v + 0.2) * Sigma * self.G, rtol=1e-5)
+        np.testing.assert_allclose(found_Sigma, Sigma - (Sigma * self.G) ** 2 / (v + 0.2), rtol=1e-5)
+
+    def test_factored(self):
+        # s = q;  t = p;  a = 1;  b = 0.8;  loss / (r + a b) = 1;  m = n = 2, so that d r + a b = 0.4 + 0.8
+        W, Lambda, Omega, losses, violating, _ = learn_factored(self.X, [(0, 1, 2)], 0.2)
+        assert (losses, violating) == (1.0, 1)
+        np.testing.assert_allclose(W, self.G, rtol=1e-6)
+        np.testing.assert_allclose(Omega, [[1 - 0.64 / 1.2, 0.32 / 1.2], [0.32 / 1.2, 1 - 0.16 / 1.2]], rtol=1e-6)
+        np.testing.assert_allclose(
+            Lambda,
+            [[1 - 0.8 / 1.2 * 0.36, -0.8 / 1.2 * 0.48], [-0.8 / 1.2 * 0.48, 1 - 0.8 / 1.2 * 0.64]],
+            rtol=1e-6,
+        )
+
+    @pytest.mark.parametrize("n_pending", [1, 2], ids=["after a fold", "while the first waits"])
+    def test_factored_twice(self, n_pending):
+        # Lambda q = (1 - 2/3) q and Omega p = (1 - 0.8 / 1.2) p = p / 3: a = 1/3, b = 0.8/3, s t' = G / 9; loss = 0.2
+        a, b = 1 / 3, 0.8 / 3
+        W, Lambda, Omega, losses, _, _ = learn_factored(self.X, [(0, 1, 2)] * 2, 0.2, n_pending)
+        assert losses == pytest.approx(1 + 0.2)
+        np.testing.assert_allclose(W, self.G * (1 + 0.2 / (0.2 + a * b) / 9), rtol=1e-5)
+        q, p = self.X[0], self.X[1] - self.X[2]
+        first = np.eye(2) - np.outer(q, q) * 2 / 3, np.eye(2) - np.outer(p, p) / 1.2
+        np.testing.assert_allclose(Lambda, first[0] - b / (0.4 + a * b) * np.outer(q, q) / 9, rtol=1e-4)
+        np.testing.assert_allclose(Omega, first[1] - a / (0.4 + a * b) * np.outer(p, p) / 9, rtol=1e-4)
+
+    @pytest.mark.parametrize("learn", [learn_diagonal, learn_factored])
+    def test_satisfied_triplet_changes_nothing(self, learn):
+        # With r this small the first update leaves no loss but for rounding, so that the second is of another triplet.
+        X = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+        W, *covariance, _, violating = learn(X, [(0, 1, 2)], 1e-6)[:5]
+        # The margin of (1, 1, 2) is twice that of (0, 1, 2), 1.
+        again = learn(X, [(0, 1, 2), (1, 1, 2)], 1e-6)
+        assert violating == again[len(covariance) + 2] == 1
+        for one, other in zip((W, *covariance), again, strict=False):
+            np.testing.assert_array_equal(one, other)
+
+    @pytest.mark.parametrize("learn", [learn_diagonal, learn_factored])
+    @pytest.mark.parametrize("zero", [0, 1])
+    def test_vectors_of_zeros_change_nothing(self, learn, zero):
+        X = np.array([[0.6, 0.8], [0.6, 0.8], [0.0, 0.0]])
+        triplet = [(2, 0, 1)] if zero == 0 else [(0, 1, 1)]  # a query of zeros; a difference of zeros
+        W, covariance, *_ = learn(X, triplet, 0.2)
+        np.testing.assert_array_equal(W, np.zeros((2, 2)))
+        np.testing.assert_array_equal(covariance, np.ones((2, 2)) if learn is learn_diagonal else np.eye(2))
+
+
+class TestKernels:
+    @pytest.mark.parametrize("r", [0.01, 1.0])
+    def test_diagonal_is_the_reference(self, r):
+        X, y = random_images()
+        triplets = draw(y)
+        expected_W, expected_Sigma, expected_losses = diagonal_reference(X, triplets, r)
+        W, Sigma, losses, violating = learn_diagonal(X, triplets, r)
+        assert violating == len(expected_losses) < len(triplets)
+        assert losses == pytest.approx(sum(expected_losses), rel=1e-4)
+        np.testing.assert_allclose(W, expected_W, atol=1e-4 * np.abs(expected_W).max())
+        np.testing.assert_allclose(Sigma, expected_Sigma, rtol=1e-3, atol=1e-5)
+
+    def test_diagonal_prefetching_is_the_reference(self):
+        """A model too large for the cache is asked for one triplet ahead; nothing else changes."""
+        d = 2100
+        assert 8 * d * d > PREFETCH_BYTES
+        X, y = random_images(d=60)
+        wide = np.zeros((len(X), d), np.float32)
+        columns = np.sort(np.random.default_rng(3).choice(d, 60, replace=False))
+        wide[:, columns] = X
+        triplets = draw(y, 400)
+        narrow, found = learn_diagonal(X, triplets, 0.1), learn_diagonal(wide, triplets, 0.1)
+        np.testing.assert_array_equal(found[0][np.ix_(columns, columns)], narrow[0])
+        np.testing.assert_array_equal(found[1][np.ix_(columns, columns)], narrow[1])
+        assert found[2:] == narrow[2:]
+        assert np.count_nonzero(found[0]) == np.count_nonzero(narrow[0])
+        assert (found[1] == 1).sum() == d * d - (narrow[1] < 1).sum()
+
+    @pytest.mark.parametrize("r", [0.01, 1.0])
+    @pytest.mark.parametrize("n_pending", [1, 7, 192])
+    def test_factored_is_the_direct_updates(self, r, n_pending, monkeypatch):
+        monkeypatch.setattr(aroma, "_TILE", 8)  # of d = 25: whole tiles, and what is left at the edges
+        X, y = random_images()
+        triplets = draw(y)
+        *expected, expected_losses = factored_reference(X, triplets, r)
+        *found, losses, violating, folds = learn_factored(X, triplets, r, n_pending)
+        assert violating == len(expected_losses) < len(triplets)
+        updates = violating - (triplets[:, 0] == 4).sum()  # queries of zeros violate, and teach nothing
+        assert folds in (updates // n_pending, updates // n_pending + 1)
+        assert losses == pytest.approx(sum(expected_losses), rel=1e-4)
+        for matrix, reference in zip(found, expected, strict=True):
+            np.testing.assert_allclose(matrix, reference, atol=2e-4 * np.abs(reference).max())
+
+    def test_tiles_may_be_folded_at_once(self, monkeypatch):
+        monkeypatch.setattr(aroma, "_TILE", 8)
+        X, y = random_images()
+        with ThreadPoolExecutor(4) as pool:
+            together = learn_factored(X, draw(y), 0.1, run=pool.map)
+        for one, other in zip(learn_factored(X, draw(y), 0.1), together, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+class TestCovariance:
+    @pytest.mark.parametrize("r", [1e-30, 1e-12, 1e-3, 1.0, 1e6])
+    def test_variances_stay_above_zero_and_at_most_one(self, r):
+        """Also where a triplet has one entry only, which takes all of v."""
+        X, y = random_images()
+        X[10:12], X[20:22] = 0, 0
+        X[10:12, 0] = X[20:22, 1] = 1.0
+        triplets = np.r_[draw(y), np.tile([(10, 11, 4), (20, 21, 4)], (200, 1)), draw(y)]
+        W, Sigma, *_ = learn_diagonal(X, triplets, r)
+        assert np.isfinite(W).all()
+        assert 0 < Sigma.min() < Sigma.max() <= 1
+
+    def test_variances_never_grow(self):
+        X, y = random_images()
+        model = np.zeros((25, 25, 2), np.float32)
+        model[..., 1] = 1
+        for k in range(5):
+            before = model[..., 1].copy()
+            learn_diagonal(X, draw(y, 200, seed=k), 0.1, model)
+            assert (model[..., 1] <= before).all()
+            assert (model[..., 1] < before).any()
+
+    @pytest.mark.parametrize("r", [1e-30, 1e30])
+    @pytest.mark.parametrize("learn", [learn_diagonal, learn_factored])
+    def test_extreme_regularisers_are_harmless(self, learn, r):
+        X, y = random_images()
+        for matrix in learn(X, draw(y, 4000), r)[:2]:
+            assert np.abs(matrix).max() < 1e4
+
+    @pytest.mark.parametrize("r", [1e-6, 1e-2, 1.0])
+    def test_factors_stay_symmetric_and_positive(self, r):
+        X, y = random_images()
+        _, Lambda, Omega, *_ = learn_factored(X, draw(y, 4000), r)
+        for matrix in (Lambda, Omega):
+            np.testing.assert_array_equal(matrix, matrix.T)
+            eigenvalues = np.linalg.eigvalsh(matrix.astype(float))
+            assert eigenvalues.min() > -1e-5
+            assert eigenvalues.min() < 0.9
+            assert eigenvalues.max() <= 1 + 1e-5
+
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_is_exposed_as_views(self, covariance, synonyms):
+        found = AROMA(covariance=covariance, n_steps=500, random_state=0).fit(*synonyms)
+        d = synonyms[0].shape[1]
+        parts = (found.W_, found.covariance_) if covariance == "diagonal" else (found.W_, *found.covariance_)
+        for part in parts:
+            assert part.shape == (d, d)
+            assert part.dtype == np.float32
+            assert np.shares_memory(part, found.distribution_)
+        assert len({part.ctypes.data for part in parts}) == len(parts)
+
+    @pytest.mark.parametrize("d", [2, 3])
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_forms_are_told_apart_at_any_size(self, covariance, d):
+        """(3, d, d) and (d, d, 2) look alike when d is 2 or 3."""
+        X = np.eye(d, dtype=np.float32)[[0, 0, 1, 1]]
+        found = AROMA(covariance=covariance, n_steps=50, random_state=0).fit(X, [0, 0, 1, 1])
+        assert found.W_[0, 0] > 0 > found.W_[0, 1]
+        np.testing.assert_array_equal(found.similarity(X[:1], X), X[:1] @ found.W_ @ X.T)
+        found.partial_fit(X, [0, 0, 1, 1])
+
+    def test_rare_pairs_stay_uncertain(self, synonyms):
+        """The variance of an entry falls with the number of times that it was learned from."""
+        X, y = synonyms
+        found = AROMA(n_steps=2000, random_state=0).fit(X, y)
+        assert (found.covariance_[16:, 16:] < 1).all()  # visterms of all classes
+        assert found.covariance_[0, 0] < 1
+
+
+class TestLearner:
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_fit_is_the_kernel(self, covariance, synonyms):
+        """Passes, and the folds at their ends, add up to the reference's many updates."""
+        X, y = synonyms
+        learner = AROMA(covariance=covariance, r=0.3, n_steps=1000, pass_steps=250, random_state=5).fit(X, y)
+        sampler = TripletSampler(y)
+        triplets = np.concatenate([sampler.draw(stream(5, 0, step), 250) for step in range(0, 1000, 250)])
+        reference = diagonal_reference if covariance == "diagonal" else factored_reference
+        *expected, losses = reference(X.toarray(), triplets, 0.3)
+        found = [learner.W_, learner.covariance_] if covariance == "diagonal" else [learner.W_, *learner.covariance_]
+        for matrix, correct in zip(found, expected, strict=True):
+            np.testing.assert_allclose(matrix, correct, atol=2e-4 * np.abs(correct).max())
+        assert np.mean([entry["violating"] for entry in learner.history_]) == pytest.approx(len(losses) / 1000)
+
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_init(self, covariance, synonyms):
+        X, y = synonyms
+        params = {"covariance": covariance, "n_steps": 1, "r": 1e12, "random_state": 0}
+        zero, identity = (AROMA(init=init, **params).fit(X, y) for init in ("zero", "identity"))
+        np.testing.assert_allclose(zero.W_, 0, atol=1e-10)
+        np.testing.assert_allclose(identity.W_, np.eye(X.shape[1]), atol=1e-10)
+        np.testing.assert_allclose(identity.similarity(X, X), Cosine().fit(X).similarity(X, X), atol=1e-6)
+
+    def test_queries_do_not_copy_the_model(self, synonyms):
+        """A product with the strided W_ would, whole, for every query."""
+        import tracemalloc
+
+        X = sp.csr_array(([1.0] * 4, ([0, 1, 2, 3], [0, 0, 1, 1])), (4, 1500), dtype=np.float32)
+        found = AROMA(n_steps=20, random_state=0).fit(X, [0, 0, 1, 1])
+        expected = X.toarray() @ found.W_
+        tracemalloc.start()
+        side = found.transform_query(X)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        np.testing.assert_allclose(side, expected, atol=1e-6)
+        assert side.flags.c_contiguous
+        assert peak < 0.1 * found.W_.nbytes
+
+    def test_folding_does_not_depend_on_threads(self, synonyms, monkeypatch):
+        monkeypatch.setattr(aroma, "_TILE", 8)
+        one, three = (
+            AROMA(covariance="factored", n_steps=1000, random_state=0, n_jobs=n).fit(*synonyms) for n in (1, 3)
+        )
+        np.testing.assert_array_equal(one.distribution_, three.distribution_)
+
+    def test_partial_fit_in_another_form_is_refused(self, synonyms):
+        found = AROMA(n_steps=100, random_state=0).fit(*synonyms).set_params(covariance="factored")
+        with pytest.raises(ValueError, match="fitted covariance is not 'factored'; use fit"):
+            found.partial_fit(*synonyms)
+        # What was fitted still answers, and a new fit takes the new form.
+        assert found.similarity(synonyms[0][:1], synonyms[0]).any()
+        assert len(found.fit(*synonyms).covariance_) == 2
+
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_early_stopping_returns_to_a_whole_state(self, covariance, synonyms):
+        """The W that was best comes back with the covariance that it had."""
+        X, y = synonyms
+        states = {}
+        learner = AROMA(covariance=covariance, r=0.01, n_steps=1000, pass_steps=50, validation_fraction=0.3)
+        learner.set_params(random_state=2).fit(
+            X, y, callback=lambda found: states.setdefault(found.steps_done_, found.distribution_.copy())
+        )
+        assert 0 < learner.best_step_ < 1000
+        np.testing.assert_array_equal(learner.distribution_, states[learner.best_step_])
+        assert not np.array_equal(learner.distribution_, states[950])
+        assert not hasattr(learner, "best_distribution_")
+
+    def test_several_labels_and_clicks(self, synonyms):
+        X, y = synonyms
+        several = sp.csr_array((np.full(60, 2.0), (np.arange(60), y)), (60, 4))
+        for params in ({}, {"click_cutoff": 0.0}):
+            found = AROMA(n_steps=2000, random_state=0, **params).fit(X, several)
+            scores = found.similarity(X, X)
+            assert mean_average_precision(scores, y[:, None] == y, np.arange(60)) > 0.9
+
+    def test_damaged_file(self, synonyms, tmp_path):
+        AROMA(n_steps=100, random_state=0).fit(*synonyms).save(tmp_path / "a")
+        file = next((tmp_path / "a").glob("distribution_*.npy"))
+        content = bytearray(file.read_bytes())
+        content[-3] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="damaged"):
+            load_learner(tmp_path / "a")
+
+    @pytest.mark.parametrize(
+        ("params", "message"),
+        [
+            ({"covariance": "full"}, "covariance must be 'diagonal' or 'factored', got 'full'"),
+            ({"r": 0}, "r must be a positive number, from 1e-30 to 1e30, got 0"),
+            ({"r": -1.0}, "r must be a positive"),
+            ({"r": np.nan}, "r must be a positive"),
+            ({"r": np.inf}, "r must be a positive"),
+            ({"r": "1"}, "r must be a positive"),
+            ({"init": "ones"}, "init must be"),
+            ({"pairs_per_query": 0}, "pairs_per_query must be"),
+            ({"n_steps": 0}, "n_steps must be"),
+            ({"validation_fraction": 1.5}, "validation_fraction must lie"),
+            ({"click_cutoff": 0.1}, "sparse array of counts"),
+        ],
+    )
+    def test_bad_parameters(self, params, message, synonyms):
+        with pytest.raises(ValueError, match=message):
+            AROMA(**params).fit(*synonyms)
+
+    def test_dense_indicators_are_not_labels(self, synonyms):
+        X, y = synonyms
+        with pytest.raises(ValueError, match="several labels an image come as a sparse array"):
+            AROMA().fit(X, np.eye(4)[y])

@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+
+from visterm.learners import LEGO, TripletSampler
+from visterm.learners.lego import lego_pass
+from visterm.learners.online import as_rows
+from visterm.learners.triplets import stream
+
+
+@pytest.fixture
+def images():
+    """Thirty sparse unit rows of three classes, one of them all zero and two of them equal."""
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 25)) * (rng.random((30, 25)) < 0.3)
+    X[4] = 0
+    X[7] = X[15]
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+    return X.astype(np.float32), np.repeat(np.arange(3), 10)
+
+
+def learn(X, A, triplet, eta, margin=1.0):
+    """Update A by one triplet; loss before it, as the kernel found it."""
+    rows = as_rows(sp.csr_array(np.asarray(X, np.float32)))
+    losses, _ = lego_pass(rows, np.array([triplet], np.int32), eta, margin, A)
+    return losses
+
+
+class TestHandWorkedUpdate:
+    def test_relative_distances(self):
+        # q = (1, 1), p+ = (0, 1), p- = (1, 0), A = I: u = (1, 0), v = (0, 1), a = b = D = 1, c = 0; loss = 1 + 1 - 1.
+        # t = 1/4 leaves the loss 1 - 2 t / (1 - t^2) = 1 - 8/15 = 7/15, so it solves t = eta loss for eta = 15/28.
+        A = np.eye(2, dtype=np.float32)
+        assert learn([[1, 1], [0, 1], [1, 0]], A, (0, 1, 2), 15 / 28) == pytest.approx(1)
+        # A^-1 = I + t (u u' - v v') = diag(5/4, 3/4)
+        np.testing.assert_allclose(A, [[4 / 5, 0], [0, 4 / 3]], rtol=1e-6)
+
+    def test_paper_step(self):
+        """Where p- is the query itself, the paper's step for a distance that is to be y = -margin."""
+        # z = q - p+ = (1, -1), A = I, eta = 0.1: d = 2, and ybar is the root of eta d ybar^2 + (1 - eta y d) ybar = d
+        eta, y, z, d = 0.1, -1.0, np.array([1.0, -1.0]), 2.0
+        ybar = (eta * y * d - 1 + np.sqrt((eta * y * d - 1) ** 2 + 4 * eta * d**2)) / (2 * eta * d)  # 1.3589
+        s = eta * (ybar - y)
+        A = np.eye(2, dtype=np.float32)
+        assert learn([[1, 0], [0, 1]], A, (0, 1, 0), eta) == pytest.approx(1 + 2)
+        np.testing.assert_allclose(A, np.eye(2) - s / (1 + s * d) * np.outer(z, z), rtol=1e-6)
+        assert z @ A @ z == pytest.approx(ybar, rel=1e-6)
+        assert ybar == pytest.approx(1.3589, abs=1e-4)
+
+    def test_no_loss_no_update(self):
+        A = np.eye(2, dtype=np.float32)
+        # u = 0, v = (1, 1): 1 + 0 - 2 < 0
+        assert learn([[1, 0], [1, 0], [0, -1]], A, (0, 1, 2), 1.0) == 0
+        np.testing.assert_array_equal(A, np.eye(2))
+
+
+def reference_step(A, u, v, eta, margin):
+    """The same minimum from the inverse of A and a root finder, in double precision."""
+    inverse, G = np.linalg.inv(A), np.outer(u, u) - np.outer(v, v)
+
+    def loss(t):
+        new = np.linalg.inv(inverse + t * G)
+        return margin + u @ new @ u - v @ new @ v
+
+    if loss(0) <= 0:
+        return A, 0.0
+    # A^-1 + t G is positive definite while -1 / t is below the eigenvalues of A G.
+    largest = -1 / min(np.linalg.eigvals(A @ G).real.min(), -1e-9)
+    end = min(largest * (1 - 1e-12), eta * loss(0) + 1e-9)
+    t = scipy.optimize.brentq(lambda t: t - eta * loss(t), 0, end, xtol=1e-14)
+    return np.linalg.inv(inverse + t * G), loss(0)
+
+
+@pytest.mark.parametrize("eta", [0.02, 1.0])
+def test_kernel_equals_slow_reference(images, eta):
+    X, y = images
+    n_steps = 300
+    learner = LEGO(eta=eta, margin=0.5, n_steps=n_steps, pass_steps=n_steps, random_state=7).fit(X, y)
+    A, losses = np.eye(25), []
+    for triplet in TripletSampler(y).draw(stream(7, 0, 0), n_steps):
+        q, positive, negative = X[triplet].astype(float)
+        A, loss = reference_step(A, q - positive, q - negative, eta, 0.5)
+        losses.append(loss)
+    np.testing.assert_allclose(learner.A_, A, rtol=2e-3, atol=2e-4 * np.abs(A).max())
+    assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-3)
+    assert learner.history_[0]["violating"] == pytest.approx(np.mean(np.greater(losses, 0)), abs=2 / n_steps)
+
+
+@pytest.mark.parametrize("eta", [1e-3, 0.1, 10.0, 1e6])
+def test_every_step_lowers_the_loss_of_its_triplet(images, eta):
+    X, y = images
+    A = np.eye(25, dtype=np.float32)
+    for triplet in TripletSampler(y).draw(stream(1), 100):
+        q, positive, negative = X[triplet].astype(float)
+        u, v = q - positive, q - negative
+        before = 1 + u @ A @ u - v @ A @ v
+        learn(X, A, triplet, eta)
+        after = 1 + u @ A @ u - v @ A @ v
+        if before > 0 and not np.allclose(u, v):
+            assert after < before
+        # Never beyond what is asked for: the loss that is left is t / eta.
+        if before > 0:
+            assert after > -1e-3 * max(before, 1)
+
+
+class TestPositiveDefinite:
+    @pytest.mark.parametrize("eta", [0.02, 10.0, 1e6])
+    def test_stays_so(self, images, eta):
+        A = LEGO(eta=eta, n_steps=5000, random_state=0).fit(*images).A_
+        np.testing.assert_array_equal(A, A.T)
+        assert np.linalg.eigvalsh(A.astype(float)).min() > 0
+
+    def test_equal_images(self):
+        """p+ = p-, q = p+ and q = p-: finite, and where nothing can be learned nothing is."""
+        X = np.array([[1, 0], [0, 1], [0, 1]])
+        A = np.eye(2, dtype=np.float32)
+        learn(X, A, (0, 1, 2), 1.0)
+        np.testing.assert_allclose(A, np.eye(2), atol=1e-6)
+        for triplet in ((1, 2, 0), (1, 0, 2), (1, 2, 2)):
+            learn(X, A, triplet, 1e6, margin=10.0)
+            assert np.isfinite(A).all()
+            assert np.linalg.eigvalsh(A.astype(float)).min() > -1e-6
+
+
+def test_similarity_is_minus_the_distance(synonyms):
+    """Up to a constant of the query."""
+    X, y = synonyms
+    found = LEGO(n_steps=500, random_state=0).fit(X, y)
+    dense = X.toarray()
+    differences = dense[:4, None] - dense[None]
+    expected = -np.einsum("qgi,ij,qgj->qg", differences, found.A_, differences)
+    scores = found.similarity(X[:4], X)
+    np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], atol=1e-4)
+    assert sp.issparse(found.transform(X))
+
+
+def test_early_stopping_keeps_the_best(synonyms):
+    models = {}
+    learner = LEGO(eta=0.5, n_steps=3000, pass_steps=100, validation_fraction=0.3, random_state=2)
+    learner.fit(*synonyms, callback=lambda learner: models.setdefault(learner.n_steps_, learner.A_.copy()))
+    figures = {entry["step"]: entry["validation"] for entry in learner.history_}
+    assert figures[0] < figures[learner.best_step_] == max(figures.values())
+    assert 0 < learner.best_step_ < 3000
+    np.testing.assert_array_equal(learner.A_, models[learner.best_step_])
+
+
+def test_several_labels_and_clicks(synonyms):
+    X, y = synonyms
+    several = sp.csr_array((np.full(60, 2.0), (np.arange(60), y)), (60, 4))
+    for params in ({}, {"click_cutoff": 0.0}):
+        found = LEGO(n_steps=2000, random_state=0, validation_fraction=0.3, **params).fit(X, several)
+        assert found.best_validation_ > found.history_[0]["validation"] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"eta": 0}, "eta must be a positive number, got 0"),
+        ({"eta": -1.0}, "eta must be"),
+        ({"eta": np.nan}, "eta must be"),
+        ({"eta": np.inf}, "eta must be"),
+        ({"eta": "0.1"}, "eta must be"),
+        ({"margin": 0}, "margin must be a positive number, got 0"),
+        ({"n_steps": 0}, "n_steps must be an integer of at least 1, got 0"),
+        ({"pass_steps": 0}, "pass_steps must be"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie"),
+        ({"click_cutoff": 0.1}, "sparse array of counts"),
+        ({"random_state": -1}, "random_state must not be negative"),
+    ],
+)
+def test_bad_parameters(params, message, synonyms):
+    with pytest.raises(ValueError, match=message):
+        LEGO(**params).fit(*synonyms)

@@ -1,0 +1,156 @@
+"""What PAMIR and OneVsRestPA share."""
+
+import logging
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.learners import PAMIR, OneVsRestPA
+
+
+@pytest.fixture(params=[PAMIR, OneVsRestPA])
+def annotator(request):
+    return request.param(C=0.1, n_steps=10_000, random_state=0)
+
+
+@pytest.fixture
+def several(synonyms):
+    """The images of `synonyms` with two labels each: their class, and whether its number is odd."""
+    X, y = synonyms
+    labels = np.zeros((len(y), 6))
+    labels[np.arange(len(y)), y] = 1
+    labels[np.arange(len(y)), 4 + y % 2] = 2.5
+    return X, sp.csr_array(labels)
+
+
+def test_scores_are_inner_products(annotator, synonyms):
+    X, y = synonyms
+    annotator.fit(X, y)
+    assert annotator.W_.shape == (X.shape[1], 4)
+    assert annotator.W_.dtype == np.float32
+    expected = X.toarray() @ annotator.W_
+    np.testing.assert_allclose(annotator.label_scores(X), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(annotator.label_scores(X.toarray()), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_label_vectors_are_centred_and_of_unit_norm(annotator, synonyms):
+    before = annotator.fit(*synonyms).W_.copy()
+    centred = before.T - before.T.mean(axis=0)
+    found = annotator.label_vectors()
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, centred / np.linalg.norm(centred, axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(annotator.W_, before)
+
+
+def test_labels_that_share_a_visterm_are_near(annotator):
+    """Labels 0 and 1 share a visterm, 2 and 3 another, and so on; every label has its own, and all have common ones.
+
+    What all labels of one-vs-rest have in common, negative weights, would make each nearest to the same few.
+    """
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 20)
+    X = np.hstack([np.eye(4)[y // 2], np.eye(8)[y], 0.5 * rng.random((len(y), 20))])
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    n_steps = 200 if isinstance(annotator, OneVsRestPA) else 1000
+    nearest, scores = annotator.set_params(C=0.003, n_steps=n_steps).fit(X, y).similar_labels(np.arange(8), 2)
+    np.testing.assert_array_equal(nearest[:, 0], np.arange(8) ^ 1)
+    assert (scores[:, 0] > scores[:, 1] + 0.2).all()
+    assert (scores <= 1 + 1e-6).all()
+
+
+def test_annotates_unseen_images(annotator, synonyms, unseen_synonyms):
+    X, y = unseen_synonyms
+    words = np.array(["ant", "bee", "cow", "dog"])
+    best, scores = annotator.fit(synonyms[0], words[synonyms[1]]).annotate(X, 4)
+    assert np.mean(annotator.classes_[best[:, 0]] == words[y]) > 0.9
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_similarity_is_the_correlation_of_label_scores(annotator, synonyms):
+    X, y = synonyms
+    X = sp.vstack([X, sp.csr_array((1, X.shape[1]))], format="csr").astype(np.float32)
+    scores = annotator.fit(X[:-1], y).label_scores(X)
+    sides = annotator.transform(X)
+    assert sides.dtype == np.float32
+    np.testing.assert_allclose(sides[:-1] @ sides[:-1].T, np.corrcoef(scores[:-1]), atol=1e-5)
+    np.testing.assert_array_equal(sides[-1], 0)
+
+
+def test_several_labels_an_image(annotator, several):
+    X, labels = several
+    best, _ = annotator.fit(X, labels).annotate(X, 2)
+    np.testing.assert_array_equal(annotator.classes_, np.arange(6))
+    np.testing.assert_array_equal(np.sort(best, axis=1), labels.indices.reshape(-1, 2))
+
+
+def test_weights_of_labels_do_not_matter(annotator, several):
+    X, labels = several
+    once = annotator.fit(X, labels).W_.copy()
+    np.testing.assert_array_equal(annotator.fit(X, labels.astype(bool)).W_, once)
+
+
+def test_images_without_labels_are_left_out_and_counted(annotator, several, caplog):
+    X, labels = several
+    kept = labels.toarray()
+    kept[[0, 7]] = 0
+    kept[9] = 1
+    with caplog.at_level(logging.WARNING):
+        annotator.fit(X, sp.csr_array(kept))
+    assert "3 of 60 images teach nothing" in caplog.text
+    # Neither their visterms nor their labels have any effect.
+    other = X.toarray()
+    other[[0, 7, 9]] = 0.5
+    found = annotator.W_.copy()
+    np.testing.assert_array_equal(annotator.fit(other, sp.csr_array(kept)).W_, found)
+
+
+def test_validation_watches_precision_at_1(annotator, synonyms):
+    X, y = synonyms
+    rows = np.arange(0, 60, 5)
+    annotator.set_params(pass_steps=20, n_steps=200).fit(X, y, validation_rows=rows)
+    best, _ = annotator.annotate(X[rows], 1)
+    assert annotator.best_validation_ == np.mean(best[:, 0] == y[rows])
+    assert annotator.best_validation_ == max(entry["validation"] for entry in annotator.history_)
+    assert annotator.n_steps_ == annotator.best_step_
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("C", [0, -1, np.inf, np.nan, "large", None])
+    def test_C(self, annotator, synonyms, C):
+        with pytest.raises(ValueError, match="C must be a positive number"):
+            annotator.set_params(C=C).fit(*synonyms)
+
+    def test_one_label(self, annotator, synonyms):
+        X, y = synonyms
+        with pytest.raises(ValueError, match="at least two classes, got 1 class"):
+            annotator.fit(X, np.zeros(len(y)))
+        with pytest.raises(ValueError, match="at least two classes, got 1 class"):
+            annotator.fit(X, sp.csr_array(np.ones((len(y), 1))))
+
+    def test_nothing_to_rank(self, annotator, synonyms):
+        X, y = synonyms
+        for labels in (np.zeros((len(y), 3)), np.ones((len(y), 3))):
+            with pytest.raises(ValueError, match="nothing to rank"):
+                annotator.fit(X, sp.csr_array(labels))
+
+    def test_dense_columns_of_labels(self, annotator, synonyms):
+        X, y = synonyms
+        with pytest.raises(ValueError, match="several labels an image come as a sparse array"):
+            annotator.fit(X, np.c_[y, y])
+
+    def test_new_labels(self, annotator, several, synonyms):
+        X, y = synonyms
+        annotator.fit(X, y)
+        with pytest.raises(ValueError, match="1 labels were not in the first fit, such as 7"):
+            annotator.partial_fit(X[:2], [0, 7])
+        X, labels = several
+        annotator.fit(X, labels)
+        with pytest.raises(ValueError, match="y must have 6 columns"):
+            annotator.partial_fit(X, labels[:, :5])
+
+    def test_negative_weight(self, annotator, several):
+        X, labels = several
+        labels.data[3] = -1
+        with pytest.raises(ValueError, match="negative"):
+            annotator.fit(X, labels)

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.linear_model import SGDClassifier
+
+from visterm.learners import OneVsRestPA
+from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
+from visterm.learners.online import as_rows
+from visterm.learners.triplets import stream
+
+
+def learn(x, own, W, C):
+    """Update W by one image with the labels `own`; loss before it and violations, as the kernel found them."""
+    rows = as_rows(sp.csr_array(np.array([x], np.float32)))
+    label_start, labels = np.array([0, len(own)]), np.array(own, np.int32)
+    return one_vs_rest_pass(rows, label_start, labels, np.zeros(1, np.int32), C, W)
+
+
+class TestHandWorkedUpdate:
+    """One image x = (2, 0, 1) with the label 1 of three."""
+
+    x = np.array([2.0, 0.0, 1.0])
+    # w_0 = (0.2, 5, 0.1), w_1 = (0.1, 3, 0.2), w_2 = (-1, 7, 0.4), as columns
+    W = np.array([[0.2, 0.1, -1], [5, 3, 7], [0.1, 0.2, 0.4]], np.float32)
+    # f = (0.5, 0.4, -1.6): the losses are 1 + 0.5, 1 - 0.4 and max(0, 1 - 1.6) = 0;  |x|^2 = 4 + 1
+    # tau = (1.5 / 5, 0.6 / 5, 0) = (0.3, 0.12, 0)
+
+    def test_unclipped(self):
+        W = self.W.copy()
+        losses, violating = learn(self.x, [1], W, 10.0)
+        assert losses == pytest.approx(1.5 + 0.6)
+        assert violating == 2
+        expected = [[0.2 - 0.3 * 2, 0.1 + 0.12 * 2, -1], [5, 3, 7], [0.1 - 0.3, 0.2 + 0.12, 0.4]]
+        np.testing.assert_allclose(W, expected, rtol=1e-6)
+        # Both hold now with the margin asked for, and not more; the third was left alone.
+        np.testing.assert_allclose(self.x @ W, [-1, 1, -1.6], rtol=1e-6)
+
+    def test_clipped(self):
+        W = self.W.copy()
+        learn(self.x, [1], W, 0.2)
+        expected = [[0.2 - 0.2 * 2, 0.1 + 0.12 * 2, -1], [5, 3, 7], [0.1 - 0.2, 0.2 + 0.12, 0.4]]
+        np.testing.assert_allclose(W, expected, rtol=1e-6)
+
+    def test_satisfied_images_change_nothing(self):
+        W = 10 * np.array([[-1, 1, -1], [0, 0, 0], [0, 0, 0]], np.float32)
+        before = W.copy()
+        assert learn(self.x, [1], W, 10.0) == (0, 0)
+        np.testing.assert_array_equal(W, before)
+
+    def test_an_image_of_zeros_changes_nothing(self):
+        W = self.W.copy()
+        assert learn(0 * self.x, [1], W, 10.0) == (3, 3)
+        np.testing.assert_array_equal(W, self.W)
+
+
+@pytest.fixture
+def problem():
+    """Forty sparse rows of six labels, one to four each; one row all zero."""
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 30)) * (rng.random((40, 30)) < 0.3)
+    X[4] = 0
+    labels = rng.random((40, 6)) < 0.3
+    labels[np.arange(40), rng.integers(0, 6, 40)] = True
+    labels[:, 5] &= ~labels.all(axis=1)
+    return X.astype(np.float32), labels
+
+
+def drawn_images(labels, n_steps):
+    usable = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1)).astype(np.int32)
+    return draw_images(usable, n_steps, stream(7, 0, 0))
+
+
+@pytest.mark.parametrize("C", [0.05, 10.0])
+def test_kernel_equals_slow_reference(problem, C):
+    """The same images, learned in double precision by the formulas of the module's first lines."""
+    X, labels = problem
+    n_steps = 300
+    learner = OneVsRestPA(C=C, n_steps=n_steps, pass_steps=n_steps, random_state=7).fit(X, sp.csr_array(labels))
+    W = np.zeros((30, 6))
+    losses = []
+    for image in drawn_images(labels, n_steps):
+        x = X[image].astype(float)
+        signs = np.where(labels[image], 1, -1)
+        loss = np.maximum(0, 1 - signs * (x @ W))
+        losses.append(loss)
+        if x @ x > 0:
+            W += np.outer(x, signs * np.minimum(C, loss / (x @ x)))
+    np.testing.assert_allclose(learner.W_, W, rtol=1e-3, atol=1e-4)
+    assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    # A loss that is zero but for rounding may count or not.
+    assert np.mean(np.array(losses) > 1e-4) <= learner.history_[0]["violating"] <= np.mean(np.array(losses) > -1e-4)
+
+
+@pytest.mark.skipif(tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 8), reason="without learning_rate pa1")
+def test_equals_scikit_learn(problem):
+    """One PA-I classifier of scikit-learn a label, on the same images in the same order."""
+    X, labels = problem
+    images = drawn_images(labels, 300)
+    learner = OneVsRestPA(C=0.1, n_steps=300, random_state=7).fit(X, sp.csr_array(labels))
+    for i in range(6):
+        peer = SGDClassifier(
+            loss="hinge", penalty=None, learning_rate="pa1", eta0=0.1, fit_intercept=False, shuffle=False
+        )
+        keep = X[images].any(axis=1)  # it divides by the norm
+        peer.partial_fit(X[images][keep].astype(float), labels[images, i][keep], classes=[False, True])
+        np.testing.assert_allclose(learner.W_[:, i], peer.coef_[0], rtol=1e-3, atol=1e-4)
+
+
+def test_images_are_uniform(problem):
+    _, labels = problem
+    labels[5], labels[6] = False, True
+    counts = np.bincount(drawn_images(labels, 100_000), minlength=40)
+    assert counts[5] == counts[6] == 0
+    # Five standard deviations of a count.
+    assert (np.abs(np.delete(counts, [5, 6]) - 100_000 / 38) < 5 * np.sqrt(100_000 / 38)).all()

@@ -1,0 +1,67 @@
+"""Early stopping, as all online learners do it."""
+
+import logging
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, OneVsRestPA
+
+BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "random_state": 0}
+
+START_IS_A_MODEL = {
+    "oasis": OASIS(**BRIEF),
+    "oasis-dissim": OASIS(variant="dissim", **BRIEF),
+    "aroma-identity": AROMA(init="identity", **BRIEF),
+    "lego": LEGO(**BRIEF),
+    "mcml": MCML(**BRIEF),
+}
+START_SAYS_NOTHING = {
+    "oasis-zero": OASIS(init="zero", **BRIEF),
+    "aroma": AROMA(**BRIEF),
+    "pamir": PAMIR(**BRIEF),
+    "ovr": OneVsRestPA(**BRIEF),
+    "wsabie": WSABIE(n_components=4, **BRIEF),
+    "wsabie-ensemble": WSABIE(n_components=[4, 8], **BRIEF),
+}
+
+
+def choose(learner, figures, synonyms):
+    """Fit a learner whose validation finds these figures, one before the first pass and one after each."""
+    learner, found = clone(learner), iter(figures)
+    learner._validator = lambda X, y, held_out: lambda: next(found)
+    return learner.fit(*synonyms)
+
+
+@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("name", START_SAYS_NOTHING)
+def test_a_start_that_says_nothing_is_never_chosen(name, refit, synonyms):
+    learner = clone(START_SAYS_NOTHING[name]).set_params(refit=refit)
+    found = choose(learner, [0.9, 0.1, 0.5, 0.5, 0.2], synonyms)
+    assert (found.best_step_, found.n_steps_, found.best_validation_) == (2, 2, 0.5)
+    assert [entry["step"] for entry in found.history_ if entry["phase"] == "search"] == [0, 1, 2, 3, 4]
+    assert choose(learner, [0.9, 0.0, 0.0, 0.0, 0.0], synonyms).n_steps_ == 1
+
+
+@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("name", START_IS_A_MODEL)
+def test_the_cosine_may_be_the_best(name, refit, synonyms):
+    learner = clone(START_IS_A_MODEL[name]).set_params(refit=refit)
+    assert choose(learner, [0.9, 0.1, 0.5, 0.5, 0.2], synonyms).n_steps_ == 0
+
+
+def test_patience_counts_from_the_first_pass(synonyms):
+    learner = clone(START_SAYS_NOTHING["wsabie"]).set_params(patience=2)
+    found = choose(learner, [0.9, 0.1, 0.1, 0.1, 0.8], synonyms)
+    assert found.n_steps_ == 1
+    assert len(found.history_) == 4
+
+
+def test_few_images_held_out_are_mentioned(synonyms, caplog):
+    X, y = synonyms
+    with caplog.at_level(logging.WARNING):
+        OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 3))
+        assert caplog.text == ""
+        OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 8))
+    assert "early stopping watches only 8 images" in caplog.text
