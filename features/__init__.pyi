@@ -4,12 +4,14 @@ from .codebook import Codebook
 from .color import Palette
 from .descriptors import describe
 from .extractor import VistermExtractor
+from .forest import ForestCodebook
 from .images import ImageError, decode_image, find_images, printable, read_image, silence_decoders
 from .texture import lbp_codes
 from .visterms import VistermWeighting, count_visterms
 
 __all__ = [
     "Codebook",
+    "ForestCodebook",
     "ImageError",
     "Palette",
     "VistermExtractor",

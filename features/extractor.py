@@ -3,6 +3,8 @@
 Fit, on training images only: sample pixels -> palette; sample block descriptors -> codebook; count visterms -> idf.
 Transform: read -> describe blocks -> nearest centres -> counts -> tf-idf weights of unit length
 (Chechik et al., OASIS, JMLR 2010, §3).
+
+With ``codebook="forest"`` random trees take the place of palette, descriptors and centres (`ForestCodebook`).
 """
 
 from __future__ import annotations
@@ -27,15 +29,21 @@ from .blocks import block_grid, check_grid
 from .codebook import Codebook
 from .color import Palette
 from .descriptors import NORMALIZATIONS, as_rgb, describe
+from .forest import ForestCodebook, check_labels
 from .images import MAX_PIXELS, ImageError, read_image
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting, co_occurrence_order, count_visterms
 
-FORMAT = 1  # of a saved folder; raised whenever an older program could not read it, or would get other vectors
-ARRAYS = {"palette": np.float32, "codebook": np.float32, "idf": np.float64}
+FORMAT = 2  # of a saved folder; raised whenever an older program could not read it, or would get other vectors
+READABLE = (1, 2)  # 1 had no forests
+ARRAYS = {
+    "palette": np.float32, "codebook": np.float32, "idf": np.float64,
+    "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
+}  # fmt: skip
 BATCH = 32  # images whose blocks are assigned together
 PIXELS_PER_IMAGE = 100  # sampled for the palette
 BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
+FOREST_BLOCKS = 25_000  # sampled for a forest at most: they are larger than descriptors
 
 # ---------------------------------------------------------------------------------------------------------------
 # Work on one batch of images (module level, so that a worker process can run it)
@@ -87,6 +95,13 @@ def _count_batch(start, images, palette, codebook, grid, max_pixels):
     return count_visterms(ids, n_blocks, len(codebook.centers_)), failures
 
 
+def _count_batch_by_trees(start, images, forest, max_pixels):
+    """Count the visterms of a batch of images, with a forest."""
+    rows, failures = _run_batch(lambda pixels, _: forest.count(pixels), start, images, max_pixels)
+    empty = np.zeros(forest.n_visterms, dtype=np.int32)
+    return sp.csr_matrix(np.stack([empty if row is None else row for row in rows])), failures
+
+
 def _batches(images):
     """Cut any iterable into (start, iterator of images), each to be used up before the next."""
     images = iter(images)
@@ -130,6 +145,11 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     ----------
     n_visterms : int
         Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers.
+    codebook : {"kmeans", "forest"}
+        "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; `n_colors`,
+        `normalization`, `max_color_samples` and `max_iter` have no meaning then.
+    n_trees, n_candidates, min_samples_leaf : int
+        Of the forest, see `ForestCodebook`.
     n_colors : int
         Number of palette colours.
     block_size, stride : int
@@ -142,7 +162,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Of block descriptors, see `describe`.
     max_color_samples, max_descriptors : int
         Most pixels and block descriptors that palette and codebook are learned from. They are drawn evenly from the
-        training images.
+        training images. A forest is grown from 25,000 blocks at most.
     max_iter : int
         Rounds of k-means at most, for the codebook.
     max_pixels : int
@@ -157,9 +177,11 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    palette_ : Palette
-    codebook_ : Codebook
-        Its visterms are numbered so that those that occur together in images are neighbours.
+    palette_ : Palette or None
+        None with a forest.
+    codebook_ : Codebook or ForestCodebook
+        Visterms that occur together in images are neighbours: those of a `Codebook` are numbered so, those of a
+        `ForestCodebook` subtree by subtree.
     weighting_ : VistermWeighting
 
     Notes
@@ -183,6 +205,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self,
         *,
         n_visterms=10_000,
+        codebook="kmeans",
+        n_trees=10,
+        n_candidates=20,
+        min_samples_leaf=5,
         n_colors=20,
         block_size=64,
         stride=32,
@@ -198,6 +224,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         on_error="raise",
     ):
         self.n_visterms = n_visterms
+        self.codebook = codebook
+        self.n_trees = n_trees
+        self.n_candidates = n_candidates
+        self.min_samples_leaf = min_samples_leaf
         self.n_colors = n_colors
         self.block_size = block_size
         self.stride = stride
@@ -223,8 +253,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         images : sequence of path or ndarray
             Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W), in any mixture. They are read three
             times, so a generator is turned into a list first.
-        y : None
-            Ignored.
+        y : array-like, (n_images,), optional
+            One label an image, which a forest learns from; k-means does not look at it.
         callback : callable, optional
             Called as ``callback(done, total)`` while images are read, in numbers of images read.
 
@@ -239,9 +269,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             A path cannot be read, unless `on_error` is "skip".
         ValueError
             A setting is out of range, no image is left, or the images give fewer distinct descriptors than
-            visterms.
+            visterms. With a forest, too, if labels are missing, several an image or all the same.
         """
-        self._fit_count(images, callback)
+        self._fit_count(images, y, callback)
         return self
 
     def fit_transform(self, images, y=None):
@@ -250,37 +280,41 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         images : sequence of path or ndarray
-        y : None
-            Ignored.
+        y : array-like, (n_images,), optional
+            As in `fit`.
 
         Returns
         -------
         csr_matrix of float32, (n_images, n_visterms)
         """
-        counts = self._fit_count(images)
+        counts = self._fit_count(images, y)
         return self.weighting_.transform(counts)
 
-    def _fit_count(self, images, callback=None):
+    def _fit_count(self, images, y, callback=None):
         """Fit, and return the counts of the training images."""
         images = self._checked(images)
         rng = check_random_state(self.random_state)
         seeds = [int(seed) for seed in rng.randint(2**31 - 1, size=4)]
-        n_jobs = self.n_jobs
+        if self.codebook == "forest":
+            counts, failures = self._fit_forest(images, check_labels(y, len(images)), seeds, callback)
+        else:
+            counts, failures = self._fit_kmeans(images, seeds, callback)
+        _warn(failures, len(images))
+        readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
+        self.fit_weighting(counts[readable])
+        return counts
+
+    def _fit_kmeans(self, images, seeds, callback):
+        """Learn palette and centres; return the counts of the images and the unreadable ones."""
         of_pixels = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
         of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
-        total = len(of_pixels) + len(of_blocks) + len(images)
-        n_read = itertools.accumulate(itertools.repeat(BATCH))  # the last batch of each round may be shorter
-
-        def tick():
-            if callback is not None:
-                callback(min(next(n_read), total), total)
-
+        tick = _ticker(callback, len(of_pixels) + len(of_blocks) + len(images))
         pixels = self._gather(
             [images[i] for i in of_pixels],
             lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
             tick,
         )
-        self.palette_ = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(pixels)
+        self.palette_ = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
 
         quota = max(self.max_descriptors // len(of_blocks), 1)
         descriptors = self._gather(
@@ -290,19 +324,43 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             ),
             tick,
         )
-        codebook = Codebook(n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=n_jobs)
-        self.codebook_ = codebook.fit(descriptors)
+        self.codebook_ = Codebook(
+            n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
+        ).fit(np.concatenate(_readable(descriptors)))
         del descriptors
 
         counts, failures = self._count(images, tick)
-        _warn(failures, len(images))
-        readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
         order = co_occurrence_order(counts, self.codebook_.centers_)
         self.codebook_.set_centers(self.codebook_.centers_[order])
         counts = counts[:, order]
         counts.sort_indices()
-        self.fit_weighting(counts[readable])
-        return counts
+        return counts, failures
+
+    def _fit_forest(self, images, y, seeds, callback):
+        """Grow the trees; return the counts of the images and the unreadable ones."""
+        forest = self._forest().set_params(n_jobs=self.n_jobs)
+        forest.check()
+        chosen = self._choose(len(images), forest.max_blocks, seeds[0])
+        tick = _ticker(callback, len(chosen) + len(images))
+        quota = max(forest.max_blocks // len(chosen), 1)
+        forest.draw_filters(seeds[1])
+        rows = self._gather(
+            [images[i] for i in chosen], lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)), tick
+        )
+        labels = np.repeat(y[chosen], [0 if part is None else len(part) for part in rows])
+        rows = np.concatenate(_readable(rows))
+        self.palette_, self.codebook_ = None, forest.grow(rows, labels, seeds[3])
+        del rows
+        return self._count(images, tick)
+
+    def _forest(self):
+        """Return a forest that has still to be grown."""
+        grid = self._grid()
+        del grid["normalization"]
+        return ForestCodebook(
+            n_visterms=self.n_visterms, n_trees=self.n_trees, n_candidates=self.n_candidates,
+            min_samples_leaf=self.min_samples_leaf, max_blocks=min(self.max_descriptors, FOREST_BLOCKS), **grid,
+        )  # fmt: skip
 
     def fit_weighting(self, counts):
         """Learn the idf weights alone, from counts of training images that `count` has given.
@@ -324,6 +382,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         if self.normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}")
+        if self.codebook not in ("kmeans", "forest"):
+            raise ValueError(f"codebook must be 'kmeans' or 'forest', not {self.codebook!r}")
         for name in ("n_visterms", "max_color_samples", "max_descriptors", "max_iter", "max_pixels"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
@@ -356,17 +416,17 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
 
     def _gather(self, images, function, tick):
-        """Concatenate what the function gives for each readable image; call `tick` after each batch."""
+        """Return what the function gives for each image, None for an unreadable one; call `tick` after each batch."""
         parts = []
         for results, failures in _parallel(
             lambda start, batch: _run_batch(function, start, batch, self.max_pixels), images, self.n_jobs
         ):
             self._raise_first(failures)
-            parts += [part for part in results if part is not None]
+            parts += results
             tick()
-        if not parts:
+        if all(part is None for part in parts):
             raise ValueError(f"none of the {len(images)} images could be read")
-        return np.concatenate(parts)
+        return parts
 
     def _raise_first(self, failures):
         if failures and self.on_error == "raise":
@@ -415,7 +475,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ImageError
             A path cannot be read, unless `on_error` is "skip".
         """
-        check_is_fitted(self, ["palette_", "codebook_"])
+        check_is_fitted(self, ["codebook_"])
         self._check_on_error()
         counts, failures = self._count(_iterable(images))
         _warn(failures, counts.shape[0])
@@ -424,12 +484,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     def _count(self, images, tick=lambda: None):
         """Counts of all images, and the unreadable ones as (index, path, error)."""
         palette, codebook, grid = self.palette_, self.codebook_, self._grid()
-        parts, failures = [sp.csr_matrix((0, len(codebook.centers_)), dtype=np.int32)], []
-        for counts, failed in _parallel(
-            lambda start, batch: _count_batch(start, batch, palette, codebook, grid, self.max_pixels),
-            images,
-            self.n_jobs,
-        ):
+
+        def count_batch(start, batch):
+            if isinstance(codebook, ForestCodebook):
+                return _count_batch_by_trees(start, batch, codebook, self.max_pixels)
+            return _count_batch(start, batch, palette, codebook, grid, self.max_pixels)
+
+        parts, failures = [sp.csr_matrix((0, codebook.n_visterms), dtype=np.int32)], []
+        for counts, failed in _parallel(count_batch, images, self.n_jobs):
             self._raise_first(failed)
             parts.append(counts)
             failures += failed
@@ -448,11 +510,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         boxes : ndarray of float64, (n_blocks, 4)
             x, y, width, height in pixels of the image; see `block_grid`.
         visterms : ndarray of int32, (n_blocks,)
+            With a forest (n_blocks, n_trees): the leaf in each tree.
         """
-        check_is_fitted(self, ["palette_", "codebook_"])
+        check_is_fitted(self, ["codebook_"])
         pixels = _read(image, self.max_pixels)
         grid = self._grid()
-        visterms = self.codebook_.predict(describe(pixels, self.palette_, **grid))
+        if isinstance(self.codebook_, ForestCodebook):
+            visterms = self.codebook_.predict(pixels)
+        else:
+            visterms = self.codebook_.predict(describe(pixels, self.palette_, **grid))
         del grid["normalization"]
         return block_grid(*pixels.shape[:2], **grid), visterms
 
@@ -465,15 +531,18 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         folder : path
-            Gets ``palette.npy``, ``codebook.npy``, ``idf.npy`` and ``extractor.json`` (settings, format version and
-            checksums), written last.
+            Gets ``palette.npy`` and ``codebook.npy``, or ``filters.npy``, ``nodes.npy`` and ``roots.npy`` of a forest;
+            ``idf.npy``; and ``extractor.json`` (settings, format version and checksums), written last.
         """
         check_is_fitted(self)
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {
-            "palette": self.palette_.colors_, "codebook": self.codebook_.centers_, "idf": self.weighting_.idf_
-        }  # fmt: skip
+        codebook = self.codebook_
+        if isinstance(codebook, ForestCodebook):
+            arrays = {"filters": codebook.filters_, "nodes": codebook.nodes_, "roots": codebook.roots_}
+        else:
+            arrays = {"palette": self.palette_.colors_, "codebook": codebook.centers_}
+        arrays["idf"] = self.weighting_.idf_
         settings = self.get_params()
         if not isinstance(self.random_state, (int, np.integer)):
             settings["random_state"] = None  # the state of a generator is not a setting
@@ -514,26 +583,30 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             version = record["format"]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no extractor that can be read: {error!r}") from error
-        if version != FORMAT:
+        if version not in READABLE:
             raise ValueError(
                 f"the extractor in {folder} has format {version!r}, this program reads {FORMAT}: make it again"
             )
         try:
-            arrays = {name: _load_array(folder, name, record["crc32"][name]) for name in ARRAYS}
             extractor = cls(**record["settings"])
-            shapes = {
-                "palette": (extractor.n_colors, 3),
-                "codebook": (extractor.n_visterms, extractor.n_colors + N_PATTERNS),
-                "idf": (extractor.n_visterms,),
-            }
-            for name, array in arrays.items():
-                if array.shape != shapes[name]:
-                    raise ValueError(f"{name}.npy has shape {array.shape}, not {shapes[name]}")
+            shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
+            if extractor.codebook == "forest":
+                shapes |= {"filters": (None, 13), "nodes": (None, 3), "roots": (extractor.n_trees,)}
+            else:
+                shapes |= {
+                    "palette": (extractor.n_colors, 3),
+                    "codebook": (extractor.n_visterms, extractor.n_colors + N_PATTERNS),
+                }
+            arrays = {name: _load_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
+            if extractor.codebook == "forest":
+                extractor.palette_ = None
+                extractor.codebook_ = extractor._forest().set_trees(arrays["filters"], arrays["nodes"], arrays["roots"])
+            else:
+                extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
+                extractor.codebook_ = Codebook(n_visterms=extractor.n_visterms).set_centers(arrays["codebook"])
             n_images = int(record["n_images"])
         except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
             raise ValueError(f"the extractor in {folder} is damaged: {error}") from error
-        extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
-        extractor.codebook_ = Codebook(n_visterms=extractor.n_visterms).set_centers(arrays["codebook"])
         extractor.weighting_ = VistermWeighting()
         extractor.weighting_.idf_ = arrays["idf"]
         extractor.weighting_.n_images_ = n_images
@@ -547,6 +620,22 @@ def _warn(failures, n_images):
             f"{len(failures)} of {n_images} images could not be read and have empty rows, the first: {failures[0][2]}",
             stacklevel=3,
         )
+
+
+def _ticker(callback, total):
+    """Return a function that reports, after each batch, how many of all images have been read."""
+    n_read = itertools.accumulate(itertools.repeat(BATCH))  # the last batch of each round may be shorter
+
+    def tick():
+        if callback is not None:
+            callback(min(next(n_read), total), total)
+
+    return tick
+
+
+def _readable(parts):
+    """Leave out the images that could not be read."""
+    return [part for part in parts if part is not None]
 
 
 def _iterable(images):
@@ -563,8 +652,14 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def _load_array(folder, name, crc32):
+def _load_array(folder, name, crc32, shape):
+    """Read one array; None in the shape stands for any length."""
     path = folder / f"{name}.npy"
     if zlib.crc32(path.read_bytes()) != crc32:
         raise ValueError(f"{path.name} does not have the checksum it was saved with")
-    return np.load(path, allow_pickle=False)
+    array = np.load(path, allow_pickle=False)
+    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
+        raise ValueError(f"{path.name} has shape {array.shape}, not {shape}")
+    if array.dtype != ARRAYS[name]:
+        raise ValueError(f"{path.name} holds {array.dtype}, not {np.dtype(ARRAYS[name])}")
+    return array

@@ -47,7 +47,7 @@ def test_any_number_of_features_will_do(n_features):
 
 
 @given(st.integers(1, 600), st.integers(1, 90), st.floats(-6, 6), st.floats(0, 1000), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_nearest_centre_is_found_at_any_scale_and_far_from_the_origin(k, d, exponent, shift, seed):
     rng = np.random.default_rng(seed)
     scale = 10.0**exponent
@@ -59,7 +59,7 @@ def test_the_nearest_centre_is_found_at_any_scale_and_far_from_the_origin(k, d, 
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_lowest_of_equally_near_centres_wins(seed):
     rng = np.random.default_rng(seed)
     centers = np.repeat(histograms(60, seed=seed % 1000), 5, axis=0)[rng.permutation(300)]

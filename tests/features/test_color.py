@@ -17,7 +17,7 @@ def exact(pixels, colors):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_pixel_goes_to_a_colour_hardly_farther_than_its_nearest(seed, n_colors):
     rng = np.random.default_rng(seed)
     palette = Palette(n_colors=n_colors).set_colors(rng.uniform(0, 255, (n_colors, 3)))

@@ -57,7 +57,7 @@ def test_descriptors_are_those_counted_block_by_block(palette, grid, normalizati
 
 
 @given(st.integers(1, 150), st.integers(1, 150), st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_histograms_sum_to_one_and_rows_are_those_of_the_grid(palette, height, width, seed):
     image = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     rows = describe(image, palette, normalization="l1")

@@ -266,6 +266,7 @@ DAMAGE = {
     "record is a list": lambda f: (f / "extractor.json").write_text("[1]"),
     "record is empty": lambda f: (f / "extractor.json").write_text("{}"),
     "another version": lambda f: edit(f, format=99),
+    "another codebook": lambda f: edit(f, settings={"n_visterms": 80, "codebook": "forest"}),
     "unknown setting": lambda f: edit(f, settings={"colour": 1}),
     "settings that do not fit": lambda f: edit(f, settings={"n_visterms": 81}),
     "no checksums": lambda f: edit(f, crc32={}),
@@ -315,6 +316,7 @@ def test_constructors_only_store():
     "setting",
     [
         {"n_visterms": 0},
+        {"codebook": "trees"},
         {"n_colors": 0},
         {"n_colors": 300},
         {"block_size": 0},
@@ -408,3 +410,147 @@ def test_fit_says_how_far_it_is(train):
     VistermExtractor(n_visterms=20, random_state=0).fit(train, callback=lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1] == 3 * len(train)
+
+
+def test_a_folder_of_format_1_can_be_read(extractor, other, tmp_path):
+    """It had no forests, and no settings for them."""
+    extractor.save(tmp_path)
+    settings = json.loads((tmp_path / "extractor.json").read_text())["settings"]
+    for name in ("codebook", "n_trees", "n_candidates", "min_samples_leaf"):
+        del settings[name]
+    edit(tmp_path, format=1, settings=settings)
+    assert same(VistermExtractor.load(tmp_path).transform(other), extractor.transform(other))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# With a forest
+
+FOREST = {"codebook": "forest", "n_visterms": 90, "n_trees": 4, "min_samples_leaf": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def labels():
+    return np.repeat(["coffee", "cat", "camera"], [12, 12, 4])
+
+
+@pytest.fixture(scope="module")
+def forest(train, labels):
+    return VistermExtractor(**FOREST).fit(train, labels)
+
+
+def test_counts_of_a_forest_are_of_all_nodes(forest, other):
+    counts, vectors = forest.count(other), forest.transform(other)
+    assert counts.shape == vectors.shape == (40, 90)
+    assert counts.dtype == np.int32
+    assert vectors.dtype == np.float32
+    assert counts.has_sorted_indices
+    np.testing.assert_array_equal(counts.toarray(), [forest.codebook_.count(image) for image in other])
+    np.testing.assert_allclose(np.linalg.norm(vectors.toarray(), axis=1), 1, rtol=1e-6)
+    # each image passes the roots, so that they have no weight
+    np.testing.assert_array_equal(forest.weighting_.idf_[forest.codebook_.roots_], 0)
+    assert forest.palette_ is None
+
+
+def test_a_forest_does_not_depend_on_the_number_of_threads(forest, train, other, labels):
+    twin = clone(forest).set_params(n_jobs=3)
+    assert same(twin.fit_transform(train, labels), forest.transform(train))
+    for name in ("filters_", "nodes_", "roots_"):
+        assert getattr(twin.codebook_, name).tobytes() == getattr(forest.codebook_, name).tobytes()
+    assert same(twin.count(iter(other)), forest.count(other))
+    assert same(twin.count(other[3:4]), forest.count(other)[3])
+    assert forest.count([]).shape == (0, 90)
+
+
+def test_blocks_of_a_forest_say_which_leaves(forest, other):
+    boxes, visterms = forest.blocks(other[0])
+    np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
+    assert visterms.shape == (len(boxes), 4)
+    counts = forest.count(other[:1]).toarray()[0]
+    leaves = np.flatnonzero(forest.codebook_.nodes_[:, 0] < 0)
+    np.testing.assert_array_equal(np.bincount(visterms.ravel(), minlength=90)[leaves], counts[leaves])
+
+
+def test_a_broken_file_is_left_out_of_a_forest_with_its_label(folder, train, labels):
+    """Image 5 gives no blocks; the others keep their labels."""
+    paths = sorted(folder.iterdir())
+    with pytest.warns(UserWarning, match="1 of 28 images"):
+        skipping = VistermExtractor(**FOREST, on_error="skip").fit(paths, labels)
+    # the same with another label for it
+    other = labels.copy()
+    other[5] = "camera"
+    with pytest.warns(UserWarning, match="1 of 28 images"):
+        again = VistermExtractor(**FOREST, on_error="skip").fit(paths, other)
+    assert skipping.codebook_.nodes_.tobytes() == again.codebook_.nodes_.tobytes()
+    assert skipping.weighting_.n_images_ == 27
+    with pytest.warns(UserWarning, match="1 of 28 images"):
+        counts = skipping.count(paths).toarray()
+    assert not counts[5].any()
+    np.testing.assert_array_equal(counts[6], skipping.codebook_.count(train[6]))
+    with pytest.raises(ImageError, match=r"05\.png"):
+        VistermExtractor(**FOREST).fit(paths, labels)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, "learns from labels"),
+        (sp.eye(28, format="csr"), "one label an image"),
+        (["a"] * 27, "27 labels do not fit 28 images"),
+        (["a"] * 28, "two classes"),
+    ],
+)
+def test_a_forest_needs_labels(train, y, message):
+    with pytest.raises(ValueError, match=message):
+        VistermExtractor(**FOREST).fit(train, y)
+
+
+@pytest.mark.parametrize("setting", [{"n_visterms": 11}, {"n_trees": 0}, {"n_candidates": 0}, {"min_samples_leaf": 0}])
+def test_settings_of_a_forest_are_checked_in_fit_and_named(setting, train, labels):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        VistermExtractor(**FOREST | setting).fit(train, labels)
+
+
+def test_fit_says_how_far_a_forest_is(train, labels):
+    seen = []
+    VistermExtractor(**FOREST).fit(train, labels, callback=lambda done, total: seen.append((done, total)))
+    assert seen == [(32, 56), (56, 56)]  # whole batches, until all are read
+
+
+def test_a_saved_forest_gives_the_same_bytes(forest, other, tmp_path):
+    forest.save(tmp_path)
+    loaded = VistermExtractor.load(tmp_path)
+    assert same(loaded.transform(other), forest.transform(other))
+    assert loaded.get_params() == forest.get_params()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "extractor.json", "filters.npy", "idf.npy", "nodes.npy", "roots.npy",
+    ]  # fmt: skip
+    loaded.save(tmp_path / "again")
+    assert same(VistermExtractor.load(tmp_path / "again").count(other), forest.count(other))
+
+
+def swap(folder, name, array):
+    """Replace an array and its checksum."""
+    np.save(folder / f"{name}.npy", array)
+    record = json.loads((folder / "extractor.json").read_text())
+    record["crc32"][name] = zlib.crc32((folder / f"{name}.npy").read_bytes())
+    edit(folder, crc32=record["crc32"])
+
+
+FELLED = {
+    "no array": lambda f: (f / "nodes.npy").unlink(),
+    "flipped bit": lambda f: (f / "nodes.npy").write_bytes((f / "nodes.npy").read_bytes()[:-1] + b"\x99"),
+    "a node outside": lambda f: swap(f, "nodes", np.array([[0, 5, 700], [-1, -1, -1], [-1, -1, -1]], np.int32)),
+    "another type": lambda f: swap(f, "nodes", np.zeros((3, 3))),
+    "another number of trees": lambda f: swap(f, "roots", np.zeros(3, np.int32)),
+    "filters of another kind": lambda f: swap(f, "filters", np.zeros((5, 9), np.uint8)),
+    "k-means in its place": lambda f: edit(f, settings={"n_visterms": 90}),
+}
+
+
+@pytest.mark.parametrize("damage", FELLED.values(), ids=FELLED.keys())
+def test_a_damaged_forest_is_one_clear_line(forest, tmp_path, damage):
+    forest.save(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(ValueError, match="extractor in .* is damaged") as caught:
+        VistermExtractor.load(tmp_path)
+    assert "\n" not in str(caught.value)

@@ -5,7 +5,7 @@ import cv2
 import numpy as np
 import pytest
 import skimage.data
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from skimage.feature import local_binary_pattern
 
@@ -108,7 +108,6 @@ def sign_of_a_plus_root_2_b(a, b):
 
 
 @given(st.lists(st.integers(0, 255), min_size=5, max_size=5))
-@settings(deadline=None)
 def test_weights_of_the_pixels_are_those_of_the_formula(values):
     a, b, c, d, p = values
     big_a, big_b = 6 * a - 4 * (b + c) + 3 * d - p, 3 * (b + c) - 4 * a - 2 * d
@@ -117,7 +116,6 @@ def test_weights_of_the_pixels_are_those_of_the_formula(values):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
-@settings(deadline=None)
 def test_every_bit_is_exact_where_grey_levels_are_few(seed, levels):
     # Few levels make many near ties. All bits at the middle of a 5x5 image, in whole numbers.
     image = np.random.default_rng(seed).integers(0, levels, (5, 5), dtype=np.uint8)
