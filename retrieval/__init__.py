@@ -11,6 +11,14 @@ from .evaluate import (
     relevance_from_labels,
 )
 from .index import ExactIndex, SupportsSimilarity
+from .labels import (
+    knn_accuracy,
+    knn_labels,
+    label_precision_at,
+    mean_recall,
+    sibling_precision_at,
+    siblings_from_parents,
+)
 from .metrics import average_precision, chance_average_precision, chance_precision, precision_at
 from .ranking import Ranking
 
@@ -28,6 +36,12 @@ __all__ = [
     "evaluate_index",
     "evaluate_query_gallery",
     "evaluate_test_test",
+    "knn_accuracy",
+    "knn_labels",
+    "label_precision_at",
+    "mean_recall",
     "precision_at",
     "relevance_from_labels",
+    "sibling_precision_at",
+    "siblings_from_parents",
 ]

@@ -1,5 +1,6 @@
 """From rankings and relevance to figures: per query, in the mean, with intervals and paired comparisons."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -284,6 +285,7 @@ def evaluate_query_gallery(
     learner : fitted learner
     Q, X : CSR matrix or ndarray, shape (n_queries, n_features) and (n_gallery, n_features)
     y_query, y_gallery : labels of the two, as in `relevance_from_labels`
+        Those of the gallery are given to learners that read them (MuSL).
     max_k : int, default=100
     n_jobs : int or None, default=None
 
@@ -291,8 +293,9 @@ def evaluate_query_gallery(
     -------
     Evaluation
     """
-    index = ExactIndex(learner, X, n_jobs=n_jobs)
     y_query, y_gallery = _as_labels(y_query), _as_labels(y_gallery)
+    reads_labels = not sp.issparse(y_gallery) and "y" in inspect.signature(learner.transform).parameters
+    index = ExactIndex(learner, X, y_gallery if reads_labels else None, n_jobs=n_jobs)
 
     def relevance(start, stop):
         return relevance_from_labels(y_query[start:stop], y_gallery)

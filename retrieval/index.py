@@ -27,8 +27,8 @@ WORK_FOR_THREADS = 20_000_000  # multiply-adds, some 10 ms, below which starting
 class SupportsSimilarity(Protocol):
     """Two sides of an inner product: what an index needs of a learner."""
 
-    def transform(self, X: Any) -> Any:
-        """Gallery side: dense or CSR (n_gallery, d)."""
+    def transform(self, X: Any, y: Any = None, /) -> Any:
+        """Gallery side: dense or CSR (n_gallery, d). Only called with labels y where the index was given them."""
 
     def transform_query(self, Q: Any) -> Any:
         """Query side: dense or CSR (n_queries, d)."""
@@ -216,6 +216,8 @@ class ExactIndex:
         The similarity of query q and gallery image x is ``transform_query(q) @ transform(x)``.
     X : CSR matrix or ndarray, shape (n_gallery, n_features)
         The gallery. CSR stays CSR; float32 data is not copied, so memory-mapped arrays stay on disk.
+    y : array of shape (n_gallery,), optional
+        Labels of the gallery, handed to ``learner.transform(X, y)``; for learners that read them (MuSL).
     n_jobs : int or None, default=None
         Threads of a search, as in joblib: None is one, -1 all cores. Results do not depend on it.
 
@@ -243,10 +245,10 @@ class ExactIndex:
     (array([[2, 0]], dtype=int32), array([[3., 2.]], dtype=float32))
     """
 
-    def __init__(self, learner: SupportsSimilarity, X: Any, *, n_jobs: int | None = None) -> None:
+    def __init__(self, learner: SupportsSimilarity, X: Any, y: Any = None, *, n_jobs: int | None = None) -> None:
         self.learner = learner
         self.n_jobs = n_jobs
-        self.gallery_ = _check_gallery(learner.transform(X))
+        self.gallery_ = _check_gallery(learner.transform(X) if y is None else learner.transform(X, y))
 
     @property
     def n_gallery(self) -> int:
