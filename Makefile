@@ -4,6 +4,8 @@ IMAGES  ?=
 CONFIG  ?=
 RUN     ?=
 LEARNER ?= oasis
+QUERY   ?=
+LABEL   ?=
 ARGS    ?=
 
 BIN     := .venv/bin
@@ -12,14 +14,20 @@ ROOMS   := features learners retrieval pipeline
 # A run is named by RUN, or else after CONFIG (by the program), or else after the directory IMAGES.
 NAME     = $(if $(RUN),--run "$(RUN)",$(if $(CONFIG),,$(if $(IMAGES),--run "$$(basename "$$(realpath "$(IMAGES)")")")))
 OPTIONS  = $(NAME) $(if $(CONFIG),--config "$(CONFIG)")
+# LEARNER="oasis aroma" names several: trained one after the other, then evaluated in one report.
+LEARNERS = $(LEARNER:%=--learner %)
+# One question: an image or a label. Unless LEARNER is given, the program chooses the learner.
+ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
+CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search info test check format types bench clean
+.PHONY: help install demo features train evaluate search annotate info test check format types bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 	@echo
 	@echo 'Variables: IMAGES=directory  CONFIG=file.yaml  RUN=name (a folder below runs/)  LEARNER=oasis  ARGS="more options"'
+	@echo 'LEARNER="oasis aroma" names several, LEARNER=all those that the run has.'
 
 install: $(BIN)/.installed  ## make .venv with everything pinned in constraints.txt
 
@@ -37,13 +45,16 @@ features: install  ## IMAGES=dir: pixels to visterm counts
 	@$(VISTERM) features $(if $(IMAGES),"$(IMAGES)") $(OPTIONS) $(ARGS)
 
 train: features  ## learn a similarity (LEARNER)
-	@$(VISTERM) train --learner $(LEARNER) $(OPTIONS)
+	@$(VISTERM) train $(LEARNERS) $(OPTIONS) $(ARGS)
 
 evaluate: train  ## rank the test images; figures, curves and report.html
-	@$(VISTERM) evaluate --learner $(LEARNER) $(OPTIONS)
+	@$(VISTERM) evaluate $(LEARNERS) $(OPTIONS) $(ARGS)
 
-search: install  ## QUERY=image.jpg: the most similar images of the run
-	@$(VISTERM) search "$(QUERY)" $(NAME) --learner $(LEARNER) $(ARGS)
+search: install  ## QUERY=image.jpg: the most similar images of the run; LABEL=name: the images that it fits best
+	@$(VISTERM) search $(ASKED) $(NAME) $(CHOSEN) $(ARGS)
+
+annotate: install  ## QUERY=image.jpg: labels for it; LABEL=name: labels near it
+	@$(VISTERM) annotate $(ASKED) $(NAME) $(CHOSEN) $(ARGS)
 
 info: install  ## what a run holds, and what is fresh
 	@$(VISTERM) info $(NAME) $(ARGS)

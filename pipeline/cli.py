@@ -6,11 +6,12 @@ import enum
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,9 +26,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text: the same in a terminal, a pipe and the documentation
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 2 a mistake in the call, the configuration or the input; 130 interrupted. "
+    epilog="Exit codes: 0 done; 2 a mistake in the call, the configuration or the input; 130 interrupted; 143 ended. "
     "Start with: visterm demo",
 )
+
+
+USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of typer bring with them
 
 
 class Format(enum.StrEnum):
@@ -53,7 +57,21 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configurati
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="One setting; may be repeated.")
 ]
-LearnerOption = Annotated[str, typer.Option("--learner", help="Which similarity: oasis, or cosine (untrained).")]
+_LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"
+LearnerOption = Annotated[
+    str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
+]
+LearnersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained); several: a,b; all: all of the run."
+    ),
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", metavar="NAME", help="In place of an image; may be repeated.")
+]
+FormatOption = Annotated[Format | None, typer.Option("--format", help="How to print them: table, unless given.")]
+JsonFormatOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Do it again even if it is fresh.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
 
@@ -65,6 +83,9 @@ def _command(function: Callable) -> Callable:
     def wrapped(*args, **kwargs):
         from .config import UserError
 
+        again = "the same command"
+        if kwargs.get("force") and function.__name__ == "train":  # a checkpoint is not gone on from by force
+            again += " without --force"
         try:
             return function(*args, **kwargs)
         except UserError as error:
@@ -74,9 +95,9 @@ def _command(function: Callable) -> Callable:
 
             print(f"visterm: {one_line(str(error))}", file=sys.stderr)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            print("visterm: interrupted; the same command goes on from here", file=sys.stderr)
-            raise typer.Exit(130) from None
+        except KeyboardInterrupt as interrupt:
+            print(f"visterm: interrupted; {again} goes on from here", file=sys.stderr)
+            raise typer.Exit(143 if isinstance(interrupt, _Terminated) else 130) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of a pipe has seen enough
             raise typer.Exit(0) from None
@@ -85,6 +106,9 @@ def _command(function: Callable) -> Callable:
         except Exception as error:
             if _Globals.debug:
                 raise
+            if (line := _of_the_system(error)) is not None:
+                print(f"visterm: {line}", file=sys.stderr)
+                raise typer.Exit(2) from None
             text = " ".join(str(error).split())
             print(
                 f"visterm: internal error: {type(error).__name__}: {text}; 'visterm --debug ...' shows where",
@@ -93,6 +117,26 @@ def _command(function: Callable) -> Callable:
             raise typer.Exit(1) from None
 
     return wrapped
+
+
+def _of_the_system(error: Exception) -> str | None:
+    """One line about a disk that is full, a file that may not be read, and the like; None if it is something else."""
+    import sqlite3
+
+    from .console import one_line
+
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    elif isinstance(error, sqlite3.OperationalError):
+        reason, where = str(error), "catalogue.sqlite: "
+    else:
+        return None
+    return one_line(f"{where}{reason}; mend this, then the same command goes on from here")
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, to be handled as Ctrl-C is."""
 
 
 def _version(wanted: bool) -> None:
@@ -130,7 +174,7 @@ def _main(
 @app.command()
 @_command
 def features(
-    images: Annotated[Path | None, typer.Argument(metavar="IMAGES", help="Directory of images.")] = None,
+    images: Annotated[str | None, typer.Argument(metavar="IMAGES", help="Directory of images.")] = None,
     run: RunOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
@@ -148,20 +192,27 @@ def features(
       visterm features photos/
       visterm features photos/ --run small --set features.n_visterms=1000
     """
+    from .config import UserError
     from .stages import features as stage
 
-    place, configuration = _open(run, config, settings, images)
+    if images == "":
+        raise UserError("which images? the name of their directory is empty (make: IMAGES=directory)")
+    root = None if images is None else Path(images)
+    place, configuration = _open(run, config, settings, root)
     console = _console()
-    summary = stage(place, configuration, images, console, force=force)
+    summary = stage(place, configuration, root, console, force=force)
+    _say_kept(place, configuration, settings, console)
     if as_json:
         print(json.dumps({"run": place.name} | summary))
         return
     from .console import count, duration
 
-    done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else "nothing to do"
+    relabelled = f"{count(summary['relabelled'], 'image')} labelled anew" if summary["relabelled"] else "nothing to do"
+    done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else relabelled
+    following = "train" if summary["labelled"] else "search IMAGE --learner cosine"
     console.say(
         f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
-        f"Next: visterm train --run {shlex.quote(place.name)}"
+        f"Next: visterm {following} --run {shlex.quote(place.name)}"
     )
 
 
@@ -171,39 +222,100 @@ def train(
     run: RunOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    learner: LearnerOption = "oasis",
+    learner: LearnersOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn a similarity from labelled images.
+    """Learn a similarity, or to rank labels, from labelled images.
 
-    An interrupted training goes on from its last checkpoint.
+    An interrupted training goes on from its last checkpoint, if the learner has any. Several learners are trained one
+    after the other; --learner all renews those that the run has.
 
     \b
     Examples:
       visterm train --run photos
+      visterm train --learner aroma,wsabie
       visterm train --set oasis.n_steps=1000000
     """
+    from .config import UserError
+    from .console import one_line
+    from .stages import TRAINED, LearnerRefused, check_learners
     from .stages import train as stage
 
+    names = _several(learner) or ["oasis"]
+    check_learners([name for name in names if name != "all"])
     place, configuration = _open(run, config, settings)
     console = _console()
-    summary = stage(place, configuration, learner, console, force=force)
+    if "all" in names:
+        names = [name for name in TRAINED if name in place.learners()]
+        if not names:
+            raise UserError(
+                f"run {place.name} has no trained learners that could be renewed; name one: --learner oasis"
+            )
+    summaries = []
+    for name in names:
+        try:
+            summary = stage(place, configuration, name, console, force=force)
+        except LearnerRefused as error:
+            if len(names) == 1:
+                raise
+            summary = {"learner": name, "error": str(error)}
+            print(f"visterm: {one_line(str(error))}", file=sys.stderr)
+        summaries.append({"run": place.name} | summary)
+        if not as_json and "error" not in summary:
+            _say_trained(summary, place, console)
+    trained = [summary["learner"] for summary in summaries if "error" not in summary]
+    if trained and not as_json:
+        following = f"visterm evaluate --run {shlex.quote(place.name)}"
+        if len(names) > 1:
+            following += " --learner all"
+        elif names != ["oasis"]:
+            following += f" --learner {names[0]}"
+        console.say(f"Next: {following}")
+    _say_kept(place, configuration, settings, console)
     if as_json:
-        print(json.dumps({"run": place.name} | summary))
-        return
+        print(json.dumps(summaries[0] if len(names) == 1 else summaries))
+    if len(trained) < len(names):
+        raise typer.Exit(2)
+
+
+def _several(given: list[str] | None) -> list[str]:
+    """Learners that were named: each by its own option, or some with commas or blanks between them."""
+    from .config import UserError
+
+    names = [name for text in given or [] for name in text.replace(",", " ").split()]
+    if given and not names:
+        raise UserError("--learner: the name of a learner is missing")
+    return list(dict.fromkeys(names))
+
+
+def _one(given: str | None) -> str | None:
+    """The learner that was named, where there can be just one."""
+    from .config import UserError
+
+    names = _several(None if given is None else [given])
+    if len(names) > 1:
+        raise UserError(f"--learner {given!r}: only one learner can answer, such as --learner {names[0]}")
+    return names[0] if names else None
+
+
+def _say_trained(summary: dict, place: Run, console: Console) -> None:
     from .console import duration
 
-    if learner == "cosine":
-        console.say(
-            f"cosine has nothing to learn. Next: visterm evaluate --run {shlex.quote(place.name)} --learner cosine"
-        )
-    else:
-        what = "is fresh" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
-        console.say(
-            f"{learner} {what}: {summary['steps']:,} steps on {summary['n_images']:,} images, in "
-            f"{place.learner(learner)}. Next: visterm evaluate --run {shlex.quote(place.name)}"
-        )
+    name = summary["learner"]
+    if name == "cosine":
+        console.say("cosine has nothing to learn")
+        return
+    what = "is fresh" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
+    steps = f"{summary['steps']:,} steps on " if summary["steps"] else ""
+    console.say(f"{name} {what}: {steps}{summary['n_images']:,} images, in {place.learner(name)}")
+
+
+def _say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
+    """Say which single settings the run keeps for later commands."""
+    if settings and place.configure(None, []) == configuration:
+        last = {setting.partition("=")[0]: setting for setting in settings}
+        console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
 
 
 @app.command()
@@ -212,75 +324,214 @@ def evaluate(
     run: RunOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    learner: LearnerOption = "oasis",
+    learner: LearnersOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Rank the test images: figures, curves, report.html.
 
     Prints the path of the report; metrics.json, curves.csv, precision_curve.png and neighbours.csv lie beside it.
+    Several learners come into one report, all against cosine and chance; --learner all takes those that are trained
+    and fresh.
 
     \b
     Examples:
       visterm evaluate --run photos
+      visterm evaluate --learner oasis,aroma
       visterm evaluate --learner cosine --json
     """
+    from .run import read_metrics
+    from .stages import default_learner
     from .stages import evaluate as stage
 
+    names = _several(learner)
     place, configuration = _open(run, config, settings)
     console = _console()
-    folder = stage(place, configuration, learner, console, force=force)
-    metrics = json.loads((folder / "metrics.json").read_text())
+    names = names or [default_learner(place, "oasis", console)]
+    command = ["visterm", "evaluate", "--run", place.name]
+    command += [f"--config={config}"] if config else []
+    command += [part for name in names for part in ("--learner", name)]
+    command += [part for setting in settings or [] for part in ("--set", setting)]
+    folder = stage(place, configuration, names, console, force=force, command=shlex.join(command))
+    metrics = read_metrics(folder)
     if as_json:
         print(json.dumps(metrics))
         return
-    for name, figures in metrics["systems"].items():
-        precision = "  ".join(f"P@{k} {value:.3f}" for k, value in figures["precision_at"].items())
-        console.say(f"{name:>8}  mAP {figures['map']:.3f}  {precision}")
+    for line in _figures(metrics):
+        console.say(line)
+    _say_kept(place, configuration, settings, console)
     print(folder / "report.html")
+
+
+def _figures(metrics: dict) -> list[str]:
+    """One line a system."""
+    width = max(8, *map(len, metrics["systems"]))
+    lines = []
+    for name, figures in metrics["systems"].items():
+        line = f"{name:>{width}}  mAP {figures['map']:.3f}"
+        line += "".join(f"  P@{k} {value:.3f}" for k, value in figures["precision_at"].items())
+        if "knn_accuracy" in figures:
+            line += f"  k-NN accuracy {figures['knn_accuracy']:.3f}"
+        for key, title in (("precision_at", "labels"), ("sibling_precision_at", "siblings")):
+            found = figures.get("annotation", {}).get(key, {})
+            line += "".join(f"  {title} P@{k} {value:.3f}" for k, value in found.items())
+        lines.append(line)
+    return lines
 
 
 @app.command()
 @_command
 def search(
-    queries: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Images, from anywhere.")],
+    queries: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere.")] = None,
     run: RunOption = None,
-    learner: LearnerOption = "oasis",
-    k: Annotated[int, typer.Option("-k", min=1, help="Results for each image.")] = 10,
-    output: Annotated[Format, typer.Option("--format", help="How to print them.")] = Format.table,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    learner: LearnerOption = None,
+    label: LabelOption = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Results for each query: 10, unless given.")] = None,
+    output: FormatOption = None,
+    as_json: JsonFormatOption = False,
 ) -> None:
-    """Find the most similar images of a run.
+    """Find the most similar images of a run, or the images that a label fits best.
+
+    The learner is oasis unless named, or the only one trained; for --label wsabie, or another one that ranks labels:
+    pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and the exit code is 2.
 
     \b
     Examples:
       visterm search a.jpg
       visterm search a.jpg b.jpg --run photos -k 20 --format csv
+      visterm search --label sunset
     """
-    from .stages import search as stage
+    from . import stages
 
+    output, chosen = _format(output, as_json), _one(learner)
     place, configuration = _open(run, None, None)
-    found = stage(place, configuration, queries, learner, k, _console())
-    if as_json or output is Format.json:
+    console = _console()
+    if label:
+        _one_kind(queries, label)
+        found = stages.search_label(place, configuration, label, chosen, k, console)
+    else:
+        asked = _queries(queries, label)
+        chosen = chosen or stages.default_learner(place, "oasis", console)
+        found = stages.search(place, configuration, asked, chosen, k, console)
+    columns = ["query", "rank", "path", "score", "labels"]
+    rows = [
+        [answer["query"], r["rank"], r["path"], r["score"], ";".join(r["labels"])]
+        for answer in found
+        for r in answer["results"]
+    ]
+    if not _print_rows(found, columns, rows, output):
+        from visterm.features import printable
+
+        for answer in found:
+            if "error" not in answer:
+                print(printable(answer["query"]))
+                print("rank     score  path")
+                for r in answer["results"]:
+                    labels = f"  [{printable(', '.join(r['labels']))}]" if r["labels"] else ""
+                    print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['path'])}{labels}")
+    _report_errors(found)
+
+
+@app.command()
+@_command
+def annotate(
+    queries: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere.")] = None,
+    run: RunOption = None,
+    learner: Annotated[
+        str | None, typer.Option("--learner", metavar="NAME", help="wsabie, unless named; pamir, ovr, knn.")
+    ] = None,
+    label: LabelOption = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Labels for each query: 5, unless given.")] = None,
+    output: FormatOption = None,
+    as_json: JsonFormatOption = False,
+) -> None:
+    """Rank labels for images, or the labels near a label.
+
+    An image that cannot be read is reported, the others are answered, and the exit code is 2.
+
+    \b
+    Examples:
+      visterm annotate a.jpg
+      visterm annotate a.jpg b.jpg --learner knn -k 3 --format json
+      visterm annotate --label sunset
+    """
+    from . import stages
+
+    output, chosen = _format(output, as_json), _one(learner)
+    place, configuration = _open(run, None, None)
+    console = _console()
+    if label:
+        _one_kind(queries, label)
+        found = stages.similar_labels(place, label, chosen, k, console)
+    else:
+        asked = _queries(queries, label)
+        found = stages.annotate(place, configuration, asked, chosen, k, console)
+    rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in found for r in answer["labels"]]
+    if not _print_rows(found, ["query", "rank", "label", "score"], rows, output):
+        from visterm.features import printable
+
+        for answer in found:
+            if "error" not in answer:
+                print(printable(answer["query"]))
+                print("rank     score  label")
+                for r in answer["labels"]:
+                    print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['label'])}")
+    _report_errors(found)
+
+
+def _format(output: Format | None, as_json: bool) -> Format:
+    from .config import UserError
+
+    if as_json and output not in (None, Format.json):
+        raise UserError(f"--json and --format {output}: give one of them")
+    return Format.json if as_json else output or Format.table
+
+
+def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
+    """Check that there are images to ask with."""
+    from .config import UserError
+
+    if labels is not None and not queries:
+        raise UserError("--label: the name of a label is missing")
+    if not queries:
+        raise UserError("which image? give its file, or a label: --label NAME (make: QUERY=image.jpg or LABEL=name)")
+    if "" in queries:
+        raise UserError("which image? the name of a file is empty (make: QUERY=image.jpg)")
+    return queries
+
+
+def _one_kind(queries: list[str] | None, labels: list[str]) -> None:
+    from .config import UserError
+
+    if queries:
+        raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
+    if "" in labels:
+        raise UserError("--label: the name of a label is empty")
+
+
+def _print_rows(found: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
+    """Print answers as JSON or CSV; False: a table is wanted."""
+    if output is Format.json:
         print(json.dumps(found, indent=1))
     elif output is Format.csv:
         import csv
 
         sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the file names' own bytes
-        writer = csv.writer(sys.stdout)
-        writer.writerow(["query", "rank", "path", "score", "labels"])
-        for answer in found:
-            for r in answer["results"]:
-                writer.writerow([answer["query"], r["rank"], r["path"], r["score"], ";".join(r["labels"])])
-    else:
-        from visterm.features import printable
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return output is not Format.table
 
-        for answer in found:
-            print(printable(answer["query"]))
-            print("rank     score  path")
-            for r in answer["results"]:
-                labels = f"  [{printable(', '.join(r['labels']))}]" if r["labels"] else ""
-                print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['path'])}{labels}")
+
+def _report_errors(found: list[dict]) -> None:
+    """Say which queries could not be read; exit code 2 if any."""
+    from .console import one_line
+
+    errors = [answer for answer in found if "error" in answer]
+    for answer in errors:
+        print(f"visterm: {one_line(answer['query'])}: {one_line(answer['error'])}", file=sys.stderr)
+    if errors:
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -312,11 +563,22 @@ def info(
         if key == "skipped_files":
             for path, reason in value:
                 print(f"{printable(path)}: {reason}")
+        elif key == "evaluations":
+            for name, evaluation in value.items():
+                print(f"{'evaluated:':12} {_evaluation_in_words(name, evaluation)}")
         elif isinstance(value, dict):
             figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
             print(f"{key + ':':12} {figures or 'none'}")
         else:
             print(f"{key + ':':12} {printable(str(value))}")
+
+
+def _evaluation_in_words(name: str, evaluation: dict) -> str:
+    if "error" in evaluation:
+        return f"{name}: {evaluation['error']}"
+    figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
+    stale = " (stale: evaluate again)" if evaluation["stale"] else ""
+    return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"
 
 
 @app.command()
@@ -387,9 +649,7 @@ def _open(
         found = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
         if len(found) != 1:
             known = (
-                f"; there are {', '.join(found)}"
-                if found
-                else f"; there is none in {runs} yet: visterm features IMAGES"
+                f"there are {', '.join(found)}" if found else f"there is none in {runs} yet: visterm features IMAGES"
             )
             raise UserError(f"which run? give --run NAME; {known}")
         name = found[0]
@@ -401,4 +661,16 @@ def _open(
 
 def main() -> None:
     """Entry point of the command ``visterm``."""
-    app()
+
+    def terminate(number, frame):
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        code = app(standalone_mode=False)
+    except USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
+        message = " ".join(error.format_message().split())
+        where = error.ctx.command_path if error.ctx else "visterm"
+        print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
+        code = 2
+    sys.exit(code)

@@ -8,6 +8,7 @@ by a killed run and is removed by the next one. A changed or removed image leave
 from __future__ import annotations
 
 import csv
+import difflib
 import hashlib
 import json
 import os
@@ -84,7 +85,9 @@ class Changes:
     changed: int = 0
     removed: int = 0
     unchanged: int = 0
+    relabelled: int = 0  # of the images that were known before
     left_out: int = 0  # of other classes than the configuration takes
+    warnings: tuple[str, ...] = ()  # what may not be as it was meant
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed)
@@ -187,10 +190,12 @@ class Collection:
         except OSError as error:
             raise UserError(str(error)) from None
         prefix = len(os.path.join(root, ""))
-        paths = [os.fspath(path)[prefix:] for path in found]
+        own = _folder_below(root, self.folder.parent.parent)  # images in runs/ are visterm's own, such as the demo's
+        paths = [path for file in found if not (path := os.fspath(file)[prefix:]).startswith(own)]
+        names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
         layout = _Layout(paths)
-        names = {path[prefix:]: reason for path, reason in refused.items()}
         changes = Changes()
+        everything = {*paths, *names}
         if config.collection.classes is not None:
             wanted = set(config.collection.classes)
             missing = sorted(wanted - {layout.label(path) for path in paths})
@@ -203,11 +208,13 @@ class Collection:
             paths = [path for path in paths if layout.label(path) in wanted]
             names = {path: reason for path, reason in names.items() if layout.label(path) in wanted}
             changes.left_out = before - len(paths)
-        labels = _read_labels(config.collection, layout, paths)
+        labels, warning = _read_labels(config.collection, layout, paths, everything)
+        changes.warnings = tuple(filter(None, (warning, _mistyped_split(paths, layout))))
 
         with self._transaction():
+            last = self._db.execute("SELECT max(id) FROM images").fetchone()[0] or 0
             self._enter(root, paths, names, changes, replace)
-            self._label(labels)
+            changes.relabelled = sum(id_ <= last for id_ in self._label(labels))
             self._assign_splits(config, layout)
             self._reconsider(config.collection.max_pixels)
             self["root"] = os.fsencode(root)
@@ -270,7 +277,8 @@ class Collection:
     def _bury(self, ids: Iterable[int]) -> None:
         self._db.executemany("UPDATE images SET status = 'removed' WHERE id = ?", [(i,) for i in ids])
 
-    def _label(self, labels: dict[str, dict[str, float]]) -> None:
+    def _label(self, labels: dict[str, dict[str, float]]) -> list[int]:
+        """Enter the labels; return the rows that had others."""
         stale = []
         for id_, path, old in self._db.execute("SELECT id, path, labels FROM images WHERE status != 'removed'"):
             found = labels.get(os.fsdecode(path))
@@ -278,6 +286,7 @@ class Collection:
             if text != old:
                 stale.append((text, id_))
         self._db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)
+        return [id_ for _, id_ in stale]
 
     def _assign_splits(self, config: Config, layout: _Layout) -> None:
         key = split_key(config) + layout.kind
@@ -303,12 +312,15 @@ class Collection:
     # --- extraction -----------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Remove folders that a killed run left behind, and segments without a living row; miss those that are gone."""
+        """Remove folders that a killed run left behind, and segments without a living row; miss those that are gone.
+
+        A segment is gone if one of its files is, or has another size than it was written with.
+        """
         alive = {str(n) for (n,) in self._db.execute("SELECT DISTINCT segment FROM images WHERE status = 'ok'")}
         present = {folder.name for folder in self.segments.iterdir()}
         for name in present - alive:
             shutil.rmtree(self.segments / name, ignore_errors=True)  # a worker of that run may still be writing
-        for name in alive - present:
+        for name in alive - {name for name in alive & present if _is_whole(self.segments / name)}:
             self._db.execute("UPDATE images SET status = 'pending' WHERE status = 'ok' AND segment = ?", (int(name),))
 
     def use_extractor(self, fingerprint: str) -> None:
@@ -383,6 +395,11 @@ class Collection:
         if not rows and not self._db.execute("SELECT 1 FROM images WHERE split IS NOT NULL LIMIT 1").fetchone():
             rows = self._db.execute(query.format("")).fetchall()
         return [os.fsdecode(path) for (path,) in rows]
+
+    def labels(self) -> dict[str, dict[str, float]]:
+        """Labels and their weights of every labelled image, read or not yet, by its path."""
+        rows = self._db.execute("SELECT path, labels FROM images WHERE status != 'removed' AND labels IS NOT NULL")
+        return {os.fsdecode(path): json.loads(labels) for path, labels in rows}
 
     def skipped(self) -> list[tuple[str, str]]:
         """Path and reason of every file that was passed over."""
@@ -470,20 +487,25 @@ class _Layout:
         return SPLIT_FOLDERS.get(path.split(os.sep)[0].lower())
 
 
-def _read_labels(config: CollectionConfig, layout: _Layout, paths: Sequence[str]) -> dict[str, dict[str, float]]:
+def _read_labels(
+    config: CollectionConfig, layout: _Layout, paths: Sequence[str], everything: set[str]
+) -> tuple[dict[str, dict[str, float]], str | None]:
+    """Labels of each path, and a warning if a table names what is no image."""
     if config.clicks is not None:
-        return _read_table(Path(config.clicks), ("query", "path", "count"), set(paths))
+        return _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
     if config.labels == "none":
-        return {}
+        return {}, None
     if config.labels == "auto":
-        return {path: {label: 1.0} for path in paths if (label := layout.label(path)) is not None}
-    return _read_table(Path(config.labels), ("path", "label"), set(paths))
+        return {path: {label: 1.0} for path in paths if (label := layout.label(path)) is not None}, None
+    return _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
 
 
-def _read_table(file: Path, columns: tuple[str, ...], paths: set[str]) -> dict[str, dict[str, float]]:
+def _read_table(
+    file: Path, columns: tuple[str, ...], paths: set[str], everything: set[str]
+) -> tuple[dict[str, dict[str, float]], str | None]:
     """Read labels.csv or clicks.csv: {path: {label or query: weight}}."""
     labels: dict[str, dict[str, float]] = defaultdict(dict)
-    unknown = 0
+    unknown: list[str] = []
     try:
         with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
             reader = csv.DictReader(stream)
@@ -503,17 +525,46 @@ def _read_table(file: Path, columns: tuple[str, ...], paths: set[str]) -> dict[s
                     raise UserError(f"{file}, line {reader.line_num}: count {row['count']!r} is not a positive number")
                 if path in paths:
                     labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
-                else:
-                    unknown += 1
+                elif path not in everything:
+                    unknown.append(row["path"])
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from None
     except csv.Error as error:
         raise UserError(f"{file}: not a CSV table ({error})") from None
     if not labels:
         raise UserError(
-            f"{file}: none of its {unknown} paths is an image of the collection; paths are relative to its root"
+            f"{file}: none of its {len(unknown)} paths is an image of the collection"
+            + (f", not even {unknown[0]}" if unknown else "")
+            + "; paths are relative to its root"
         )
-    return dict(labels)
+    if not unknown:
+        return dict(labels), None
+    rows = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
+    return dict(labels), f"{file}: {rows} no image of the collection, such as {unknown[0]}; passed over"
+
+
+def _mistyped_split(paths: Sequence[str], layout: _Layout) -> str | None:
+    """Warn if folders look like root/{train,test}/<class>/..., but are taken for classes, as one has another name."""
+    parts = [path.split(os.sep) for path in paths]
+    tops = {p[0] for p in parts if len(p) > 2}
+    splits = sorted(top for top in tops if top.lower() in SPLIT_FOLDERS)
+    if layout.kind != "classes" or not splits:
+        return None
+    others = sorted({p[0] for p in parts if len(p) > 1} - set(splits))
+    if not others:
+        return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"
+    near = difflib.get_close_matches(others[0].lower(), SPLIT_FOLDERS, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return (
+        f"folders {', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}: all of them are "
+        f"taken for classes; a split has only the folders train, test and validation"
+    )
+
+
+def _folder_below(root: Path, folder: Path) -> str:
+    """How paths below root begin that lie in a folder; what no path begins with if it lies elsewhere."""
+    inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(root))
+    return "\0" if inside == os.curdir or inside.split(os.sep)[0] == os.pardir else os.path.join(inside, "")
 
 
 def _draw_splits(rows: list[tuple[int, str, str, str | None]], config: SplitConfig) -> dict[int, str | None]:
@@ -572,10 +623,20 @@ def write_segment(folder: Path, counts: sparse.csr_matrix) -> None:
     arrays = {"indptr": counts.indptr, "indices": counts.indices, "counts": counts.data}
     for name, array in arrays.items():
         np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-    record = {"format": FORMAT, "stage": "segment", "shape": list(counts.shape)}
+    sizes = {name: (temporary / f"{name}.npy").stat().st_size for name in arrays}
+    record = {"format": FORMAT, "stage": "segment", "shape": list(counts.shape), "sizes": sizes}
     (temporary / "record.json").write_text(json.dumps(record))
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether the files of a segment have the sizes that they were written with."""
+    try:
+        sizes = json.loads((folder / "record.json").read_text()).get("sizes", {})
+        return all((folder / f"{name}.npy").stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def read_segment(folder: Path) -> sparse.csr_matrix:
@@ -598,5 +659,5 @@ def read_segment(folder: Path) -> sparse.csr_matrix:
         return sparse.csr_matrix((data, indices, indptr), shape=tuple(shape), copy=False)
     except (OSError, EOFError, ValueError, KeyError) as error:
         raise UserError(
-            f"{folder}: damaged segment ({error}); run 'visterm features --force' to extract the images again"
+            f"{folder}: damaged segment ({error}); run 'visterm features' to extract its images again"
         ) from None

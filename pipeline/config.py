@@ -13,6 +13,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+# Settings that name files.
+_PATHS = (("collection", "labels"), ("collection", "clicks"), ("evaluate", "is_a"))
+
 
 class UserError(Exception):
     """A mistake that the person at the keyboard can mend: one line, exit code 2."""
@@ -62,10 +65,20 @@ class SplitConfig(_Section):
         return self
 
 
+class CodebookConfig(_Section):
+    """What turns a block into visterms: k-means centres, or the nodes of a forest, which learns from labels."""
+
+    kind: Literal["kmeans", "forest"] = "kmeans"
+    n_trees: int = Field(default=10, gt=0)  # these three are of the forest; see ForestCodebook
+    n_candidates: int = Field(default=20, gt=0)
+    min_samples_leaf: int = Field(default=5, gt=0)
+
+
 class FeaturesConfig(_Section):
     """From pixels to visterms; see VistermExtractor."""
 
     n_visterms: int = Field(default=10_000, gt=1)
+    codebook: CodebookConfig = CodebookConfig()
     n_colors: int = Field(default=20, gt=1, le=256)
     block_size: int = Field(default=64, ge=8)
     stride: int = Field(default=32, ge=1)
@@ -93,16 +106,137 @@ class OASISConfig(_Section):
     check_negatives: bool = True
 
 
+class AROMAConfig(_Section):
+    """The online similarity learner with a covariance; see AROMA."""
+
+    covariance: Literal["diagonal", "factored"] = "diagonal"
+    r: float = 1.0
+    n_steps: int = Field(default=300_000, gt=0)
+    init: Literal["zero", "identity"] = "zero"
+    pairs_per_query: int = Field(default=1, gt=0)
+    pass_steps: int = Field(default=10_000, gt=0)  # between two looks at the validation images
+    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
+    patience: int | None = Field(default=5, gt=0)
+    refit: bool = True
+    click_cutoff: float = Field(default=0.0, ge=0)  # of clicks: how strongly images must be related
+    check_negatives: bool = True
+
+    @field_validator("r")
+    @classmethod
+    def _within_single_precision(cls, r: float) -> float:
+        if not 1e-30 <= r <= 1e30:
+            raise ValueError(f"r must be positive, from 1e-30 to 1e30, not {r:g}")
+        return r
+
+
+class WSABIEConfig(_Section):
+    """Images and labels in one space; see WSABIE."""
+
+    n_components: int | list[int] = 100
+    max_norm: float = Field(default=1.0, gt=0)
+    learning_rate: float = Field(default=0.02, gt=0)
+    decay_steps: int | None = Field(default=10_000, gt=0)
+    loss: Literal["warp", "auc", "owpc"] = "warp"
+    n_steps: int = Field(default=500_000, gt=0)
+    pass_steps: int = Field(default=10_000, gt=0)  # between two looks at the validation images
+    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
+    patience: int | None = Field(default=10, gt=0)
+    refit: bool = True  # once the best number of steps is known, learn from all training images
+
+    @field_validator("n_components")
+    @classmethod
+    def _sizes(cls, n_components: int | list[int]) -> int | list[int]:
+        sizes = n_components if isinstance(n_components, list) else [n_components]
+        if not sizes or min(sizes) < 1:
+            raise ValueError(f"n_components is a positive number, or a list of some, not {n_components}")
+        return n_components
+
+
+class PAMIRConfig(_Section):
+    """Labels ranked by one vector of weights each, learned by comparisons; see PAMIR."""
+
+    C: float = Field(default=0.01, gt=0)
+    n_steps: int = Field(default=1_000_000, gt=0)
+    pass_steps: int = Field(default=20_000, gt=0)  # between two looks at the validation images
+    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
+    patience: int | None = Field(default=10, gt=0)
+    refit: bool = True
+
+
+class OneVsRestConfig(_Section):
+    """Labels ranked by a classifier each; see OneVsRestPA."""
+
+    C: float = Field(default=0.03, gt=0)
+    n_steps: int = Field(default=200_000, gt=0)
+    pass_steps: int = Field(default=2_000, gt=0)  # between two looks at the validation images
+    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
+    patience: int | None = Field(default=10, gt=0)
+    refit: bool = True
+
+
+class KNNConfig(_Section):
+    """Labels of the most similar training images; see KNNAnnotator."""
+
+    n_neighbors: int = Field(default=30, gt=0)
+    weights: Literal["similarity", "uniform"] = "similarity"
+    algorithm: Literal["exact", "tree"] = "exact"
+    leaf_size: int = Field(default=1_000, gt=0)
+
+
+class LEGOConfig(_Section):
+    """The online metric learner; see LEGO."""
+
+    eta: float = Field(default=0.02, gt=0)
+    margin: float = Field(default=1.0, gt=0)  # in squared distances
+    n_steps: int = Field(default=50_000, gt=0)
+    pass_steps: int = Field(default=5_000, gt=0)  # between two looks at the validation images
+    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
+    patience: int | None = Field(default=3, gt=0)
+    refit: bool = True  # once the best number of steps is known, learn from all training images
+    click_cutoff: float = Field(default=0.0, ge=0)  # of clicks: how strongly images must be related
+    check_negatives: bool = True
+
+
+class MCMLConfig(_Section):
+    """The metric that collapses classes; see MCML."""
+
+    trace_penalty: float = Field(default=0.003, ge=0)
+    n_steps: int = Field(default=60, gt=0)  # iterations of L-BFGS
+    tol: float = Field(default=1e-6, ge=0)
+    pass_steps: int = Field(default=10, gt=0)  # between two looks at the validation images
+    validation_fraction: float | None = Field(default=None, gt=0, lt=1)
+    patience: int | None = Field(default=None, gt=0)
+    refit: bool = True  # once the best number of steps is known, learn from all training images
+
+
+class MuSLConfig(_Section):
+    """A few metrics, each for a group of categories; see MuSL."""
+
+    n_metrics: int = Field(default=5, gt=0)
+    n_bits: int = Field(default=32, gt=0)
+    alpha: float = Field(default=0.5, gt=0)
+    midpoint: Literal["final", "running"] = "running"
+    balanced: bool = True
+    r: float = Field(default=500.0, gt=0)
+    negatives_per_example: int = Field(default=1000, gt=0)
+    grouping: Literal["joint", "kmeans", "random"] = "joint"
+    retrain: bool = True
+    max_images: int | None = Field(default=5000, gt=1)  # of more training images, so many are drawn
+
+
 class EvaluateConfig(_Section):
     """Who asks whom, and how far down the ranking is looked.
 
     ``test-test``: each test image is a query, all other test images are ranked. ``query-gallery``: each test image is
-    a query, the training images are ranked.
+    a query, the training images are ranked. Whatever the protocol, where each image has one label, k-NN accuracy has
+    test images classified by the training images; annotators rank labels for the test images.
     """
 
     protocol: Literal["test-test", "query-gallery"] = "test-test"
     max_k: int = Field(default=50, gt=0)  # length of the precision@k curve
     neighbours: int = Field(default=10, gt=0)  # results a query in neighbours.csv and in the report
+    accuracy_neighbours: int = Field(default=5, gt=0)  # training images that vote for the class of a test image
+    is_a: str | None = None  # CSV file with the columns label,parent: which labels are siblings
 
 
 class ComputeConfig(_Section):
@@ -130,6 +264,14 @@ class Config(_Section):
     split: SplitConfig = SplitConfig()
     features: FeaturesConfig = FeaturesConfig()
     oasis: OASISConfig = OASISConfig()
+    aroma: AROMAConfig = AROMAConfig()
+    wsabie: WSABIEConfig = WSABIEConfig()
+    pamir: PAMIRConfig = PAMIRConfig()
+    ovr: OneVsRestConfig = OneVsRestConfig()
+    knn: KNNConfig = KNNConfig()
+    lego: LEGOConfig = LEGOConfig()
+    mcml: MCMLConfig = MCMLConfig()
+    musl: MuSLConfig = MuSLConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     compute: ComputeConfig = ComputeConfig()
 
@@ -154,21 +296,28 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
         The file cannot be read, or a key or value is not one that visterm knows.
     """
     values: dict[str, Any] = {}
-    source = "the configuration"
     if file is not None:
-        source = str(file)
         values = _read_yaml(file)
-        section = values.get("collection")
-        for key in ("labels", "clicks"):  # a path in a file means beside that file, wherever it is used from
+        for name, key in _PATHS:  # a path in a file means beside that file, wherever it is used from
+            section = values.get(name)
             if isinstance(section, dict) and isinstance(section.get(key), str) and section[key] not in ("auto", "none"):
                 section[key] = str((file.parent / section[key]).resolve())
     for setting in settings or []:
         _set(values, setting)
-        source = f"{file} with --set" if file else "--set"
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise UserError(f"{source}: {_explain(error)}") from None
+        raise UserError(f"{_source(error, file, settings or [])}: {_explain(error)}") from None
+
+
+def _source(error: ValidationError, file: Path | None, settings: list[str]) -> str:
+    """Where the value of the first complaint came from: the last setting of its key or section, or else the file."""
+    where = [str(part) for part in error.errors()[0]["loc"]]
+    for setting in reversed(settings):
+        key = setting.partition("=")[0].split(".")
+        if all(a == b for a, b in zip(key, where, strict=False)):
+            return f"--set {setting}"
+    return str(file) if file else "the configuration"
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -206,14 +355,15 @@ def _set(values: dict[str, Any], setting: str) -> None:
     if isinstance(values[last], str) and "e" in text.lower():  # YAML takes 1e-3 for a word
         with contextlib.suppress(ValueError):
             values[last] = float(text)
-    if last in ("labels", "clicks") and isinstance(values[last], str) and values[last] not in ("auto", "none"):
+    is_path = (*sections, last) in _PATHS
+    if is_path and isinstance(values[last], str) and values[last] not in ("auto", "none"):
         values[last] = str(Path(values[last]).resolve())
 
 
 def _explain(error: ValidationError) -> str:
     """Turn the first of pydantic's complaints into one line that names the key and the remedy."""
     complaint = error.errors()[0]
-    unions = ("int", "float", "list[str]")  # pydantic names the branch of a union as if it were a key
+    unions = ("int", "float", "list[str]", "list[int]")  # pydantic names the branch of a union as if it were a key
     where = [str(part) for i, part in enumerate(complaint["loc"]) if i == 0 or part not in unions]
     key = ".".join(where)
     if complaint["type"] == "extra_forbidden":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -43,7 +44,12 @@ class Console:
             from tqdm import tqdm
 
             bar = tqdm(
-                total=total, desc=title, unit=f" {unit}", unit_scale=total is None or total > 99_999, leave=False
+                total=total,
+                desc=title,
+                unit=f" {unit}",
+                unit_scale=total is None or total > 99_999,
+                leave=False,
+                ncols=_columns(),
             )
         else:
             self.say(f"{title} ...")
@@ -53,6 +59,14 @@ class Console:
             if bar is not None:
                 bar.close()
         self.say(f"{title}: {duration(time.perf_counter() - started)}")
+
+
+def _columns() -> int | None:
+    """80 on a terminal that says it has none, as some do; None: it knows best, and may change."""
+    try:
+        return None if os.get_terminal_size(sys.stderr.fileno()).columns else 80
+    except (OSError, ValueError):  # no terminal
+        return None
 
 
 class _Warnings(logging.Handler):

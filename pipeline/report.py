@@ -32,7 +32,7 @@ CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 FILES_BESIDE = {
     "metrics.json": "the figures of the summary, for programs",
     "curves.csv": "precision at every k",
-    "neighbours.csv": "the ranked neighbours of every query",
+    "neighbours.csv": "the ranked neighbours of every query under every learner",
     "precision_curve.png": "the precision curve as a picture",
 }
 PROTOCOLS = {
@@ -65,6 +65,12 @@ class System:
         Of a trained system.
     comparison : Comparison or None
         This system (a) against the baseline (b) on average precision.
+    p_of_best : float or None
+        Of the same test against the learner with the highest mAP, where this is another learner.
+    knn_accuracy : float or None
+        Mean per-class recall of the votes of the nearest training images, where each image has one label.
+    label_precision_at, sibling_precision_at : mapping of int to float
+        Of a system that ranks labels for an image; the second where an is-a table was given.
     """
 
     name: str
@@ -75,6 +81,10 @@ class System:
     steps: int | None = None
     train_seconds: float | None = None
     comparison: Comparison | None = None
+    p_of_best: float | None = None
+    knn_accuracy: float | None = None
+    label_precision_at: Mapping[int, float] = field(default_factory=dict)
+    sibling_precision_at: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,12 +119,17 @@ class Query:
 
 @dataclass(frozen=True)
 class History:
-    """Validation mAP along training, the step that was kept, and the baseline's mAP on the same images."""
+    """One learner's validation figures along training, the step that was kept, and the baseline's on the same images.
+
+    ``measure`` says what the figures are, mAP or another one.
+    """
 
     steps: Sequence[int]
-    maps: Sequence[float]
+    values: Sequence[float]
     chosen_step: int | None = None
-    baseline_map: float | None = None
+    baseline: float | None = None
+    name: str = "oasis"
+    measure: str = "mAP"
 
 
 @dataclass(frozen=True)
@@ -125,7 +140,7 @@ class ReportData:
     ----------
     title : str
     systems : tuple of System
-        The first is the learner that the report is about.
+        Learners, baseline, chance. Pictures, labels and queries are shown of the first.
     baseline : str or None
         Name of the system that it is measured against.
     queries : tuple of Query
@@ -134,7 +149,14 @@ class ReportData:
         A key of PROTOCOLS, or words.
     n_queries, n_gallery, n_without_relevant : int
         Queries in the means, gallery images, and queries left out as nothing is relevant to them.
-    history : History or None
+    accuracy_neighbours : int or None
+        Training images that voted for k-NN accuracy.
+    histories : tuple of History
+        Of the learners that have one.
+    side_by_side : tuple of (Query, mapping of str to tuple of Result)
+        Some queries with the first results of every system but chance.
+    groups : mapping of str to list of lists of str
+        Of a learner with several metrics: the categories of each.
     warnings : tuple of str
         What the reader should know before believing the figures; the report adds its own.
     facts : mapping of str to str
@@ -157,7 +179,10 @@ class ReportData:
     baseline: str | None = "cosine"
     protocol: str = "test-test"
     n_without_relevant: int = 0
-    history: History | None = None
+    accuracy_neighbours: int | None = None
+    histories: tuple[History, ...] = ()
+    side_by_side: tuple[tuple[Query, Mapping[str, tuple[Result, ...]]], ...] = ()
+    groups: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     durations: Mapping[str, float] = field(default_factory=dict)
@@ -168,6 +193,11 @@ class ReportData:
     def system(self, name: str | None) -> System | None:
         """The system of that name, or None."""
         return next((system for system in self.systems if system.name == name), None)
+
+    @property
+    def learners(self) -> tuple[System, ...]:
+        """The systems but baseline and chance; the first system is one in any case."""
+        return tuple(s for i, s in enumerate(self.systems) if i == 0 or s.name not in (self.baseline, "chance"))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -227,7 +257,8 @@ def write_precision_curve(path: Path, data: ReportData) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7, 4.5), dpi=150, layout="constrained")
+    many = len(data.systems) > 5  # then the legend stands beside the curves
+    figure = Figure(figsize=(9 if many else 7, 4.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     longest = 1
@@ -251,20 +282,31 @@ def write_precision_curve(path: Path, data: ReportData) -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if data.systems:
-        axes.legend(frameon=False)
+        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if many else {}
+        axes.legend(frameon=False, **beside)
     figure.savefig(path, metadata={"Software": None})
 
 
 def verdict(data: ReportData) -> str:
-    """Say the result in one or two sentences."""
-    learner, baseline, chance = data.systems[0], data.system(data.baseline), data.system("chance")
+    """Say the result: of the best learner if there are several, and which others may be as good."""
+    learner = max(data.learners, key=lambda system: _sort_key(system.map, -math.inf))
+    baseline, chance = data.system(data.baseline), data.system("chance")
     if data.n_queries == 0:
         return "No query has a relevant image in the gallery: there is nothing to measure."
     interval = ""
     if learner.interval:
         interval = f" (95 % interval {learner.interval[0]:.3f} to {learner.interval[1]:.3f})"
     at_random = f" A random order would reach {chance.map:.3f}." if chance else ""
-    name = _printable(_display_name(learner.name))
+    name = _printable(learner.name)
+    if len(data.learners) > 1:
+        alike = [
+            _printable(other.name)
+            for other in sorted(data.learners, key=lambda system: -system.map)
+            if other is not learner and other.p_of_best is not None and other.p_of_best >= CLEAR
+        ]
+        also = f"; {', '.join(alike)} {'is' if len(alike) == 1 else 'are'} not distinguishable from it" if alike else ""
+        test = f" (paired test, p >= {CLEAR})" if alike else ""
+        name = f"Of {len(data.learners)} learners {name} has the highest mAP ({learner.map:.3f}){also}{test}. {name}"
     if baseline is None or baseline is learner:
         return f"{name} reaches mAP {learner.map:.3f}{interval} on {_count(data.n_queries, 'query')}.{at_random}"
     other = _printable(baseline.name)
@@ -326,13 +368,16 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shorten
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(printable=_printable, number=_number, seconds=_seconds, file_parts=_file_parts)
+    environment.filters.update(
+        printable=_printable, number=_number, seconds=_seconds, p_value=_p_value, file_parts=_file_parts
+    )
     template = environment.from_string((files("visterm.pipeline") / "report.html.jinja").read_text("utf-8"))
     learner, baseline = data.systems[0], data.system(data.baseline)
     if baseline is learner:
         baseline = None
     galleries = _galleries(data.queries, gallery_size)
-    shown = {path: thumbnails[path] for path in _paths_shown(galleries)}
+    side_by_side = data.side_by_side[:gallery_size]
+    shown = {path: thumbnails[path] for path in _paths_shown(galleries, side_by_side)}
     ranked = sorted(data.queries, key=lambda query: _sort_key(query.learner.average_precision))
     html = template.render(
         data=data,
@@ -340,15 +385,17 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shorten
         baseline=baseline,
         verdict=verdict(data),
         protocol=PROTOCOLS.get(data.protocol, data.protocol),
-        ks=sorted({k for system in data.systems for k in system.precision_at}),
+        ks=_columns(data, "precision_at"),
+        label_ks=_ends(_columns(data, "label_precision_at")),
+        sibling_ks=_ends(_columns(data, "sibling_precision_at")),
         warnings=_warnings(data),
         looks={system.name: _look(system, data) for system in data.systems},
         precision_chart=_precision_chart(data),
-        history_chart=_history_chart(data),
-        history_points=list(zip(data.history.steps, data.history.maps, strict=True)) if data.history else [],
+        history_charts=[chart for history in data.histories if (chart := _history_chart(history, data))],
         class_chart=_class_chart(data, baseline),
         queries=ranked[:ROWS_SHOWN],
         galleries=galleries,
+        side_by_side=side_by_side,
         gallery_size=gallery_size,
         shortened=shortened,
         thumbnails=shown,
@@ -392,8 +439,22 @@ def _galleries(queries: Sequence[Query], size: int) -> list[dict[str, Any]]:
     ]
 
 
-def _paths_shown(galleries: list[dict[str, Any]]) -> list[str]:
+def _columns(data: ReportData, measure: str) -> list[int]:
+    return sorted({k for system in data.systems for k in getattr(system, measure)})
+
+
+def _ends(ks: list[int]) -> list[int]:
+    """First and last: the table has room for no more, metrics.json has all."""
+    return sorted({ks[0], ks[-1]}) if ks else []
+
+
+def _paths_shown(
+    galleries: list[dict[str, Any]], side_by_side: Sequence[tuple[Query, Mapping[str, tuple[Result, ...]]]]
+) -> list[str]:
     paths: dict[str, None] = {}
+    for query, found in side_by_side:
+        paths[query.path] = None
+        paths.update((result.path, None) for results in found.values() for result in results[:10])
     for gallery in galleries:
         for query in gallery["queries"]:
             paths[query.path] = None
@@ -406,32 +467,48 @@ def _gain(query: Query) -> float:
     return query.learner.average_precision - query.baseline.average_precision
 
 
-def _sort_key(value: float) -> float:
-    return math.inf if math.isnan(value) else value
+def _sort_key(value: float, missing: float = math.inf) -> float:
+    return missing if math.isnan(value) else value
 
 
 # --------------------------------------------------------------------------------------------------------------
 # Charts: geometry here, drawing in the template. Lengths are in units of the SVG's view box.
 
 WIDTH, HEIGHT = 460, 300
+WIDE, HIGH = 760, 400  # of a chart with more than a few lines
 LEFT, RIGHT, TOP, BOTTOM = 48, 96, 12, 46  # room for the axes' numbers and, at the right, the lines' names
+
+
+# Colours of the learners after the first: legible on white, and told apart by dash and marker as well. The page has
+# them again, with their counterparts for dark screens.
+OTHERS = (
+    ("#7a3e9d", "9 3 2 3", "^"),
+    ("#0a7a5a", "12 4", "D"),
+    ("#c2185b", "5 3", "v"),
+    ("#6b6400", "9 3 2 3 2 3", "P"),
+    ("#00748a", "3 3", "X"),
+    ("#b3261e", "14 3 3 3", ">"),
+    ("#4338ca", "7 3 7 3 2 3", "<"),
+    ("#7a4a2b", "1 3", "d"),
+)
 
 
 def _look(system: System, data: ReportData) -> dict[str, Any]:
     """How a system is drawn everywhere: by dash and marker as well as by colour."""
     if system.name == data.baseline:
-        css, color, dash, linestyle, marker = "baseline", "#a84300", "7 4", "--", "s"
+        css, color, dash, marker = "baseline", "#a84300", "7 4", "s"
     elif system.name == "chance":
-        css, color, dash, linestyle, marker = "chance", "#5c6066", "2 4", ":", ""
+        css, color, dash, marker = "chance", "#5c6066", "2 4", ""
     elif system is data.systems[0]:
-        css, color, dash, linestyle, marker = "learner", "#0b5cad", "", "-", "o"
+        css, color, dash, marker = "learner", "#0b5cad", "", "o"
     else:
-        css, color, dash, linestyle, marker = "other", "#7a3e9d", "9 3 2 3", "-.", "^"
+        place = data.learners.index(system) - 1
+        css, (color, dash, marker) = f"other{place % len(OTHERS)}", OTHERS[place % len(OTHERS)]
     return {
         "css": css,
         "color": color,
         "dash": dash,
-        "linestyle": linestyle,
+        "linestyle": (0, [float(part) / 2 for part in dash.split()]) if dash else "-",
         "marker": marker,
         "matplotlib_marker": marker or None,
     }
@@ -453,22 +530,24 @@ class _Axes:
     x_low: float
     x_high: float
     y_high: float
+    width: int = WIDTH
+    height: int = HEIGHT
 
     def x(self, value: float) -> float:
         span = max(self.x_high - self.x_low, 1e-9)
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * (value - self.x_low) / span, 1)
+        return round(LEFT + (self.width - LEFT - RIGHT) * (value - self.x_low) / span, 1)
 
     def y(self, value: float) -> float:
-        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / self.y_high, 1)
+        return round(self.height - BOTTOM - (self.height - TOP - BOTTOM) * value / self.y_high, 1)
 
     def frame(self, x_ticks: Sequence[float], x_title: str) -> dict[str, Any]:
         return {
-            "width": WIDTH,
-            "height": HEIGHT,
+            "width": self.width,
+            "height": self.height,
             "left": LEFT,
-            "right": WIDTH - RIGHT,
+            "right": self.width - RIGHT,
             "top": TOP,
-            "bottom": HEIGHT - BOTTOM,
+            "bottom": self.height - BOTTOM,
             "x_ticks": [(self.x(tick), _short(tick)) for tick in x_ticks],
             "y_ticks": [(self.y(tick), f"{tick:g}") for tick in _ticks(0, self.y_high)],
             "x_title": x_title,
@@ -489,9 +568,10 @@ def _line(axes: _Axes, xs: Sequence[float], ys: Sequence[float], look: dict[str,
     }
 
 
-def _spread_labels(lines: list[dict[str, Any]], gap: float = 17) -> None:
+def _spread_labels(lines: list[dict[str, Any]], axes: _Axes, gap: float = 17) -> None:
     """Move the names of lines that end close together apart, and keep them inside the frame."""
-    lowest = HEIGHT - BOTTOM
+    lowest = axes.height - BOTTOM
+    gap = min(gap, (lowest - TOP) / max(1, len(lines)))
     ordered = sorted(lines, key=lambda line: line["label_y"])
     for above, below in zip(ordered, ordered[1:], strict=False):
         below["label_y"] = max(below["label_y"], above["label_y"] + gap)
@@ -507,40 +587,44 @@ def _precision_chart(data: ReportData) -> dict[str, Any] | None:
         return None
     longest = max(len(curve) for curve in curves.values())
     highest = max(max(curve) for curve in curves.values() if len(curve))
-    axes = _Axes(1, max(longest, 2), _round_up(highest))
+    size = (WIDE, HIGH) if len(curves) > 4 else (WIDTH, HEIGHT)
+    axes = _Axes(1, max(longest, 2), _round_up(highest), *size)
     ticks = [1, *(tick for tick in _ticks(1, longest) if tick == int(tick) and tick > 1)]
     lines = [
         _line(axes, range(1, len(curve) + 1), curve, _look(system, data), system.name)
         for system in data.systems
         if (curve := curves.get(system.name)) is not None
     ]
-    _spread_labels(lines)
+    _spread_labels(lines, axes)
     return axes.frame(ticks, "k") | {"lines": lines, "longest": longest}
 
 
-def _history_chart(data: ReportData) -> dict[str, Any] | None:
-    """Validation mAP along training, with the chosen step and the baseline's level."""
-    history = data.history
-    if history is None or not history.steps:
+def _history_chart(history: History, data: ReportData) -> dict[str, Any] | None:
+    """Validation figures along training, with the chosen step and the baseline's level."""
+    learner = data.system(history.name)
+    values = [value for value in history.values if math.isfinite(value)]
+    if learner is None or not values:
         return None
-    values = [value for value in history.maps if math.isfinite(value)]
-    if not values:
-        return None
-    if history.baseline_map is not None:
-        values.append(history.baseline_map)
+    if history.baseline is not None:
+        values.append(history.baseline)
     axes = _Axes(0, max(history.steps), _round_up(max(values)))
-    learner = data.systems[0]
-    lines = [_line(axes, history.steps, history.maps, _look(learner, data), learner.name)]
+    lines = [_line(axes, history.steps, history.values, _look(learner, data), learner.name)]
     baseline = data.system(data.baseline)
-    if history.baseline_map is not None and baseline is not None:
-        level = _line(axes, (axes.x_low, axes.x_high), [history.baseline_map] * 2, _look(baseline, data), baseline.name)
+    if history.baseline is not None and baseline is not None:
+        level = _line(axes, (axes.x_low, axes.x_high), [history.baseline] * 2, _look(baseline, data), baseline.name)
         lines.append(level | {"markers": []})
-    _spread_labels(lines)
+    _spread_labels(lines, axes)
     chosen = None
     if history.chosen_step is not None:
         chosen = {"x": axes.x(history.chosen_step), "step": history.chosen_step}
-    frame = axes.frame(_ticks(0, max(history.steps), 4), "training steps (triplets)")
-    return frame | {"lines": lines, "chosen": chosen}
+    frame = axes.frame(_ticks(0, max(history.steps), 4), "training steps")
+    return frame | {
+        "lines": lines,
+        "chosen": chosen,
+        "name": history.name,
+        "measure": history.measure,
+        "points": list(zip(history.steps, history.values, strict=True)),
+    }
 
 
 def _class_chart(data: ReportData, baseline: System | None) -> dict[str, Any] | None:
@@ -632,6 +716,6 @@ def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun[:-1]}ies" if noun.endswith("y") else f"{n:,} {noun}s"
 
 
-def _display_name(name: str) -> str:
-    """Acronyms of learners are written in capitals at the start of a sentence."""
-    return name.upper() if name in {"oasis", "aroma", "wsabie", "lego", "pamir"} else name[:1].upper() + name[1:]
+def _p_value(value: float) -> str:
+    """Two digits; < 0.001 of what is smaller."""
+    return f"{value:.2g}" if value >= 0.001 else "< 0.001"

@@ -6,34 +6,29 @@ import csv
 import datetime
 import io
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import yaml
-from scipy import sparse
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
 from visterm.retrieval import Evaluation, Ranking, compare
 
-from .collection import Image
 from .config import Config
+from .measure import Measured, Task
 from .report import History, Hits, Query, ReportData, Result, System, write_precision_curve, write_report
 from .run import Run, fingerprint, read_record, write_text
+from .stages import TRAINED
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
-
-
-class Measured(NamedTuple):
-    """One system: its figures, and its first results for every query."""
-
-    evaluation: Evaluation
-    ranking: Ranking
+SIDE_BY_SIDE = 6  # queries shown with the results of every learner
 
 
 def write_results(
@@ -41,15 +36,12 @@ def write_results(
     run: Run,
     config: Config,
     systems: dict[str, Measured],
-    queries: Sequence[Image],
-    gallery: Sequence[Image],
-    relevance: sparse.csr_matrix,
-    learner: SimilarityLearner,
-    trained: dict[str, Any],
+    task: Task,
     *,
     root: Path,
     warnings: Sequence[str],
     seconds: float,
+    command: str,
 ) -> None:
     """Write all files of an evaluation into a folder.
 
@@ -59,38 +51,39 @@ def write_results(
     run : Run
     config : Config
     systems : dict
-        The learner first, then cosine.
-    queries, gallery : sequences of Image
-    relevance : CSR of bool, (n_queries, n_gallery)
-    learner : SimilarityLearner
-        The one that the report is about; its training history is drawn if it has one.
-    trained : dict
-        The learner's record.
+        The learners, of which the report shows the pictures of the first, then cosine.
+    task : Task
     root : Path
         Where the images lie.
     warnings : sequence of str
     seconds : float
         How long ranking took.
+    command : str
     """
-    name = next(iter(systems))
-    first = systems[name].evaluation
+    first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {
         "protocol": config.evaluate.protocol,
         "n_queries": first.n_queries,
         "n_without_relevant": first.n_without_relevant,
-        "n_gallery": len(gallery),
-        "systems": {system: _figures(measured.evaluation) for system, measured in systems.items()},
+        "n_gallery": len(task.gallery),
+        "systems": {system: _figures(measured) for system, measured in systems.items()},
     }
-    if trained["result"]:
-        metrics["systems"][name] |= {
-            "steps": trained["result"]["steps"],
-            "train_seconds": trained["result"]["seconds"],
-        }
     ks = _ks(first)
     metrics["systems"]["chance"] = {
         "map": first.chance_mean_average_precision,
         "precision_at": {str(k): first.chance_precision for k in ks},
     }
+    if task.classes is not None:
+        tested, trained = (set(labels.tolist()) for labels in task.classes)
+        metrics["accuracy"] = {
+            "neighbours": min(config.evaluate.accuracy_neighbours, len(task.train)),
+            "n_queries": len(task.queries),
+            "n_train": len(task.train),
+            "n_classes": len(tested),
+            "n_unknown_labels": len(tested - trained),
+        }
+        # A label drawn at random from those of the training images.
+        metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
 
     curves = {system: measured.evaluation.precision_curve for system, measured in systems.items()}
@@ -100,20 +93,18 @@ def write_results(
         ["k", *curves],
         ([k, *(f"{curve[k - 1]:.6f}" for curve in curves.values())] for k in range(1, first.max_k + 1)),
     )
-    results = _results(systems[name].ranking, gallery, relevance)
     _write_csv(
         folder / "neighbours.csv",
-        ["query", "rank", "path", "score", "labels", "relevant"],
+        ["query", "rank", "path", "score", "labels", "relevant", "system"],
         (
-            [query.path, rank, r.path, f"{r.score:.6f}", ";".join(r.labels), int(r.relevant)]
-            for query, row in zip(queries, results, strict=True)
-            for rank, r in enumerate(row, start=1)
+            [query.path, rank, r.path, f"{r.score:.6f}", ";".join(r.labels), int(r.relevant), system]
+            for system in list(systems)[: max(1, len(systems) - 1)]  # cosine only if it is the only one
+            for row, query in enumerate(task.queries)
+            for rank, r in enumerate(_results(systems[system].ranking, task, row), start=1)
         ),
     )
 
-    data = _report_data(
-        run, config, metrics, curves, systems, queries, gallery, results, learner, trained, warnings, seconds
-    )
+    data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
     write_precision_curve(folder / "precision_curve.png", data)
     write_report(
         folder / "report.html",
@@ -126,27 +117,34 @@ def _ks(evaluation: Evaluation) -> list[int]:
     return [k for k in KS if k <= evaluation.max_k]
 
 
-def _figures(evaluation: Evaluation) -> dict[str, Any]:
+def _figures(measured: Measured) -> dict[str, Any]:
+    """One system as in metrics.json."""
+    evaluation = measured.evaluation
     low, high = evaluation.map_interval()
-    return {
+    found: dict[str, Any] = {
         "map": evaluation.mean_average_precision,
         "map_interval": [low, high],
         "precision_at": {str(k): evaluation.precision_at(k) for k in _ks(evaluation)},
     }
-
-
-def _results(ranking: Ranking, gallery: Sequence[Image], relevance: sparse.csr_matrix) -> list[tuple[Result, ...]]:
-    found = []
-    for row, (indices, scores) in enumerate(zip(ranking.indices, ranking.scores, strict=True)):
-        relevant = set(relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]])
-        found.append(
-            tuple(
-                Result(gallery[i].path, tuple(sorted(gallery[i].labels)), int(i) in relevant, float(score))
-                for i, score in zip(indices, scores, strict=True)
-                if i >= 0
-            )
-        )
+    if measured.accuracy is not None:
+        found["knn_accuracy"] = measured.accuracy
+    if measured.annotation is not None:
+        found["annotation"] = measured.annotation.as_json()
+    if result := measured.trained["result"]:
+        found |= {"steps": result["steps"], "train_seconds": result["seconds"]}
     return found
+
+
+def _results(ranking: Ranking, task: Task, row: int) -> tuple[Result, ...]:
+    """First results of one query."""
+    relevance = task.relevance
+    relevant = set(relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]])
+    found = []
+    for i, score in zip(ranking.indices[row], ranking.scores[row], strict=True):
+        if i >= 0:
+            image = task.gallery[i]
+            found.append(Result(image.path, tuple(sorted(image.labels)), int(i) in relevant, float(score)))
+    return tuple(found)
 
 
 def _hits(evaluation: Evaluation, row: int) -> Hits:
@@ -157,13 +155,14 @@ def _hits(evaluation: Evaluation, row: int) -> Hits:
     )
 
 
-def _report_data(
-    run, config, metrics, curves, systems, queries, gallery, results, learner, trained, warnings, seconds
-) -> ReportData:
+def _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command) -> ReportData:
     name = next(iter(systems))
     evaluation, baseline = systems[name].evaluation, systems["cosine"].evaluation
+    learners = [system for system in systems if system != "cosine"]
+    best = max(learners, key=lambda system: metrics["systems"][system]["map"]) if len(learners) > 1 else None
     rows = []
     for system, figures in metrics["systems"].items():
+        annotation = systems[system].annotation if system in systems else None
         rows.append(
             System(
                 system,
@@ -173,39 +172,48 @@ def _report_data(
                 precision_curve=curves[system].tolist(),
                 steps=figures.get("steps"),
                 train_seconds=figures.get("train_seconds"),
-                comparison=compare(evaluation, baseline) if system == name != "cosine" else None,
+                comparison=compare(systems[system].evaluation, baseline) if system in learners else None,
+                p_of_best=_p_of_best(systems, system, best) if system in learners else None,
+                knn_accuracy=figures.get("knn_accuracy"),
+                label_precision_at=annotation.precision_at if annotation else {},
+                sibling_precision_at=annotation.sibling_precision_at if annotation else {},
             )
         )
     collected = read_record(run.collection)
     durations = {"features": collected["result"]["seconds"]} if collected else {}
-    if "train_seconds" in metrics["systems"][name]:
-        durations["train"] = metrics["systems"][name]["train_seconds"]
+    for system in learners:
+        label = "train" if len(learners) == 1 else f"train {system}"
+        durations[label] = metrics["systems"][system]["train_seconds"]
+    queries = tuple(
+        Query(
+            query.path,
+            tuple(sorted(query.labels)),
+            _hits(evaluation, row),
+            _hits(baseline, row) if learners else None,
+            _results(systems[name].ranking, task, row),
+        )
+        for row, query in enumerate(task.queries)
+    )
     return ReportData(
-        title=f"{run.name}: {name}",
+        title=f"{run.name}: {' + '.join(learners or systems)}",
         systems=tuple(rows),
-        baseline="cosine" if name != "cosine" else None,
-        queries=tuple(
-            Query(
-                query.path,
-                tuple(sorted(query.labels)),
-                _hits(evaluation, row),
-                _hits(baseline, row) if name != "cosine" else None,
-                results[row],
-            )
-            for row, query in enumerate(queries)
-        ),
+        baseline="cosine" if learners else None,
+        queries=queries,
         n_queries=evaluation.n_queries,
-        n_gallery=len(gallery),
+        n_gallery=len(task.gallery),
         n_without_relevant=evaluation.n_without_relevant,
         protocol=config.evaluate.protocol,
-        history=_history(learner),
-        warnings=tuple(warnings),
+        accuracy_neighbours=metrics["accuracy"]["neighbours"] if "accuracy" in metrics else None,
+        histories=tuple(h for system in learners if (h := _history(system, systems[system].learner)) is not None),
+        side_by_side=_side_by_side(queries, systems, task) if len(learners) > 1 else (),
+        groups={system: found for system in learners if (found := _groups(systems[system])) is not None},
+        warnings=(*warnings, *_learner_warnings(systems, task)),
         facts={
             "Date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
-            "Command": f"visterm evaluate --run {run.name} --learner {name}",
+            "Command": command,
             "visterm": version("visterm"),
             "Run": str(run.folder),
-            "Images": fingerprint([[image.path, image.sha256] for image in (*queries, *gallery)]),
+            "Images": fingerprint([[image.path, image.sha256] for image in (*task.queries, *task.gallery)]),
             "Seed": f"{config.seed}, fold {config.split.seed}",
             "Cores": str(os.cpu_count()),
         },
@@ -215,20 +223,79 @@ def _report_data(
             "machine": f"{platform.system()} {platform.machine()}",
         }
         | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
-        config=yaml.safe_dump(config.model_dump() | trained["config"], sort_keys=False, allow_unicode=True),
+        config=_config_shown(config, systems),
     )
 
 
-def _history(learner: SimilarityLearner) -> History | None:
-    """Validation mAP along training; the figure before the first step is cosine's if W started as the identity."""
-    entries = [e for e in getattr(learner, "history_", []) if e["validation_map"] is not None]
+def _p_of_best(systems: dict[str, Measured], system: str, best: str | None) -> float | None:
+    """p-value of the paired test against the learner with the highest mAP; None of itself, and of the only one."""
+    if best in (None, system):
+        return None
+    return compare(systems[best].evaluation, systems[system].evaluation).p_value
+
+
+def _config_shown(config: Config, systems: dict[str, Measured]) -> str:
+    """The configuration, with the sections that the learners were trained with, and without those of other learners."""
+    shown = config.model_dump()
+    for name in TRAINED:
+        if name not in systems:
+            shown.pop(name, None)
+    for measured in systems.values():
+        shown |= measured.trained["config"]
+    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+
+
+def _side_by_side(
+    queries: Sequence[Query], systems: dict[str, Measured], task: Task
+) -> tuple[tuple[Query, dict[str, tuple[Result, ...]]], ...]:
+    """Some queries with the results of every system: from the best to the worst of the first learner, evenly."""
+    measured = [row for row, query in enumerate(queries) if not math.isnan(query.learner.average_precision)]
+    order = sorted(measured, key=lambda row: -queries[row].learner.average_precision)
+    chosen = [order[i] for i in np.unique(np.linspace(0, len(order) - 1, SIDE_BY_SIDE).astype(int))]
+    return tuple(
+        (queries[row], {name: _results(system.ranking, task, row) for name, system in systems.items()})
+        for row in chosen
+    )
+
+
+def _groups(measured: Measured) -> list[list[str]] | None:
+    """Categories of each metric, of a learner that has several metrics (MuSL)."""
+    metric_of = getattr(measured.learner, "metric_of_category_", None)
+    if metric_of is None:
+        return None
+    groups: list[list[str]] = [[] for _ in range(max(metric_of) + 1)]
+    for name, metric in zip(measured.learner.classes_.tolist(), metric_of, strict=True):
+        groups[metric].append(str(name))
+    return groups
+
+
+def _learner_warnings(systems: dict[str, Measured], task: Task) -> list[str]:
+    """What a reader should know about how single learners were measured."""
+    found = []
+    for name, measured in systems.items():
+        if not hasattr(measured.learner, "metric_of_category_"):
+            continue
+        if task.own or task.classes is None:
+            why = "they are what is measured" if task.own else "an image may have several"
+            found.append(
+                f"{name} ranks without the labels of the ranked images ({why}), which choose its metrics: all have an "
+                "equal say"
+            )
+    return found
+
+
+def _history(name: str, learner: SimilarityLearner) -> History | None:
+    """Validation along training; the mAP before the first step is cosine's if W started as the identity."""
+    entries = [e for e in getattr(learner, "history_", None) or [] if e.get("validation") is not None]
     if len(entries) < 2:
         return None
     return History(
         [e["step"] for e in entries],
-        [e["validation_map"] for e in entries],
+        [e["validation"] for e in entries],
         getattr(learner, "best_step_", None),
-        entries[0]["validation_map"] if getattr(learner, "init", None) == "identity" else None,
+        entries[0]["validation"] if getattr(learner, "init", None) == "identity" else None,
+        name,
+        getattr(learner, "validation_measure", "mAP"),
     )
 
 

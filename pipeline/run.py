@@ -7,6 +7,7 @@ import datetime
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .config import Config, UserError, load_config
+
+_log = logging.getLogger(__name__)
 
 FORMAT = 1
 # What decides whether an artifact is fresh. Versions and times are recorded beside it, for people.
@@ -79,6 +82,7 @@ class Run:
         UserError
             Another process is at work in this run.
         """
+        new = not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = open(self.folder / ".lock", "w")  # noqa: SIM115  # opened apart, so that errors of the work inside are not taken for its own; closed below
@@ -86,7 +90,7 @@ class Run:
             raise UserError(
                 f"{self.folder}: cannot be written ({error.strerror}); search and info still work"
             ) from None
-        with lock:
+        with lock, self._removed_if_nothing_came_of_it(new):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -94,6 +98,18 @@ class Run:
             for place in (self.folder, self.folder / "learners", self.folder / "evaluations"):
                 _recover(place)
             yield
+
+    @contextlib.contextmanager
+    def _removed_if_nothing_came_of_it(self, new: bool) -> Iterator[None]:
+        """Remove a new folder when the work in it was refused before it began."""
+        try:
+            yield
+        except UserError:
+            if new and not any((self.folder / name).exists() for name in ("config.yaml", "skipped.txt")):
+                shutil.rmtree(self.folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    self.folder.parent.rmdir()  # if this was the first run
+            raise
 
 
 def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
@@ -136,8 +152,8 @@ def read_record(folder: Path) -> dict[str, Any] | None:
         found = record["format"]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file}: damaged record ({error}); remove {folder} and run the stage again") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{file}: damaged record; remove {folder} and run the stage again") from None
     if found != FORMAT:
         raise UserError(
             f"{folder}: made by another version (format {found}, this visterm reads {FORMAT}); remove it and run the "
@@ -146,10 +162,38 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return record
 
 
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Read metrics.json of an evaluation.
+
+    Raises
+    ------
+    UserError
+        It is missing or damaged.
+    """
+    file = folder / "metrics.json"
+    try:
+        found = json.loads(file.read_text())
+        if all("map" in figures for figures in found["systems"].values()):
+            return found
+        reason = "figures are missing"
+    except FileNotFoundError:
+        reason = "no such file"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error)
+    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to make them again")
+
+
 def is_fresh(folder: Path, record: dict[str, Any]) -> bool:
-    """Whether the artifact in a folder was made from just this."""
+    """Whether the artifact in a folder was made from just this, and all its files have the size they were given."""
     found = read_record(folder)
-    return found is not None and all(found[key] == record[key] for key in _IDENTITY)
+    if found is None or any(found[key] != record[key] for key in _IDENTITY):
+        return False
+    for name, size in found.get("sizes", {}).items():
+        file = folder / name
+        if not file.exists() or file.stat().st_size != size:
+            _log.warning("%s: missing or damaged; it must be made again", file)
+            return False
+    return True
 
 
 def fingerprint(*parts: Any) -> str:
@@ -179,7 +223,7 @@ def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
     Yields
     ------
     Path
-        The temporary folder.
+        The temporary folder. The sizes of what is in it at the end are noted in the record.
 
     Notes
     -----
@@ -191,6 +235,8 @@ def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        files = sorted(path for path in temporary.rglob("*") if path.is_file())
+        record["sizes"] = {os.fspath(path.relative_to(temporary)): path.stat().st_size for path in files}
         write_text(temporary / "record.json", json.dumps(record, indent=1))
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():

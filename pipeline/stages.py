@@ -1,17 +1,22 @@
 """The stages: one function each. They read and write a run folder; what is fresh is not made again.
 
 ``features``: images to visterm counts. ``train``: counts and labels to a similarity. ``evaluate``: rankings, figures
-and the report. ``search``: an image from anywhere to the most similar ones of the collection.
+and the report. ``search``: an image from anywhere, or a label, to the nearest images of the collection.
+``annotate``: an image from anywhere, or a label, to labels.
 
 Heavy libraries are imported where they are used: finding out that nothing has to be done must not cost seconds.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
+import inspect
 import json
 import os
+import shlex
 import shutil
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, split_key, write_segment
 from .config import Config, UserError
 from .console import Console, count
-from .run import Run, fingerprint, is_fresh, make_record, publish, read_record, write_text
+from .run import Run, fingerprint, is_fresh, make_record, publish, read_metrics, read_record, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +35,30 @@ if TYPE_CHECKING:
     from visterm.features import VistermExtractor
     from visterm.learners import SimilarityLearner
 
-TRAINED = {"oasis": "OASIS"}  # learners by the name of their section -> of their class
+    from .measure import Task
+
+# Learners by the name of their section -> of their class.
+TRAINED = {
+    "oasis": "OASIS",
+    "aroma": "AROMA",
+    "wsabie": "WSABIE",
+    "musl": "MuSL",
+    "lego": "LEGO",
+    "mcml": "MCML",
+    "pamir": "PAMIR",
+    "ovr": "OneVsRestPA",
+    "knn": "KNNAnnotator",
+}
+_CHECKED_BYTES = 100_000_000  # learners up to this size are checked whole before they search: 0.1 s
 RANKERS = (*TRAINED, "cosine")  # cosine needs no training
+RESULTS, LABELS = 10, 5  # answers to a query, unless asked for more or fewer
+WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
+ONE_LABEL = ("musl", "mcml")  # they learn categories: an image is of one
+
+
+class LearnerRefused(UserError):
+    """What keeps one learner from being trained, and no other."""
+
 
 # ------------------------------------------------------------------------------------------------------------- features
 
@@ -52,7 +79,8 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     Returns
     -------
     dict
-        Numbers of images: ``n_images``, ``added``, ``changed``, ``removed``, ``extracted``, ``skipped``.
+        Numbers of images: ``n_images``, ``added``, ``changed``, ``removed``, ``relabelled``, ``labelled``,
+        ``extracted``, ``skipped``; and ``seconds``.
 
     Raises
     ------
@@ -72,9 +100,12 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         found = collection.counts_by("status")
         console.say(
             f"{root}: {count(found['ok'] + found['pending'], 'image')} "
-            f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed)"
+            f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed"
+            + (f", {changes.relabelled:,} with other labels)" if changes.relabelled else ")")
             + (f"; {count(changes.left_out, 'image')} of other classes left out" if changes.left_out else "")
         )
+        for warning in changes.warnings:
+            console.warn(warning)
         extracted = 0
         if found["ok"] or _anything_readable(config, collection, root):
             extractor = _fit_extractor(run, config, collection, root, console, force)
@@ -89,6 +120,8 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             "added": changes.added,
             "changed": changes.changed,
             "removed": changes.removed,
+            "relabelled": changes.relabelled,
+            "labelled": len(collection.images(labelled=True)),
             "extracted": extracted,
             "skipped": found["skipped"],
             "seconds": round(time.perf_counter() - started, 3),
@@ -99,9 +132,9 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         collection.clean()
         _report_skipped(collection.skipped(), run, console)
         collection.close()
-    if not summary["n_images"]:
-        which = "no training image" if found["pending"] else "no image"
-        raise UserError(f"{root}: {which} could be read; JPEG, PNG, WebP, BMP and TIFF files are looked for")
+        if not summary["n_images"]:
+            which = "no training image" if found["pending"] else "no image"
+            raise UserError(f"{root}: {which} could be read; JPEG, PNG, WebP, BMP and TIFF files are looked for")
     return summary
 
 
@@ -148,18 +181,36 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
         raise UserError(
             f"{root}: no training images to learn visterms from; see the split section of the configuration"
         )
+    labels = collection.labels()
+    grows_trees = config.features.codebook.kind == "forest"
+    if grows_trees:
+        paths = [path for path in paths if path in labels]
+        if not paths:
+            raise UserError(
+                f"{root}: a forest codebook learns from labels: sort the images into one folder a class, "
+                "or give a table: --set collection.labels=labels.csv (columns path,label)"
+            )
+        if config.collection.clicks is not None or any(len(labels[path]) > 1 for path in paths):
+            raise UserError(
+                f"{root}: a forest codebook learns from one label an image; "
+                "with several, or with clicks, use features.codebook.kind=kmeans"
+            )
     if len(paths) > config.features.max_training_images:
         from numpy.random import default_rng
 
         chosen = default_rng(config.seed).choice(len(paths), config.features.max_training_images, replace=False)
         paths = [paths[i] for i in sorted(chosen)]
+    y = [next(iter(labels[path])) for path in paths] if grows_trees else None
 
     from visterm.features import VistermExtractor, silence_decoders
 
     silence_decoders()
-    parameters = config.features.model_dump(exclude={"max_training_images"})
+    codebook = config.features.codebook.model_dump()
+    parameters = config.features.model_dump(exclude={"max_training_images", "codebook"})
     extractor = VistermExtractor(
         **parameters,
+        codebook=codebook.pop("kind"),
+        **codebook,
         max_pixels=config.collection.max_pixels,
         random_state=config.seed,
         n_jobs=config.compute.n_jobs,
@@ -169,7 +220,7 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
     with console.phase(title, unit="images") as phase, publish(run.extractor, record) as folder:
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: listed at the end
-                extractor.fit([root / path for path in paths], callback=phase.advance_to)
+                extractor.fit([root / path for path in paths], y, callback=phase.advance_to)
         except ValueError as error:
             raise UserError(f"{root}: {error}") from None
         extractor.save(folder / "files")
@@ -209,6 +260,7 @@ def _extract(run: Run, config: Config, collection: Collection, root: Path, conso
             chunk,
             collection.segments / str(first + i),
             config.collection.max_pixels,
+            os.getpid(),
         )
         for i, chunk in enumerate(chunks)
     )
@@ -226,7 +278,7 @@ def _extract(run: Run, config: Config, collection: Collection, root: Path, conso
 
 
 def extract_segment(
-    files: Path, version: str, root: Path, images: Sequence[tuple[int, str]], target: Path, max_pixels: int
+    files: Path, version: str, root: Path, images: Sequence[tuple[int, str]], target: Path, max_pixels: int, parent: int
 ) -> list[Outcome]:
     """Read images, count their visterms and write one segment. The unit of work: it runs in any process.
 
@@ -242,6 +294,8 @@ def extract_segment(
     target : Path
         Folder of the segment; not written if no image could be read.
     max_pixels : int
+    parent : int
+        Process that this one must not outlive.
 
     Returns
     -------
@@ -250,6 +304,7 @@ def extract_segment(
     """
     from visterm.features import silence_decoders
 
+    _end_with(parent)
     silence_decoders()
     outcomes = []
 
@@ -268,6 +323,23 @@ def extract_segment(
     if counts.shape[0]:
         write_segment(target, counts)
     return outcomes
+
+
+@functools.cache
+def _end_with(parent: int) -> None:
+    """Have this worker end soon after the process that started it, which may be killed without a word to anyone.
+
+    A worker left behind would wait for minutes, and keep the pipes open that a reader waits for the end of.
+    """
+    if os.getppid() != parent:  # the process itself, or a worker on another machine
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @functools.lru_cache(maxsize=1)
@@ -319,9 +391,9 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
     Raises
     ------
     UserError
-        No features yet, no labels, too few classes.
+        No features yet, no labels, too few classes; LearnerRefused where other learners could be trained.
     """
-    _check_learner(learner_name)
+    check_learners([learner_name])
     with run.locked():
         collection = Collection(run.collection)
         _check_features(run, config, collection)
@@ -332,13 +404,18 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
             return {"learner": "cosine", "fresh": True, "n_images": len(images), "steps": 0, "seconds": 0.0}
         folder = run.learner(learner_name)
         record = _train_record(run, config, learner_name, images)
-        if not force and is_fresh(folder, record):
+        # A checkpoint of just this beside a fresh model: of a --force that was interrupted. It goes on.
+        if not force and is_fresh(folder, record) and not is_fresh(_checkpoint(run, learner_name), record):
             found = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | found["result"]
         result = _train(run, config, learner_name, collection, images, record, console, force)
         run.save_config(config)
         collection.close()
     return {"learner": learner_name, "fresh": False} | result
+
+
+def _checkpoint(run: Run, name: str) -> Path:
+    return run.learner(name).with_name(f"{name}.checkpoint")
 
 
 def _train_record(run: Run, config: Config, learner_name: str, images: Sequence[Image]) -> dict[str, Any]:
@@ -351,56 +428,90 @@ def _train_record(run: Run, config: Config, learner_name: str, images: Sequence[
 
 
 def _train(run, config, learner_name, collection, images, record, console, force) -> dict[str, Any]:
-    """Fit or resume, with checkpoints between passes; publish the model."""
+    """Fit or resume, with checkpoints between passes where the learner has any; publish the model."""
     import numpy as np
 
     from visterm.learners import LEARNERS, load_learner
 
+    kind: Any = LEARNERS[TRAINED[learner_name]]
+    fit = inspect.signature(kind.fit).parameters
+    if "validation_rows" not in fit:
+        images = [image for image in images if image.split == "train"]
     folder = run.learner(learner_name)
-    checkpoint = folder.with_name(f"{learner_name}.checkpoint")
+    checkpoint = _checkpoint(run, learner_name)
     goes_on = not force and is_fresh(checkpoint, record)
     spent = (read_record(checkpoint) or {}).get("seconds", 0.0) if goes_on else 0.0
     started = time.perf_counter() - spent
-    X, y = vectors(run, collection, images), supervision(images, clicks=config.collection.clicks is not None)
-    # Images of a folder validation/ are watched in place of a share of the training images.
-    rows = np.flatnonzero([image.split == "validation" for image in images])
+    clicks = config.collection.clicks is not None
+    if learner_name in ONE_LABEL:
+        _check_one_label(learner_name, images, clicks)
+    X, (y, names) = vectors(run, collection, images), supervision(images, clicks=clicks)
     title = f"training {learner_name} on {count(len(images), 'image')}"
     with console.phase(title, unit="steps") as phase, publish(folder, record) as target:
         state = {"saved": time.perf_counter()}
 
-        def between_passes(learner: SimilarityLearner) -> None:
-            found = learner.history_[-1]["validation_map"]
-            note = "" if found is None else f"validation mAP {found:.3f}"
-            phase.advance_to(learner.steps_done_, learner.steps_total_, note)
-            if time.perf_counter() - state["saved"] > config.compute.checkpoint_seconds:
+        def between_passes(learner: Any) -> None:
+            if (done := getattr(learner, "steps_done_", None)) is not None:
+                history = getattr(learner, "history_", None) or [{}]
+                found = history[-1].get("validation")
+                note = "" if found is None else f"validation {learner.validation_measure} {found:.3f}"
+                phase.advance_to(done, learner.steps_total_, note)
+            if hasattr(kind, "resume") and time.perf_counter() - state["saved"] > config.compute.checkpoint_seconds:
                 seconds = {"seconds": round(time.perf_counter() - started, 3)}
                 with publish(checkpoint, record | seconds) as files:
                     learner.save(files / "files")
                 state["saved"] = time.perf_counter()
 
+        options: dict[str, Any] = {"callback": between_passes} if "callback" in fit else {}
         try:
             if goes_on:
                 console.say("going on from the checkpoint of an interrupted training")
-                learner = load_learner(checkpoint / "files")
-                learner.resume(X, y, callback=between_passes)
+                learner: Any = load_learner(checkpoint / "files")
+                learner.resume(X, y, **options)
             else:
-                parameters = getattr(config, learner_name).model_dump()
-                if config.collection.clicks is None:
-                    parameters["click_cutoff"] = None
-                kind: Any = LEARNERS[TRAINED[learner_name]]
-                learner = kind(**parameters, random_state=config.seed, n_jobs=config.compute.n_jobs)
-                learner.fit(X, y, validation_rows=rows if len(rows) else None, callback=between_passes)
+                # Images of a folder validation/ are watched in place of a share of the training images.
+                rows = np.flatnonzero([image.split == "validation" for image in images])
+                if len(rows):
+                    options["validation_rows"] = rows
+                learner = kind(**_parameters(kind, config, learner_name)).fit(X, y, **options)
         except ValueError as error:
-            raise UserError(f"{learner_name}: {error}") from None
+            hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
+            raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
         learner.save(target / "files")
+        held_out = getattr(learner, "held_out_", None)
+        if hasattr(learner, "classes_"):
+            record["labels"] = names
         record["result"] = {
             "n_images": len(images),
-            "n_validation": 0 if learner.held_out_ is None else len(learner.held_out_),
-            "steps": int(learner.n_steps_),
+            "n_validation": 0 if held_out is None else len(held_out),
+            "steps": int(getattr(learner, "n_steps_", 0)),
             "seconds": round(time.perf_counter() - started, 3),
         }
     shutil.rmtree(checkpoint, ignore_errors=True)
     return record["result"]
+
+
+def _check_one_label(name: str, images: Sequence[Image], clicks: bool) -> None:
+    """Refuse clicks, and images with several labels, for a learner that takes one."""
+    several = [image.path for image in images if len(image.labels) != 1]
+    if not clicks and not several:
+        return
+    *others, last = [other for other in TRAINED if other not in ONE_LABEL]
+    what = f", and {len(several)} of {count(len(images), 'image')} have several (first: {several[0]})"
+    raise LearnerRefused(
+        f"{name} learns from one label an image{', not from clicks' if clicks else what}; "
+        f"take {', '.join(others)} or {last}"
+    )
+
+
+def _parameters(kind: Any, config: Config, learner_name: str) -> dict[str, Any]:
+    """The section of a learner, and what else its class wants to be told."""
+    found = getattr(config, learner_name).model_dump()
+    has = inspect.signature(kind).parameters
+    if "click_cutoff" in has and config.collection.clicks is None:
+        found["click_cutoff"] = None
+    others = {"random_state": config.seed, "n_jobs": config.compute.n_jobs}
+    return found | {name: value for name, value in others.items() if name in has}
 
 
 def _identity(images: Sequence[Image]) -> str:
@@ -408,14 +519,23 @@ def _identity(images: Sequence[Image]) -> str:
     return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
 
 
-def _check_learner(name: str) -> None:
-    if name not in RANKERS:
-        import difflib
+def check_learners(names: Sequence[str]) -> None:
+    """Refuse names that are not those of learners."""
+    for name in names:
+        if name not in RANKERS:
+            near = difflib.get_close_matches(name, RANKERS, n=1)
+            raise UserError(
+                f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(RANKERS)}")
+            )
 
-        near = difflib.get_close_matches(name, RANKERS, n=1)
-        raise UserError(
-            f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(RANKERS)}")
-        )
+
+def default_learner(run: Run, usual: str, console: Console, able: Sequence[str] = tuple(TRAINED)) -> str:
+    """The learner where none is named: the usual one, or else the only fitting one that is trained."""
+    trained = [name for name in able if name in run.learners()]
+    if usual in trained or len(trained) != 1:
+        return usual
+    console.say(f"by {trained[0]}, the only learner of run {run.name} that is trained for this")
+    return trained[0]
 
 
 def _check_features(run: Run, config: Config, collection: Collection) -> None:
@@ -439,35 +559,51 @@ def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse
     )
 
 
-def supervision(images: Sequence[Image], *, clicks: bool = False) -> np.ndarray | sparse.csr_matrix:
-    """Labels of some images: (n,) strings if each has just one, else, and for clicks, CSR (n, n_labels) of weights."""
+def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
+    """What is known about some images, and the names of their labels, sorted.
+
+    Labels are (n,) strings if each image has just one, else, and for clicks, CSR (n, n_labels) of weights whose columns
+    have the order of the names.
+    """
     import numpy as np
     from scipy import sparse
 
+    names = sorted({name for image in images for name in image.labels})
     if not clicks and all(len(image.labels) == 1 for image in images):
-        return np.array([next(iter(image.labels)) for image in images])
-    names = {name: i for i, name in enumerate(sorted({name for image in images for name in image.labels}))}
+        return np.array([next(iter(image.labels)) for image in images]), names
+    place = {name: i for i, name in enumerate(names)}
     rows = [row for row, image in enumerate(images) for _ in image.labels]
-    columns = [names[name] for image in images for name in image.labels]
+    columns = [place[name] for image in images for name in image.labels]
     weights = [weight for image in images for weight in image.labels.values()]
-    return sparse.csr_matrix((weights, (rows, columns)), shape=(len(images), len(names)), dtype=np.float32)
+    y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(images), len(names)), dtype=np.float32)
+    return y, names
 
 
 # ----------------------------------------------------------------------------------------------------------- evaluate
 
 
-def evaluate(run: Run, config: Config, learner_name: str, console: Console, *, force: bool = False) -> Path:
-    """Rank the test images with a learner and with cosine; write figures, curves and the report.
+def evaluate(
+    run: Run,
+    config: Config,
+    learners: str | Sequence[str],
+    console: Console,
+    *,
+    force: bool = False,
+    command: str = "",
+) -> Path:
+    """Rank the test images with learners and with cosine; write figures, curves and the report.
 
     Parameters
     ----------
     run : Run
     config : Config
-    learner_name : str
-        One of RANKERS.
+    learners : str or sequence of str
+        Of RANKERS, in the order that they are shown; "all": every learner of the run that is fresh.
     console : Console
     force : bool
         Rank again, whatever is fresh.
+    command : str
+        What the report says that it was made with.
 
     Returns
     -------
@@ -477,94 +613,189 @@ def evaluate(run: Run, config: Config, learner_name: str, console: Console, *, f
     Raises
     ------
     UserError
-        No labelled test images, or nothing trained.
+        No labelled test images, nothing trained, or an is-a table that does not fit.
     """
-    _check_learner(learner_name)
+    wanted = [learners] if isinstance(learners, str) else list(learners)
+    check_learners([name for name in wanted if name != "all"])
     with run.locked():
         collection = Collection(run.collection)
         _check_features(run, config, collection)
-        queries = collection.images("test", labelled=True)
-        if not queries:
-            has_labels = bool(collection.images(labelled=True))
-            raise UserError(
-                f"run {run.name} has no labelled test images: "
-                + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
-            )
-        own = config.evaluate.protocol == "test-test"
-        gallery = queries if own else collection.images("train", labelled=True)
-        if len(gallery) - own < 1:
-            raise UserError(f"run {run.name}: {count(len(gallery), 'image')} cannot be ranked; more images are needed")
-        learner = _load_learner(run, learner_name)
-        trained = read_record(run.learner(learner_name)) or {"inputs": {}, "config": {}, "result": {}}
-        folder = run.evaluation(learner_name)
-        record = make_record(
-            "evaluate",
-            {"evaluate": config.evaluate.model_dump()},
-            {
-                "extractor": _content(run),
-                "learner": fingerprint(learner_name, trained["inputs"], trained["config"]),
-                "queries": _identity(queries),
-                "gallery": _identity(gallery),
-            },
-        )
-        if trained["inputs"] and trained["inputs"]["images"] != _identity(
-            collection.images("train", "validation", labelled=True)
-        ):
-            console.warn(f"{learner_name} was trained before the training images changed; 'visterm train' renews it")
-        section = {learner_name: getattr(config, learner_name).model_dump()} if learner_name in TRAINED else {}
-        if trained["config"] not in ({}, section | {"seed": config.seed}):
-            console.warn(f"{learner_name} was trained with other settings than these; 'visterm train' renews it")
+        learnt_from = collection.images("train", "validation", labelled=True)
+        _test_images(run, config, collection)  # without any, no learner would help
+        if "all" in wanted:
+            wanted = _all_fresh(run, config, learnt_from, console)
+        names = [name for name in dict.fromkeys(wanted) if name != "cosine"] or ["cosine"]
+        for name in names:
+            _check_trained(run, name)
+        folder = run.evaluation("+".join(names))
+        record = _evaluation_record(run, config, collection, names)
+        for name in names:
+            _warn_if_stale(run, name, learnt_from, console)
+            _warn_of_settings(run, config, name, console)
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:
-                _evaluate(run, config, collection, learner_name, learner, queries, gallery, trained, target, console)
+                _evaluate(run, config, collection, names, target, console, command)
             run.save_config(config)
         collection.close()
     return folder
 
 
-def _evaluate(run, config, collection, learner_name, learner, queries, gallery, trained, folder, console) -> None:
+def _all_fresh(run: Run, config: Config, learnt_from: Sequence[Image], console: Console) -> list[str]:
+    """Names of the learners of a run that are fresh; say which are not."""
+    found: list[str] = []
+    stale: list[str] = []
+    for name in TRAINED:
+        if name in run.learners():
+            fresh = is_fresh(run.learner(name), _train_record(run, config, name, learnt_from))
+            (found if fresh else stale).append(name)
+    if not found:
+        why = f"its {', '.join(stale)} must be trained again" if stale else "nothing is trained"
+        raise UserError(f"run {run.name}: {why}; run 'visterm train --run {run.name}' first")
+    if stale:
+        console.warn(f"left out, as they must be trained again first: {', '.join(stale)}")
+    return found
+
+
+def _trained(run: Run, name: str) -> dict[str, Any]:
+    """The record of a trained learner; an empty one of cosine."""
+    return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
+
+
+def _is_stale(run: Run, name: str, learnt_from: Sequence[Image]) -> bool:
+    """Whether a learner was trained on other images or labels than these."""
+    inputs = _trained(run, name)["inputs"]
+    return bool(inputs) and inputs["images"] != _identity(learnt_from)
+
+
+def _warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Console) -> None:
+    if _is_stale(run, name, learnt_from):
+        console.warn(
+            f"{name} was trained before the training images or their labels changed; "
+            f"'{_how_to_train(run, name)}' renews it"
+        )
+
+
+def _warn_of_settings(run: Run, config: Config, name: str, console: Console) -> None:
+    trained = _trained(run, name)
+    if trained["inputs"] and trained["config"] != {name: getattr(config, name).model_dump(), "seed": config.seed}:
+        console.warn(
+            f"{name} was trained with other settings than these; '{_how_to_train(run, name)}' with them renews it"
+        )
+
+
+def _how_to_train(run: Run, name: str) -> str:
+    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
+
+
+def _test_images(run: Run, config: Config, collection: Collection) -> tuple[list[Image], list[Image]]:
+    """Queries and gallery; the same list if the test images query each other."""
+    queries = collection.images("test", labelled=True)
+    if not queries:
+        has_labels = bool(collection.images(labelled=True))
+        raise UserError(
+            f"run {run.name} has no labelled test images: "
+            + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
+        )
+    own = config.evaluate.protocol == "test-test"
+    gallery = queries if own else collection.images("train", labelled=True)
+    if len(gallery) - own < 1:
+        raise UserError(f"run {run.name}: {count(len(gallery), 'image')} cannot be ranked; more images are needed")
+    return queries, gallery
+
+
+def _evaluation_record(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> dict[str, Any]:
+    """What an evaluation of these learners would be made from."""
+    queries, gallery = _test_images(run, config, collection)
+    is_a = config.evaluate.is_a
+    trained = [_trained(run, name) for name in names]
+    return make_record(
+        "evaluate",
+        {"evaluate": config.evaluate.model_dump()},
+        {
+            "extractor": _content(run),
+            "learners": fingerprint([[n, t["inputs"], t.get("created")] for n, t in zip(names, trained, strict=True)]),
+            "queries": _identity(queries),
+            "gallery": _identity(gallery),
+            "train": _identity(collection.images("train", labelled=True)),
+            "is_a": None if is_a is None else file_sha256(is_a),
+        },
+    )
+
+
+def _evaluate(run, config, collection, names, folder, console, command) -> None:
     """Measure, and write every file of an evaluation but its record."""
-    import numpy as np
-
     from visterm.features import silence_decoders
-    from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
-    from .results import Measured, write_results
+    from .measure import measure
+    from .results import write_results
 
     silence_decoders()
     started = time.perf_counter()
-    own = queries is gallery
-    Q = vectors(run, collection, queries)
-    X = Q if own else vectors(run, collection, gallery)
-    labels = supervision(
-        [*queries, *gallery], clicks=config.collection.clicks is not None
-    )  # together, so that both sides number several labels alike
-    exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
-    relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
-    if not relevance.nnz:
-        raise UserError(f"run {run.name}: no test image has another of its class to find; test on more images a class")
-    k = min(config.evaluate.neighbours, len(gallery) - own)
+    task, warnings = _measured_on(run, config, collection, names)
     systems = {}
-    with console.phase(f"ranking {count(len(gallery), 'image')} for {count(len(queries), 'query')}"):
-        for name in dict.fromkeys((learner_name, "cosine")):
-            index = ExactIndex(learner if name == learner_name else _cosine(run), X, n_jobs=config.compute.n_jobs)
-            evaluation = evaluate_index(index, Q, relevance, exclude=exclude, max_k=config.evaluate.max_k)
-            systems[name] = Measured(evaluation, index.search(Q, k=k, exclude=exclude))
+    n_queries, n_gallery = count(len(task.queries), "query"), count(len(task.gallery), "image")
+    names = list(dict.fromkeys((*names, "cosine")))
+    with console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase:
+        for name in names:
+            systems[name] = measure(_load_learner(run, name), _trained(run, name), task, config)
+            phase.advance_to(len(systems), note=name)
     with console.phase("writing the report"):
         write_results(
             folder,
             run,
             config,
             systems,
-            queries,
-            gallery,
-            relevance,
-            learner,
-            trained,
+            task,
             root=collection.root,
-            warnings=_warnings(collection, queries, gallery, Q, X),
+            warnings=warnings,
             seconds=time.perf_counter() - started,
+            command=command or f"visterm evaluate --run {run.name}",
         )
+
+
+def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
+    """The images that learners are measured on, and what a reader of the figures should know about them."""
+    import numpy as np
+
+    from visterm.retrieval import relevance_from_labels
+
+    from .measure import Task, siblings_of
+
+    queries, gallery = _test_images(run, config, collection)
+    own = queries is gallery
+    clicks = config.collection.clicks is not None
+    Q = vectors(run, collection, queries)
+    X = Q if own else vectors(run, collection, gallery)
+    # Together, so that both sides number several labels alike.
+    labels, _ = supervision([*queries, *gallery], clicks=clicks)
+    exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
+    relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
+    if not relevance.nnz:
+        raise UserError(f"run {run.name}: no test image has another of its class to find; test on more images a class")
+    warnings = _warnings(collection, queries, gallery, Q, X)
+    train = collection.images("train", labelled=True)
+    classes = X_train = None
+    if train:
+        labels, _ = supervision([*queries, *train], clicks=clicks)
+        if isinstance(labels, np.ndarray):
+            classes = labels[: len(queries)], labels[len(queries) :]
+            X_train = vectors(run, collection, train) if own else X
+    known = {name for image in train for name in image.labels}
+    new = sorted({name for image in queries for name in image.labels} - known)
+    if new and not clicks:
+        n_new = sum(known.isdisjoint(image.labels) for image in queries)
+        warnings.append(
+            f"{count(len(new), 'label')} of test images, such as {new[0]}, no training image has: "
+            f"{count(n_new, 'test image')} cannot be given the right label (k-NN accuracy, precision of labels)"
+        )
+    siblings = None
+    if config.evaluate.is_a is not None:
+        # Of the learners, too: they may know labels of validation images, or of images that are gone.
+        labels = {label for image in (*queries, *train) for label in image.labels}
+        labels.update(*(_trained(run, name).get("labels", ()) for name in names))
+        siblings, warning = siblings_of(sorted(labels), Path(config.evaluate.is_a))
+        warnings += [warning] if warning else []
+    return Task(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 
 
 def _warnings(collection: Collection, queries, gallery, Q, X) -> list[str]:
@@ -593,11 +824,11 @@ def _warnings(collection: Collection, queries, gallery, Q, X) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------- search
+# ------------------------------------------------------------------------------------------------- search, annotate
 
 
 def search(
-    run: Run, config: Config, queries: Sequence[Path], learner_name: str, k: int, console: Console
+    run: Run, config: Config, queries: Sequence[str | Path], learner_name: str, k: int | None, console: Console
 ) -> list[dict[str, Any]]:
     """Find the k images of the collection that are most similar to each query image.
 
@@ -608,88 +839,323 @@ def search(
     ----------
     run : Run
     config : Config
-    queries : sequence of Path
+    queries : sequence of path
         Image files, from anywhere.
     learner_name : str
         One of RANKERS.
-    k : int
-        Results for each query.
+    k : int or None
+        Results for each query; None: RESULTS.
     console : Console
 
     Returns
     -------
     list of dict
-        ``{"query": path, "results": [{"rank", "path", "score", "labels"}, ...]}``, one a query.
+        ``{"query": path, "results": [{"rank", "path", "score", "labels"}, ...]}``, one a query. A query that cannot be
+        read has no results, and says why under ``"error"``.
 
     Raises
     ------
     UserError
-        A query cannot be read, or nothing has been extracted or trained.
+        Nothing has been extracted or trained.
     """
-    from visterm.features import ImageError, read_image, silence_decoders
     from visterm.retrieval import ExactIndex
 
-    _check_learner(learner_name)
+    check_learners([learner_name])
+    collection, images = _searchable(run, console)
+    learner = _load_learner(run, learner_name, verify=False)
+    _warn_if_stale(run, learner_name, _learnt_from(images), console)
+    Q, place, errors = _query_vectors(run, config, queries)
+    found: list[dict[str, Any]] = [
+        {"query": os.fspath(query), "results": []} | errors.get(i, {}) for i, query in enumerate(queries)
+    ]
+    if place:
+        root = collection.root
+        assert root is not None
+        rows = {os.path.realpath(root / image.path): i for i, image in enumerate(images)}
+        labels = _gallery_labels(learner, learner_name, images, console)
+        index = ExactIndex(learner, vectors(run, collection, images), labels, n_jobs=config.compute.n_jobs)
+        k = _cut(k, RESULTS, len(images), "the collection holds", "image", console)
+        ranking = index.search(Q, k=k, exclude=[rows.get(os.path.realpath(queries[i]), -1) for i in place])
+        for i, indices, scores in zip(place, ranking.indices, ranking.scores, strict=True):
+            found[i]["results"] = _ranked(images, indices, scores)
+    collection.close()
+    return found
+
+
+def search_label(
+    run: Run, config: Config, labels: Sequence[str], learner_name: str | None, k: int | None, console: Console
+) -> list[dict[str, Any]]:
+    """Find the k images of the collection that an annotator would soonest give each label.
+
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    labels : sequence of str
+    learner_name : str or None
+        A learner that ranks labels; None: wsabie.
+    k : int or None
+        Cut to the size of the collection; None: RESULTS.
+    console : Console
+
+    Returns
+    -------
+    list of dict
+        As `search`, with the label as ``"query"``.
+
+    Raises
+    ------
+    UserError
+        No such label, or nothing has been extracted or trained.
+    """
+    import numpy as np
+
+    learner, chosen, names, now = _annotator(run, learner_name, console)
+    numbers = [_label_number(label, names, run, chosen, now) for label in labels]
+    collection, images = _searchable(run, console)
+    X = vectors(run, collection, images)
+    blocks = [learner.label_scores(X[i : i + 1024])[:, numbers] for i in range(0, X.shape[0], 1024)]
+    scores = np.concatenate(blocks)  # (n_images, n_labels asked for)
+    k = _cut(k, RESULTS, len(images), "the collection holds", "image", console)
+    order = np.argsort(-scores, axis=0, kind="stable")[:k]
+    collection.close()
+    return [
+        {"query": label, "results": _ranked(images, order[:, i], scores[order[:, i], i])}
+        for i, label in enumerate(labels)
+    ]
+
+
+def annotate(
+    run: Run, config: Config, queries: Sequence[str | Path], learner_name: str | None, k: int | None, console: Console
+) -> list[dict[str, Any]]:
+    """Rank labels for images.
+
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    queries : sequence of path
+        Image files, from anywhere.
+    learner_name : str or None
+        A learner that ranks labels; None: wsabie.
+    k : int or None
+        Labels for each image; cut to the number of labels. None: LABELS.
+    console : Console
+
+    Returns
+    -------
+    list of dict
+        ``{"query": path, "labels": [{"rank", "label", "score"}, ...]}``, one a query. A query that cannot be read has
+        no labels, and says why under ``"error"``.
+
+    Raises
+    ------
+    UserError
+        The learner is not trained, or does not rank labels.
+    """
+    learner, _, names, _ = _annotator(run, learner_name, console)
+    Q, place, errors = _query_vectors(run, config, queries)
+    found: list[dict[str, Any]] = [
+        {"query": os.fspath(query), "labels": []} | errors.get(i, {}) for i, query in enumerate(queries)
+    ]
+    if place:
+        k = _cut(k, LABELS, len(names), "the learner knows", "label", console)
+        for i, indices, scores in zip(place, *learner.annotate(Q, k), strict=True):
+            found[i]["labels"] = _named(names, indices, scores)
+    return found
+
+
+def similar_labels(
+    run: Run, labels: Sequence[str], learner_name: str | None, k: int | None, console: Console
+) -> list[dict[str, Any]]:
+    """Find the labels that are nearest to each label.
+
+    Parameters
+    ----------
+    run : Run
+    labels : sequence of str
+    learner_name : str or None
+        A learner with vectors of labels; None: wsabie.
+    k : int or None
+        Cut to the number of other labels; None: LABELS.
+    console : Console
+
+    Returns
+    -------
+    list of dict
+        As `annotate`, with the label as ``"query"``.
+
+    Raises
+    ------
+    UserError
+        No such label, or the learner is not trained or has no vectors of labels.
+    """
+    learner, chosen, names, now = _annotator(run, learner_name, console)
+    numbers = [_label_number(label, names, run, chosen, now) for label in labels]
+    k = _cut(k, LABELS, len(names) - 1, "the learner knows", "other label", console)
+    try:
+        indices, scores = learner.similar_labels(numbers, k)
+    except NotImplementedError:
+        raise UserError(
+            f"{chosen} has no vectors of labels, which would tell what is near; "
+            f"{', '.join(WITH_LABEL_VECTORS)} have them"
+        ) from None
+    return [
+        {"query": label, "labels": _named(names, row, values)}
+        for label, row, values in zip(labels, indices, scores, strict=True)
+    ]
+
+
+def _searchable(run: Run, console: Console) -> tuple[Collection, list[Image]]:
+    """The collection of a run that can be searched, and its images."""
     collection = Collection(run.collection)
-    root = collection.root
     images = collection.images()
-    if root is None or not images:
+    if collection.root is None or not images:
         raise UserError(f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first")
     if collection["extractor"] != _content(run):
         raise UserError(f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first")
     if n_pending := collection.counts_by("status")["pending"]:
         console.warn(f"{count(n_pending, 'image')} are not extracted yet and cannot be found")
+    return collection, images
+
+
+def _query_vectors(
+    run: Run, config: Config, queries: Sequence[str | Path]
+) -> tuple[sparse.csr_matrix, list[int], dict[int, dict[str, str]]]:
+    """Vectors of the queries that can be read, their places among the queries, and ``{"error"}`` of the others."""
+    from visterm.features import ImageError, read_image, silence_decoders
+
     silence_decoders()
     extractor = _load_extractor((run.extractor / "files").absolute(), _content(run))
-    try:
-        pixels = [read_image(path, max_pixels=config.collection.max_pixels) for path in queries]
-    except ImageError as error:
-        raise UserError(str(error)) from None
-    learner = _load_learner(run, learner_name)
-    gallery = extractor.weighting_.transform(collection.counts(images))
-    index = ExactIndex(learner, gallery, n_jobs=config.compute.n_jobs)
-    place = {os.path.realpath(root / image.path): i for i, image in enumerate(images)}
-    own = [place.get(os.path.realpath(path), -1) for path in queries]
-    if k > len(images):
-        console.warn(f"-k {k}: the collection holds {count(len(images), 'image')}, all of them are ranked")
-    ranking = index.search(extractor.transform(pixels), k=min(k, len(images)), exclude=own)
-    collection.close()
+    place: list[int] = []
+    errors = {}
+
+    def readable() -> Iterator[np.ndarray]:
+        for i, query in enumerate(queries):
+            try:
+                pixels = read_image(query, max_pixels=config.collection.max_pixels)
+            except ImageError as error:
+                errors[i] = {"error": error.reason}
+            else:
+                place.append(i)
+                yield pixels
+
+    return extractor.weighting_.transform(extractor.count(readable())), place, errors
+
+
+def _cut(k: int | None, usual: int, most: int, holds: str, noun: str, console: Console) -> int:
+    """Length of the lists: as asked, or else the usual one, but not more than there is."""
+    if k is None:
+        return min(usual, most)
+    if k > most:
+        console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
+    return min(k, most)
+
+
+def _ranked(images: Sequence[Image], indices, scores) -> list[dict[str, Any]]:
     return [
-        {
-            "query": os.fspath(query),
-            "results": [
-                {
-                    "rank": rank,
-                    "path": images[i].path,
-                    "score": round(float(score), 6),
-                    "labels": sorted(images[i].labels),
-                }
-                for rank, (i, score) in enumerate(zip(indices, scores, strict=True), start=1)
-                if i >= 0
-            ],
-        }
-        for query, indices, scores in zip(queries, ranking.indices, ranking.scores, strict=True)
+        {"rank": rank, "path": images[i].path, "score": round(float(score), 6), "labels": sorted(images[i].labels)}
+        for rank, (i, score) in enumerate(zip(indices, scores, strict=True), start=1)
+        if i >= 0
     ]
 
 
-def _load_learner(run: Run, name: str) -> SimilarityLearner:
+def _named(names: Sequence[str], indices, scores) -> list[dict[str, Any]]:
+    return [
+        {"rank": rank, "label": names[i], "score": round(float(score), 6)}
+        for rank, (i, score) in enumerate(zip(indices, scores, strict=True), start=1)
+    ]
+
+
+def _gallery_labels(learner: Any, name: str, images: Sequence[Image], console: Console) -> np.ndarray | None:
+    """Labels of the gallery for a learner whose metrics they choose (MuSL), if each image has just one."""
+    import numpy as np
+
+    if not hasattr(learner, "metric_of_category_"):
+        return None
+    if any(len(image.labels) != 1 for image in images):
+        console.warn(f"{name} searches without the labels of the images, since not every image has just one")
+        return None
+    labels = np.array([next(iter(image.labels)) for image in images])
+    unknown = ~np.isin(labels, learner.classes_)
+    if unknown.any():
+        n_labels = count(len(set(labels[unknown])), "label")
+        console.warn(
+            f"{name} did not learn {n_labels} of {count(int(unknown.sum()), 'image')}, such as {labels[unknown][0]}"
+        )
+    return labels
+
+
+def _annotator(run: Run, name: str | None, console: Console) -> tuple[Any, str, list[str], set[str]]:
+    """A trained learner that ranks labels, its name, those of its labels by number, and the labels of the run now."""
+    from visterm.learners import LEARNERS
+
+    check_learners([name] if name is not None else [])
+    _content(run)
+    able = [other for other, kind in TRAINED.items() if hasattr(LEARNERS.get(kind), "annotate")]
+    chosen = name or default_learner(run, "wsabie", console, able)
+    if chosen not in able:
+        raise UserError(f"{chosen} ranks images, not labels; {', '.join(able)} rank labels")
+    _check_trained(run, chosen, able)
+    learner = _load_learner(run, chosen)
+    collection = Collection(run.collection)
+    learnt_from = _learnt_from(collection.images())
+    collection.close()
+    _warn_if_stale(run, chosen, learnt_from, console)
+    return learner, chosen, _trained(run, chosen)["labels"], {label for image in learnt_from for label in image.labels}
+
+
+def _learnt_from(images: Sequence[Image]) -> list[Image]:
+    """Those of all images of a run that a learner is trained on."""
+    return [image for image in images if image.split in ("train", "validation") and image.labels]
+
+
+def _label_number(label: str, names: Sequence[str], run: Run, learner: str, now: set[str]) -> int:
+    if label in names:
+        return names.index(label)
+    if label in now:
+        raise UserError(
+            f"{learner} was trained before the label {label!r} came; run '{_how_to_train(run, learner)}' first"
+        )
+    near = difflib.get_close_matches(label, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}"
+    raise UserError(f"run {run.name} has no label {label!r}; {hint}")
+
+
+def _load_learner(run: Run, name: str, *, verify: bool = True) -> SimilarityLearner:
     """Load the trained learner of a run; cosine needs no training."""
     from visterm.learners import load_learner
 
+    _check_trained(run, name)
     if name == "cosine":
         return _cosine(run)
+    try:
+        files = run.learner(name) / "files"
+        size = sum(path.stat().st_size for path in files.glob("*.npy"))
+        # Of a large W a search reads only some rows; checking all of it would be most of the time.
+        return load_learner(files, mmap_mode="r", verify=verify or size < _CHECKED_BYTES)
+    except ValueError as error:
+        raise UserError(f"{error}; run '{_how_to_train(run, name)} --force'") from None
+
+
+def _check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
+    """Refuse a learner that is not trained, or on other features, and say which could be taken; cosine needs none."""
+    if name == "cosine":
+        return
     record = read_record(run.learner(name))
     if record is None:
-        hint = f"run 'visterm train --run {run.name}' first; --learner cosine needs no training"
-        raise UserError(f"run {run.name} has no trained {name}: {hint}")
+        collection = Collection(run.collection)
+        has_labels = bool(collection.labels())
+        collection.close()
+        cosine = "; --learner cosine needs no training" if "cosine" in able else ""
+        if not has_labels:
+            ways = "" if cosine else f": {WAYS_TO_LABEL}"
+            raise UserError(f"run {run.name} has no labels that {name} could learn from{ways}{cosine}")
+        others = [other for other in able if other in run.learners()]
+        hint = f"trained: {', '.join(others)}; use --learner {others[0]}, or " if others else ""
+        raise UserError(f"run {run.name} has no trained {name}; {hint}run '{_how_to_train(run, name)}' first{cosine}")
     if record["inputs"]["extractor"] != _content(run):
-        raise UserError(
-            f"run {run.name}: {name} was trained on other features; run 'visterm train --run {run.name}' again"
-        )
-    try:
-        return load_learner(run.learner(name) / "files", mmap_mode="r", verify=False)
-    except ValueError as error:
-        raise UserError(f"{error}; run 'visterm train --force --run {run.name}'") from None
+        raise UserError(f"run {run.name}: {name} was trained on other features; run '{_how_to_train(run, name)}' again")
 
 
 def _cosine(run: Run) -> SimilarityLearner:
@@ -698,9 +1164,8 @@ def _cosine(run: Run) -> SimilarityLearner:
 
     from visterm.learners import Cosine
 
-    record = read_record(run.extractor)
-    assert record is not None
-    return Cosine().fit(np.zeros((1, record["config"]["features"]["n_visterms"]), dtype=np.float32))
+    extractor = _load_extractor((run.extractor / "files").absolute(), _content(run))
+    return Cosine().fit(np.zeros((1, len(extractor.weighting_.idf_)), dtype=np.float32))
 
 
 # --------------------------------------------------------------------------------------------------------------- info
@@ -724,18 +1189,42 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         "visterms": extractor["config"]["features"]["n_visterms"] if extractor else 0,
         "learned from": count(extractor["training_images"], "training image") if extractor else "nothing yet",
         "learners": {},
-        "mAP": {},
+        "evaluations": {},
         "skipped_files": collection.skipped(),
     }
     learnt_from = collection.images("train", "validation", labelled=True)
-    for name in run.learners():
-        record = read_record(run.learner(name))
+    for name in (name for name in TRAINED if name in run.learners()):
+        try:
+            record = read_record(run.learner(name))
+        except UserError:
+            found["learners"][name] = f"damaged: '{_how_to_train(run, name)} --force' makes it again"
+            continue
         assert record is not None
         fresh = extractor is not None and is_fresh(run.learner(name), _train_record(run, config, name, learnt_from))
-        steps = f"{record['result']['steps']:,} steps"
+        steps = f"{record['result']['steps']:,} steps" if record["result"]["steps"] else "trained"
         found["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
-    for file in sorted(run.folder.glob("evaluations/*/metrics.json")):
-        for name, figures in json.loads(file.read_text())["systems"].items():
-            found["mAP"][name] = round(figures["map"], 4)
+    if unfinished := [name for name in TRAINED if (_checkpoint(run, name) / "record.json").exists()]:
+        found["unfinished"] = {
+            name: f"training was interrupted: '{_how_to_train(run, name)}' with the same settings goes on"
+            for name in unfinished
+        }
+    for folder in sorted(run.folder.glob("evaluations/*")):
+        if (folder / "record.json").exists() and "." not in folder.name:
+            found["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
     collection.close()
     return found
+
+
+def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:
+    """Protocol, mean average precisions, and whether they still are what would be found."""
+    try:
+        metrics = read_metrics(folder)
+        fresh = is_fresh(folder, _evaluation_record(run, config, collection, folder.name.split("+")))
+    except UserError as error:
+        return {"error": str(error)}
+    return {
+        "protocol": metrics["protocol"],
+        "n_queries": metrics["n_queries"],
+        "map": {name: round(figures["map"], 4) for name, figures in metrics["systems"].items()},
+        "stale": not fresh,
+    }

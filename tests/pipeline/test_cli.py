@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm.features import images
-from visterm.pipeline import demo, stages
-from visterm.pipeline.cli import app
+from visterm.pipeline import console, demo, stages
+from visterm.pipeline.cli import app, main
 from visterm.pipeline.collection import Collection
 from visterm.pipeline.run import Run
 
@@ -40,6 +42,7 @@ def visterm(*arguments, cwd, check=0):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
         patch.setenv("VISTERM_RUN", "")
+        patch.delenv("VISTERM_RUNS", raising=False)
         patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
         result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
     assert result.exit_code == check, result.stderr
@@ -99,6 +102,54 @@ def test_help_lists_the_commands(tmp_path):
 
 def test_a_mistyped_command_is_corrected(tmp_path):
     assert "Did you mean 'features'?" in visterm("feature", cwd=tmp_path, check=2).stderr
+
+
+def test_mistakes_of_usage_are_one_line(done, monkeypatch, capsys):
+    for arguments, message in (
+        (["search", "a.jpg", "-k", "0"], "'-k'"),
+        (["search", "a.jpg", "--format", "xml"], "'xml'"),
+        (["search", "a.jpg", "--colour"], "--colour"),
+        (["feature"], "Did you mean 'features'?"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["visterm", *arguments])
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        out, line = capsys.readouterr()
+        assert out == ""
+        assert line.startswith("visterm: ")
+        assert line.count("\n") == 1
+        assert message in line
+        assert "--help' lists the options" in line
+
+
+def test_a_damaged_record_does_not_hide_the_run(mine):
+    (mine / "runs/fruit/learners/oasis/record.json").write_text("{")
+    found = json.loads(visterm("info", "--json", cwd=mine).stdout)
+    assert found["images"] == 30
+    assert found["learners"]["oasis"] == "damaged: 'visterm train --learner oasis --run fruit --force' makes it again"
+    line = refused("search", "fruit/pear/0.jpg", cwd=mine)
+    assert "damaged record; remove" in line
+    visterm("train", "--learner", "oasis", "--run", "fruit", "--force", cwd=mine)
+    assert "damaged" not in visterm("info", cwd=mine).stdout
+
+
+def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
+    monkeypatch.setattr(stages, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert "; the same command goes on from here" in visterm("train", cwd=mine, check=130).stderr
+    assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
+
+
+def test_an_interrupted_force_goes_on(mine):
+    learners = mine / "runs/fruit/learners"
+    shutil.copytree(learners / "oasis", learners / "oasis.checkpoint")
+    assert "unfinished:" in visterm("info", cwd=mine).stdout
+    result = visterm("train", cwd=mine)
+    assert "going on from the checkpoint" in result.stderr
+    assert not (learners / "oasis.checkpoint").exists()
+    assert "unfinished" not in visterm("info", cwd=mine).stdout
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
 
 
 def test_evaluate_writes_all_its_files(done):
@@ -197,13 +248,21 @@ def test_info_says_what_the_run_holds(done):
 
 def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
     write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(4)])
-    visterm("features", "flat", *SMALL, cwd=tmp_path)
+    result = visterm("features", "flat", *SMALL, cwd=tmp_path)
+    assert "Next: visterm search IMAGE --learner cosine --run flat\n" in result.stderr
     (answer,) = json.loads(visterm("search", "flat/pear0.jpg", "--learner", "cosine", "--json", cwd=tmp_path).stdout)
     assert len(answer["results"]) == 10
     line = refused("train", cwd=tmp_path)
     for way in ("one folder a class", "labels.csv", "clicks.csv"):
         assert way in line
-    assert "--learner cosine needs no training" in refused("search", "flat/pear0.jpg", cwd=tmp_path)
+    line = refused("search", "flat/pear0.jpg", cwd=tmp_path)
+    assert line.endswith("run flat has no labels that oasis could learn from; --learner cosine needs no training")
+    line = refused("annotate", "flat/pear0.jpg", cwd=tmp_path)
+    assert "run flat has no labels that wsabie could learn from: sort the images" in line
+    assert "cosine" not in line
+    line = refused("evaluate", cwd=tmp_path)
+    assert "run flat has no labelled test images: sort the images" in line
+    assert "visterm train" not in line
 
 
 def test_labels_and_clicks_from_tables(tmp_path, write_images):
@@ -293,6 +352,13 @@ def test_a_directory_without_images(tmp_path):
         (["train", "--run", "none"], "no run none in runs"),
         (["train", "--learner", "oassis"], "did you mean oasis?"),
         (["train", "--set", "oasis.C=-1"], "oasis.C"),
+        (["train", "--set", "aroma.r=0"], "--set aroma.r=0: aroma.r: r must be positive, from 1e-30 to 1e30, not 0"),
+        (["train", "--set", "aroma.r=-1", "--set", "oasis.C=1"], "--set aroma.r=-1: aroma.r: r must be positive"),
+        (["train", "--learner", ""], "the name of a learner is missing"),
+        (
+            ["search", "fruit/pear/0.jpg", "--learner", "oasis,knn"],
+            "only one learner can answer, such as --learner oas",
+        ),
         (["search", "missing.jpg"], "missing.jpg: cannot be read"),
         (["search", "labels.csv"], "labels.csv"),
     ],
@@ -362,7 +428,7 @@ def test_the_decoders_are_silent(data, tmp_path):
     result = in_a_process("features", data / "odd", *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
     found = json.loads(result.stdout)
     assert found["n_images"] + found["skipped"] == 173
-    own = ("warning: ", str(data / "odd"), "learning ", "extracting")
+    own = ("warning: ", str(data / "odd"), "learning ", "extracting", "kept for later commands")
     assert [line for line in result.stderr.splitlines() if not line.startswith(own)] == []
 
 
@@ -408,9 +474,18 @@ def test_changed_labels_make_the_learner_stale(mine):
     visterm("train", cwd=mine)
     rows[0], rows[10] = "apple/0.jpg,pear\n", "pear/0.jpg,apple\n"
     table.write_text("path,label\n" + "".join(rows))
-    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 0
+    result = visterm("features", "fruit", cwd=mine)
+    assert "(0 new, 0 changed, 0 removed, 2 with other labels)" in result.stderr
+    assert "2 images labelled anew in " in result.stderr
+    again = visterm("features", "fruit", cwd=mine)
+    assert "(0 new, 0 changed, 0 removed)" in again.stderr
+    assert "nothing to do" in again.stderr
     assert "stale" in visterm("info", cwd=mine).stdout
-    assert "trained before the training images changed" in visterm("evaluate", cwd=mine).stderr
+    warning = "oasis was trained before the training images or their labels changed; "
+    warning += "'visterm train --learner oasis --run fruit' renews it"
+    assert warning in visterm("evaluate", cwd=mine).stderr
+    assert warning in visterm("search", "fruit/pear/0.jpg", cwd=mine).stderr
+    assert "trained before" not in visterm("search", "fruit/pear/0.jpg", "--learner", "cosine", cwd=mine).stderr
     assert not json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
 
 
@@ -519,3 +594,93 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, write_images):
     write_images(tmp_path / "fruit", ["a/1.jpg"])
     (tmp_path / "runs").write_text("a file in the place of the folder")
     assert "cannot be written" in refused("features", "fruit", cwd=tmp_path)
+
+
+def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
+    (tmp_path / "none").mkdir()
+    refused("features", "none", cwd=tmp_path)
+    refused("features", "missing", cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+    write_images(tmp_path / "fruit", ["a/1.jpg"])
+    refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_which_run(mine, write_images):
+    write_images(mine / "other", ["a/1.jpg", "b/1.jpg"])
+    visterm("features", "other", *SMALL, "--set", "features.n_visterms=4", cwd=mine)
+    assert refused("info", cwd=mine) == "visterm: which run? give --run NAME; there are fruit, other"
+    assert "give --run NAME; there is none in runs yet" in refused("info", cwd=mine / "fruit")
+
+
+def test_an_empty_name_is_refused(mine):
+    assert "which images? the name of their directory is empty" in refused("features", "", cwd=mine)
+    assert "which image? the name of a file is empty" in refused("search", "", cwd=mine)
+
+
+def test_images_of_runs_are_not_those_of_the_directory(tmp_path, write_images):
+    write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
+    write_images(tmp_path / "photos/runs/demo/images", ["x/1.jpg"])
+    arguments = ["features", ".", *SMALL, "--run", "mine", "--json"]
+    assert json.loads(visterm(*arguments, cwd=tmp_path / "photos").stdout)["n_images"] == 24
+    # But those of a run may be what is asked for.
+    arguments = ["features", "runs/demo/images", "--run", "other", "--set", "features.n_visterms=4", "--json"]
+    assert json.loads(visterm(*arguments, cwd=tmp_path / "photos").stdout)["n_images"] == 1
+
+
+def test_settings_that_are_kept_are_named(mine):
+    result = visterm("train", "--set", "oasis.C=0.05", "--set", "oasis.C=0.04", cwd=mine)
+    assert "kept for later commands in runs/fruit/config.yaml: oasis.C=0.04\n" in result.stderr
+    assert "kept" not in visterm("train", cwd=mine).stderr
+
+
+def test_rows_of_tables_that_name_no_image_are_counted(tmp_path, write_images):
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
+    write_images(tmp_path / "flat", names)
+    (tmp_path / "flat/bad.jpg").write_text("no image")
+    rows = [f"{name},{name[:-5]}\n" for name in [*names, "bad.jpg", "gone.jpg", "fig1.jpg"]]
+    (tmp_path / "labels.csv").write_text("path,label\n" + "".join(rows))
+    result = visterm("features", "flat", *SMALL, "--set", "collection.labels=labels.csv", cwd=tmp_path)
+    assert "labels.csv: 2 rows name no image of the collection, such as gone.jpg" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        (("train", "tst"), "folders train look like a split, but tst beside them is none (did you mean test?)"),
+        (("Train", "test", "extra"), "folders Train, test look like a split, but extra beside them is none"),
+        (("test", "validation"), "there is no folder train beside test, validation"),
+    ],
+)
+def test_a_mistyped_split_is_warned_of(tmp_path, write_images, folders, message):
+    write_images(tmp_path / "fruit", [f"{s}/{c}/{i}.jpg" for s in folders for c in CLASSES for i in range(3)])
+    assert message in visterm("features", "fruit", *SMALL, cwd=tmp_path).stderr
+
+
+def test_a_class_called_train_is_no_mistake(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in ("train", "boat") for i in range(6)])
+    assert "look like a split" not in visterm("features", "fruit", *SMALL, cwd=tmp_path).stderr
+
+
+def test_a_cut_segment_is_extracted_again(mine):
+    (segment,) = (mine / "runs/fruit/collection/segments").iterdir()
+    os.truncate(segment / "counts.npy", (segment / "counts.npy").stat().st_size - 4)
+    assert "damaged segment" in refused("search", "fruit/pear/0.jpg", cwd=mine)
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 30
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_a_full_disk_is_one_line(mine, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
+
+    monkeypatch.setattr(stages, "publish", full)
+    line = refused("train", "--force", cwd=mine)
+    assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
+
+
+def test_a_terminal_without_columns(monkeypatch):
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((0, 0)))
+    assert console._columns() == 80
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((120, 30)))
+    assert console._columns() is None

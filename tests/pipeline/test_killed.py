@@ -121,3 +121,38 @@ def test_training_goes_on_from_its_checkpoint(undisturbed, tmp_path):
     process.wait()
     assert "going on from the checkpoint" in run(tmp_path, "train").stderr
     assert result(tmp_path)[2] == result(folder)[2]
+
+
+def test_workers_end_with_the_process_that_started_them(undisturbed, tmp_path):
+    """Or whoever reads its standard error to the end would wait for minutes."""
+    folder, _ = undisturbed
+    (tmp_path / "fruit").symlink_to(folder / "fruit")
+    process = subprocess.Popen(
+        [*command("features", "fruit"), "--set", "compute.n_jobs=2", "--set", "compute.segment_size=2"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    segments = tmp_path / "runs/fruit/collection/segments"
+    deadline = time.monotonic() + 60
+    while not any(segments.glob("*/record.json")) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.communicate(timeout=20)  # ends when the last process that holds the pipe does
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_an_interrupted_command_says_so(undisturbed, tmp_path, number, code):
+    folder, _ = undisturbed
+    (tmp_path / "fruit").symlink_to(folder / "fruit")
+    process = subprocess.Popen(command("features", "fruit"), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "runs/fruit/extractor.tmp").exists() and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    lines = process.communicate(timeout=60)[1].splitlines()
+    assert lines[-1] == "visterm: interrupted; the same command goes on from here"
+    assert process.returncode == code

@@ -110,7 +110,7 @@ def some_data(n_queries=12, path="{label}/img_{i}.jpg", **changes):
         queries=tuple(queries),
         n_queries=n_queries,
         n_gallery=500,
-        history=History((0, 1000, 2000), (0.14, 0.25, 0.24), 1000, 0.15),
+        histories=(History((0, 1000, 2000), (0.14, 0.25, 0.24), 1000, 0.15),),
         warnings=("3 duplicates across the split",),
         facts={"command": "visterm evaluate --run demo", "seed": "0"},
         durations={"train": 93.4},
@@ -134,7 +134,7 @@ def test_all_sections_are_there(tmp_path):
     ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
     assert {"summary", "charts", "galleries", "queries", "run", "glossary"} <= ids
     for words in [
-        "OASIS ranks better than cosine: mAP 0.230 (95 % interval 0.215 to 0.246) against 0.146, 1.58 times as much",
+        "oasis ranks better than cosine: mAP 0.230 (95 % interval 0.215 to 0.246) against 0.146, 1.58 times as much",
         "better on 8 of 12 queries, worse on 3, equal on 1. A random order would reach 0.050.",
         "3 duplicates across the split",
         "only 12 queries",
@@ -197,9 +197,9 @@ def test_galleries_choose_the_right_queries():
 @pytest.mark.parametrize(
     ("maps", "p_value", "expected"),
     [
-        ((0.2, 0.1), 0.01, "OASIS ranks better than cosine: mAP 0.200 against 0.100, 2.00 times as much"),
-        ((0.1, 0.2), 0.01, "OASIS ranks worse than cosine"),
-        ((0.2, 0.1), 0.30, "OASIS is not clearly different from cosine"),
+        ((0.2, 0.1), 0.01, "oasis ranks better than cosine: mAP 0.200 against 0.100, 2.00 times as much"),
+        ((0.1, 0.2), 0.01, "oasis ranks worse than cosine"),
+        ((0.2, 0.1), 0.30, "oasis is not clearly different from cosine"),
     ],
 )
 def test_verdict(maps, p_value, expected):
@@ -210,14 +210,114 @@ def test_verdict(maps, p_value, expected):
     assert verdict(some_data(systems=systems)).startswith(expected)
 
 
+# ------------------------------------------------------------------------------------------ several learners
+
+
+@pytest.mark.parametrize(
+    ("p_values", "expected"),
+    [
+        ((0.3, 0.05), "(0.300); knn, ovr are not distinguishable from it (paired test, p >= 0.05). oasis ranks better"),
+        ((0.049, 0.3), "(0.300); knn is not distinguishable from it (paired test, p >= 0.05). oasis ranks better"),
+        ((0.001, 0.001), "(0.300). oasis ranks better"),
+    ],
+)
+def test_the_verdict_crowns_no_learner_by_luck(p_values, expected):
+    systems = (
+        System("ovr", 0.27, p_of_best=p_values[0]),
+        System("oasis", 0.30, comparison=Comparison(0.1, 0.01, 1, 2, 3)),
+        System("knn", 0.28, p_of_best=p_values[1]),
+        System("cosine", 0.2),
+    )
+    assert verdict(some_data(systems=systems)).startswith(f"Of 3 learners oasis has the highest mAP {expected}")
+
+
+def test_small_p_values():
+    assert [report._p_value(p) for p in (0.5, 0.0123, 0.001, 0.0001)] == ["0.5", "0.012", "0.001", "< 0.001"]
+
+
+def several_learners(n=9):
+    """All looks are used, and one of them twice."""
+    data = some_data()
+    oasis, cosine, chance = data.systems
+    others = tuple(
+        dataclasses.replace(
+            oasis, name=f"learner{i}", map=0.2 + i / 100, precision_curve=np.linspace(0.3 + i / 90, 0.2, 20)
+        )
+        for i in range(n)
+    )
+    annotator = dataclasses.replace(
+        others[0],
+        name="wsabie",
+        knn_accuracy=0.61,
+        label_precision_at={1: 0.33, 5: 0.12},
+        sibling_precision_at={1: 0.44},
+    )
+    systems = (dataclasses.replace(oasis, knn_accuracy=0.62), annotator, *others, cosine, chance)
+    sides = {system.name: data.queries[0].results for system in systems[:-1]}
+    return dataclasses.replace(
+        data,
+        systems=systems,
+        accuracy_neighbours=5,
+        histories=(*data.histories, History((0, 10), (0.1, 0.3), 10, None, "wsabie", "p@1")),
+        side_by_side=((data.queries[0], sides), (data.queries[1], sides)),
+        groups={"wsabie": (("beach", "tree"), ("watch",), ())},
+    )
+
+
+def test_several_learners_come_in_one_table_and_one_plot(tmp_path):
+    data = several_learners()
+    page = page_of(tmp_path, data)
+    assert verdict(data).startswith(
+        "Of 11 learners learner8 has the highest mAP (0.280). learner8 ranks better than cosine: mAP 0.280"
+    )
+    summary = page.text[page.text.index("Summary") : page.text.index("Charts")]
+    for words in ("k-NN accuracy", "0.620", "labels P@1", "0.330", "sibling P@1", "0.440", "learner8"):
+        assert words in summary, words
+    assert len({line["look"]["css"] for line in report._precision_chart(data)["lines"]}) == 3 + len(report.OTHERS)
+    for words in ("Along training: oasis", "Along training: wsabie", "p@1 on validation images", "training image"):
+        assert words in page.text, words
+    groups = page.text[page.text.index("Groups of categories: wsabie") : page.text.index("Charts")]
+    assert "1beach, tree (2)" in groups
+    assert "2watch" in groups
+    assert "3none" in groups
+    write_precision_curve(tmp_path / "curve.png", data)
+
+
+def test_side_by_side(tmp_path):
+    data = several_learners()
+    page = page_of(tmp_path, data)
+    assert page.all("label", **{"for": "tab-sides"})
+    assert len(page.all("h5")) == 2 * (len(data.systems) - 1)
+    assert not page_of(tmp_path, some_data()).all("label", **{"for": "tab-sides"})
+
+
+def test_what_does_not_apply_is_not_shown(tmp_path):
+    text = page_of(tmp_path, some_data()).text
+    for words in ("k-NN", "labels P@", "sibling P@", "Groups of categories", "Side by side"):
+        assert words not in text, words
+
+
+def test_names_of_lines_stay_apart_and_in_the_frame():
+    heights = sorted(line["label_y"] for line in report._precision_chart(several_learners())["lines"])
+    assert min(np.diff(heights)) >= 15
+    assert heights[0] >= 0
+    assert heights[-1] <= report.HIGH - report.BOTTOM
+
+
+def test_the_page_has_the_colours_of_the_picture():
+    css = (report.files("visterm.pipeline") / "report.html.jinja").read_text("utf-8")
+    assert re.findall(r"--other\d: (#\w+);", css)[: len(report.OTHERS)] == [color for color, *_ in report.OTHERS]
+    assert len({color for color, *_ in report.OTHERS}) == len(report.OTHERS)
+
+
 # ---------------------------------------------------------------------------------------------- edge cases
 
 
 def test_one_system_no_history_few_queries(tmp_path):
     queries = tuple(dataclasses.replace(query, baseline=None) for query in some_data(3).queries)
-    data = some_data(systems=(System("cosine", 0.146),), queries=queries, n_queries=3, history=None)
+    data = some_data(systems=(System("cosine", 0.146),), queries=queries, n_queries=3, histories=())
     page = page_of(tmp_path, data)
-    assert "Cosine reaches mAP 0.146 on 3 queries." in page.text
+    assert "cosine reaches mAP 0.146 on 3 queries." in page.text
     assert "trained without validation images" in page.text
     assert "Most improved" not in page.text
     assert len(page.all("input", name="gallery")) == 3
@@ -231,7 +331,7 @@ def test_nothing_to_measure(tmp_path):
     nan = float("nan")
     systems = (System("oasis", nan, (nan, nan), {1: nan}, (nan, nan)), System("cosine", nan))
     page = page_of(
-        tmp_path, some_data(systems=systems, queries=queries, n_queries=0, n_without_relevant=2, history=None)
+        tmp_path, some_data(systems=systems, queries=queries, n_queries=0, n_without_relevant=2, histories=())
     )
     assert "No query has a relevant image in the gallery: there is nothing to measure." in page.text
     assert "2 queries without any relevant image" in page.text
@@ -246,7 +346,7 @@ def test_no_queries_at_all(tmp_path):
 def test_short_curves_and_flat_zero(tmp_path):
     systems = (System("oasis", 0.0, None, {1: 0.0}, (0.0,)), System("cosine", 0.0, None, {}, (0.0,)))
     history = History((0,), (0.0,), 0, 0.0)
-    page_of(tmp_path, some_data(systems=systems, history=history))
+    page_of(tmp_path, some_data(systems=systems, histories=(history,)))
     write_precision_curve(tmp_path / "curve.png", some_data(systems=systems))
 
 
@@ -318,7 +418,8 @@ def test_contrast():
 
     for scheme in schemes:
         colors = dict(re.findall(r"--([\w-]+): #(\w+)", scheme))
-        for text in ("text", "quiet", "learner", "baseline", "chance", "other", "right", "wrong"):
+        others = [f"other{i}" for i in range(len(report.OTHERS))]
+        for text in ("text", "quiet", "learner", "baseline", "chance", "right", "wrong", *others):
             low, high = sorted((luminance(colors[text]), luminance(colors["ground"])))
             assert (high + 0.05) / (low + 0.05) >= 4.5, text
 

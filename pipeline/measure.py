@@ -1,0 +1,215 @@
+"""What ``evaluate`` measures of one learner: its rankings, the classes that its neighbours vote for, its labels."""
+
+from __future__ import annotations
+
+import csv
+import graphlib
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from visterm.learners import SimilarityLearner
+from visterm.retrieval import (
+    Evaluation,
+    ExactIndex,
+    Ranking,
+    evaluate_index,
+    knn_accuracy,
+    label_precision_at,
+    mean_recall,
+    sibling_precision_at,
+    siblings_from_parents,
+)
+
+from .collection import Image
+from .config import Config, UserError
+from .console import count
+
+LABEL_KS = (1, 5, 10)  # precision of the first k labels
+
+
+class Annotation(NamedTuple):
+    """How well the labels ranked for the test images fit; means over the images."""
+
+    precision_at: dict[int, float]
+    sibling_precision_at: dict[int, float]  # empty without an is-a table
+    n_unknown_labels: int  # labels of test images that no training image has: never found
+
+    def as_json(self) -> dict[str, Any]:
+        """As in metrics.json."""
+        found: dict[str, Any] = {"precision_at": {str(k): value for k, value in self.precision_at.items()}}
+        if self.sibling_precision_at:
+            found["sibling_precision_at"] = {str(k): value for k, value in self.sibling_precision_at.items()}
+        return found | {"n_unknown_labels": self.n_unknown_labels}
+
+
+class Measured(NamedTuple):
+    """One system: its figures, and its first results for every query."""
+
+    learner: SimilarityLearner
+    trained: Mapping[str, Any]  # its record; of cosine an empty one
+    evaluation: Evaluation
+    ranking: Ranking
+    accuracy: float | None = None
+    annotation: Annotation | None = None
+
+
+class Task(NamedTuple):
+    """What the systems are measured on."""
+
+    queries: Sequence[Image]
+    gallery: Sequence[Image]
+    train: Sequence[Image]  # who votes for classes
+    Q: sparse.csr_matrix
+    X: sparse.csr_matrix
+    X_train: sparse.csr_matrix | None
+    relevance: sparse.csr_matrix
+    classes: tuple[np.ndarray, np.ndarray] | None  # of queries and training images, where each has just one label
+    siblings: tuple[list[str], sparse.csr_array] | None  # labels by number, and who is whose sibling
+
+    @property
+    def own(self) -> bool:
+        """Whether the queries are the gallery, each without itself."""
+        return self.queries is self.gallery
+
+
+def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, config: Config) -> Measured:
+    """Measure one learner.
+
+    Parameters
+    ----------
+    learner : SimilarityLearner
+    trained : mapping
+        Its record.
+    task : Task
+    config : Config
+
+    Returns
+    -------
+    Measured
+    """
+    n_jobs = config.compute.n_jobs
+    k = min(config.evaluate.neighbours, len(task.gallery) - task.own)
+    exclude = np.arange(len(task.queries)) if task.own else np.full(len(task.queries), -1)
+    # The labels of test images are what is measured, so no learner may read them; those of training images it may.
+    labels = None if task.own or task.classes is None else task.classes[1]
+    index = ExactIndex(learner, task.X, labels, n_jobs=n_jobs)
+    evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=config.evaluate.max_k)
+    ranking = index.search(task.Q, k=k, exclude=exclude)
+    accuracy = None
+    if task.classes is not None:
+        if task.own:
+            index = ExactIndex(learner, task.X_train, task.classes[1], n_jobs=n_jobs)
+        n_votes = min(config.evaluate.accuracy_neighbours, index.n_gallery)
+        if hasattr(learner, "categorize"):  # MuSL's distances are whole numbers: many tie, and share the votes
+            found = learner.categorize(task.Q, task.X_train, task.classes[1], n_neighbors=n_votes)
+            accuracy = mean_recall(task.classes[0], found)
+        else:
+            accuracy = knn_accuracy(index.search(task.Q, k=n_votes), *task.classes, n_votes)
+    return Measured(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
+
+
+def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotation | None:
+    """Precision of the labels that an annotator ranks for the test images; None of other learners."""
+    if not hasattr(learner, "annotate"):
+        return None
+    known = trained["labels"]
+    own = {label for image in task.queries for label in image.labels}
+    names = task.siblings[0] if task.siblings is not None else sorted({*known, *own})
+    place = {name: i for i, name in enumerate(names)}
+    ks = [k for k in LABEL_KS if k <= len(known)]
+    ranked = np.array([place[name] for name in known])[learner.annotate(task.Q, ks[-1])[0]]
+    rows = [row for row, image in enumerate(task.queries) for _ in image.labels]
+    columns = [place[label] for image in task.queries for label in image.labels]
+    truth = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(task.queries), len(names)))
+    siblings = {}
+    if task.siblings is not None:
+        S = task.siblings[1]
+        siblings = {k: float(sibling_precision_at(ranked, truth, S, k).mean()) for k in ks}
+    precision = {k: float(label_precision_at(ranked, truth, k).mean()) for k in ks}
+    return Annotation(precision, siblings, len(own - set(known)))
+
+
+def read_is_a(file: Path) -> dict[str, set[str]]:
+    """Read an is-a table: the parents of each label.
+
+    Parameters
+    ----------
+    file : Path
+        CSV with the columns ``label,parent``; a label may repeat, and a parent may have parents.
+
+    Raises
+    ------
+    UserError
+        The table cannot be read, lacks a column or a name, or runs in a circle.
+    """
+    parents: dict[str, set[str]] = defaultdict(set)
+    try:
+        with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
+            reader = csv.DictReader(stream)
+            missing = [name for name in ("label", "parent") if name not in (reader.fieldnames or [])]
+            if missing:
+                raise UserError(f"{file}: no column {missing[0]}; the first line must be label,parent")
+            for row in reader:
+                label, parent = row["label"], row["parent"]
+                if not label or not parent:
+                    raise UserError(f"{file}, line {reader.line_num}: an empty {'parent' if label else 'label'}")
+                if label == parent:
+                    raise UserError(f"{file}, line {reader.line_num}: {label} cannot be its own parent")
+                parents[label].add(parent)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
+    except csv.Error as error:
+        raise UserError(f"{file}: not a CSV table ({error})") from None
+    if not parents:
+        raise UserError(f"{file}: holds no row; the columns are label,parent")
+    try:
+        graphlib.TopologicalSorter(parents).prepare()
+    except graphlib.CycleError as error:
+        circle = error.args[1][::-1]  # graphlib names the parent first
+        shown = [*circle[:4], "...", circle[-1]] if len(circle) > 6 else circle
+        raise UserError(f"{file}: runs in a circle: {' is a '.join(shown)}") from None
+    return dict(parents)
+
+
+def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], sparse.csr_array], str | None]:
+    """Who is whose sibling, by an is-a table.
+
+    Parameters
+    ----------
+    labels : sequence of str
+    file : Path
+
+    Returns
+    -------
+    labels, siblings : list of str, CSR array of bool
+        The labels sorted, and the matrix of them.
+    warning : str or None
+        How many labels the table does not name.
+
+    Raises
+    ------
+    UserError
+        As `read_is_a`, or if the table names none of the labels.
+    """
+    table = read_is_a(file)
+    names = sorted(set(labels))
+    unknown = [name for name in names if name not in table]
+    if len(unknown) == len(names):
+        raise UserError(f"{file}: names none of the {count(len(names), 'label')} of this run, such as {names[0]}")
+    numbers = {parent: i for i, parent in enumerate(sorted({p for found in table.values() for p in found}))}
+    rows = [row for row, name in enumerate(names) for _ in table.get(name, ())]
+    columns = [numbers[parent] for name in names for parent in table.get(name, ())]
+    parents = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(names), len(numbers)))
+    warning = None
+    if unknown:
+        warning = (
+            f"{os.path.basename(file)} gives no parent for {len(unknown):,} of {count(len(names), 'label')}, such as "
+            f"{unknown[0]}: such a label has no sibling but itself"
+        )
+    return (names, siblings_from_parents(parents)), warning
