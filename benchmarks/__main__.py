@@ -13,7 +13,19 @@ import importlib
 import json
 from pathlib import Path
 
-MODULES = ("startup", "extraction", "oasis", "search", "incremental")
+MODULES = (
+    "startup",
+    "extraction",
+    "forest",
+    "oasis",
+    "aroma",
+    "search",
+    "incremental",
+    "annotators",
+    "wsabie",
+    "comparison",
+    "musl",
+)
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 HEAD = """# Benchmarks

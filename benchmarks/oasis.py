@@ -1,21 +1,15 @@
 """Speed, memory and quality of OASIS on visterm vectors: ``python -m benchmarks oasis [--quick]``.
 
-Vectors: 20 classes of Caltech-101 in $VISTERM_DATA (default ../shared/data), 40 images a class to learn from and up to
-25 to rank, extracted once and kept under build/bench. Without that folder: synthetic vectors of the same sparsity.
+Vectors: 20 classes of Caltech-101, see benchmarks/vectors.py.
 
 Times are processor time of the one thread that learns, medians of repetitions taken in turns with the peer's.
 """
 
-import os
 import subprocess
 import sys
 import time
-import zlib
-from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
-import yaml
 from numba import njit
 
 from visterm.learners import OASIS, Cosine, TripletSampler
@@ -24,11 +18,9 @@ from visterm.learners.online import as_rows
 from visterm.learners.triplets import stream
 from visterm.learners.validation import mean_average_precision
 
-ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("VISTERM_DATA", ROOT.parent / "shared" / "data"))
-CACHE = ROOT / "build" / "bench"
+from .vectors import ROOT, load_vectors
+
 COMMAND = "python -m benchmarks oasis"
-N_TRAIN, N_TEST = 40, 25
 PAIRS = 32
 # Chosen by cross-validation on the training images: docs/oasis.md.
 SETTINGS = {1000: {"C": 0.03, "n_steps": 150_000}, 10_000: {"C": 0.3, "n_steps": 200_000}}
@@ -78,54 +70,6 @@ def plain_pass(rows, data, triplets, C, W):
             for j in range(indptr[negative], indptr[negative + 1]):
                 W[indices[i], indices[j]] -= tau * data[i] * data[j]
     return violating
-
-
-def caltech_vectors(d: int):
-    """X, y and which images are for training; kept under the name of what they were made from."""
-    from visterm import features
-
-    classes = yaml.safe_load((DATA / "sets.yaml").read_text())["caltech101-20"]
-    rng = np.random.default_rng(0)
-    paths, y, train = [], [], []
-    for name in classes:
-        images = sorted((DATA / "caltech101" / name).iterdir())
-        chosen = [images[i] for i in rng.permutation(len(images))[: N_TRAIN + N_TEST]]
-        paths += chosen
-        y += [name] * len(chosen)
-        train += [i < N_TRAIN for i in range(len(chosen))]
-    sources = sorted(Path(features.__file__).parent.glob("*.py"))
-    made_from = b"".join(path.read_bytes() for path in sources) + "".join(map(str, paths)).encode()
-    cached = CACHE / f"vectors-{d}-{zlib.crc32(made_from):08x}.npz"
-    train = np.array(train)
-    if not cached.exists():
-        extractor = features.VistermExtractor(n_visterms=d, random_state=0)
-        extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        sp.save_npz(cached, sp.csr_matrix(extractor.transform(paths)))
-    return sp.csr_array(sp.load_npz(cached)), np.array(y), train
-
-
-def synthetic_vectors(d: int):
-    """Twenty classes whose images take most of their visterms from neighbourhoods that the class prefers."""
-    rng = np.random.default_rng(0)
-    n_classes, entries = 20, 24 if d <= 1000 else 40
-    y = np.repeat(np.arange(n_classes), N_TRAIN + N_TEST)
-    centres = rng.integers(0, d, (n_classes, 6))
-    X = sp.lil_array((len(y), d), dtype=np.float32)
-    for i, c in enumerate(y):
-        near = rng.choice(centres[c], entries) + rng.normal(0, d / 60, entries)
-        columns = np.where(rng.random(entries) < 0.6, near, rng.integers(0, d, entries)).astype(int) % d
-        X[i, columns] = rng.random(entries) + 0.2
-    X = sp.csr_array(X)
-    X = sp.csr_array(sp.diags_array(1 / np.sqrt(X.multiply(X).sum(axis=1))) @ X).astype(np.float32)
-    return X, y, np.tile(np.arange(N_TRAIN + N_TEST) < N_TRAIN, n_classes)
-
-
-def load_vectors(d: int):
-    if (DATA / "caltech101").is_dir():
-        return caltech_vectors(d)
-    print(f"no {DATA / 'caltech101'}: synthetic vectors, figures will differ", file=sys.stderr)
-    return synthetic_vectors(d)
 
 
 def cpu_time(function, *arguments) -> float:
@@ -220,7 +164,7 @@ MEMORY_PROGRAM = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from benchmarks.oasis import load_vectors
+from benchmarks.vectors import load_vectors
 from visterm.learners import OASIS
 d, n_steps = int(sys.argv[1]), int(sys.argv[2])
 X, y, train = load_vectors(d)

@@ -1,0 +1,364 @@
+"""The comparison systems of WSABIE that rank labels for an image: ``python -m benchmarks annotators [--quick]``.
+
+k-NN (exact, and in the leaf of a random-projection tree), one-vs-rest passive-aggressive and PAMIR-IA, on 38 classes of
+Caltech-101 (see benchmarks/vectors.py): speed beside scikit-learn or a plain NumPy loop, precision on the test images,
+and memory. The settings below were chosen by cross-validation on the training images, which
+``python -m benchmarks.annotators`` prints.
+
+Times are processor time of the one thread that works, medians of repetitions taken in turns with the peer's.
+"""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import normalize
+
+from visterm.learners import PAMIR, KNNAnnotator, OneVsRestPA
+from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
+from visterm.learners.online import as_rows
+from visterm.learners.pamir import draw_comparisons, pamir_pass
+from visterm.learners.triplets import stream
+
+from .vectors import ROOT, load_vectors
+
+COMMAND = "python -m benchmarks annotators"
+SET = "caltech101-38"
+# For both d: of settings that differ by less than the noise of the cross-validation (0.01), one in the middle. Larger
+# leaves are always better and slower.
+KNN = {"n_neighbors": 30}
+TREE = KNN | {"algorithm": "tree", "leaf_size": 400}
+OVR = {"C": 0.03, "n_steps": 30_000}
+PAMIR_IA = {"C": 0.01, "n_steps": 300_000}
+
+
+def cpu_time(function, *arguments) -> float:
+    start = time.thread_time()
+    function(*arguments)
+    return time.thread_time() - start
+
+
+def in_turns(passes, repeats):
+    """Median seconds of each function of the number of the round; the first round, which compiles, is left out."""
+    times = [[cpu_time(function, k) for function in passes] for k in range(repeats + 1)]
+    return np.median(times[1:], axis=0)
+
+
+# -- speed -------------------------------------------------------------------------------------------------------------
+
+
+def plain_pamir(rows, comparisons, C, W):
+    """One comparison after the other, as one would write it in NumPy: W (n_labels, d), double precision."""
+    for image, own, other in comparisons:
+        columns, values = rows[image]
+        loss = 1 - W[own, columns] @ values + W[other, columns] @ values
+        if loss > 0:
+            tau = min(C, loss / (2 * values @ values))
+            W[own, columns] += tau * values
+            W[other, columns] -= tau * values
+
+
+def time_pamir(d: int, quick: bool) -> dict:
+    X, y, train = load_vectors(d, SET)
+    X, y = X[train], y[train]
+    learner = PAMIR(**(PAMIR_IA | {"n_steps": 1})).fit(X, y)
+    sampler, rows, C = learner._sampler(y, None), as_rows(X), PAMIR_IA["C"]
+    n_labels, n_steps, n_plain, repeats = len(learner.classes_), 50_000, 2_000, 3 if quick else 9
+    slices = [(X.indices[a:b], X.data[a:b].astype(float)) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    W, plain_W = np.zeros((d, n_labels), np.float32), np.zeros((n_labels, d))
+
+    def ours(k):
+        pamir_pass(rows, draw_comparisons(*sampler, n_labels, n_steps, stream(k)), C, W)
+
+    def plain(k):
+        plain_pamir(slices, draw_comparisons(*sampler, n_labels, n_plain, stream(k)), C, plain_W)
+
+    own, peer = 1e6 * in_turns([ours, plain], repeats) / (n_steps, n_plain)
+    return {
+        "name": f"pamir-{d}",
+        "ours": own,
+        "peer": peer,
+        "peer_name": "plain NumPy loop",
+        "ratio": peer / own,
+        "limit": f"{4 * X.nnz / X.shape[0]:.0f} scattered reads and writes of W a violating comparison",
+        "unit": "us per comparison",
+        "n": n_steps * repeats,
+        "command": COMMAND,
+    }
+
+
+def peer_classifier(n_epochs: int = 1):
+    """PA-I of scikit-learn, one classifier a class, the same model as OneVsRestPA."""
+    return SGDClassifier(
+        loss="hinge",
+        penalty=None,
+        learning_rate="pa1",
+        eta0=OVR["C"],
+        fit_intercept=False,
+        max_iter=n_epochs,
+        tol=None,
+        random_state=0,
+    )
+
+
+def time_one_vs_rest(d: int, quick: bool) -> dict:
+    X, y, train = load_vectors(d, SET)
+    X, y = X[train], y[train]
+    label_start, labels, usable = (learner := OneVsRestPA(n_steps=1).fit(X, y))._sampler(y, None)
+    n_labels, n_steps, repeats = len(learner.classes_), X.shape[0], 3 if quick else 9
+    rows, W, peer = as_rows(X), np.zeros((d, n_labels), np.float32), peer_classifier()
+    classes = np.unique(y)
+
+    def ours(k):
+        one_vs_rest_pass(rows, label_start, labels, draw_images(usable, n_steps, stream(k)), OVR["C"], W)
+
+    own, theirs = 1e6 * in_turns([ours, lambda k: peer.partial_fit(X, y, classes)], repeats) / n_steps
+    return {
+        "name": f"ovr-pa-{d}",
+        "ours": own,
+        "peer": theirs,
+        "peer_name": "SGDClassifier(learning_rate='pa1'), scikit-learn",
+        "ratio": theirs / own,
+        "limit": f"arithmetic: {4 * n_labels * X.nnz / X.shape[0]:.0f} operations an image, in the processor's cache",
+        "unit": "us per image",
+        "n": n_steps * repeats,
+        "command": COMMAND,
+    }
+
+
+def peer_neighbours():
+    """k-NN of scikit-learn whose neighbours vote with their similarities."""
+    return KNeighborsClassifier(
+        n_neighbors=KNN["n_neighbors"], metric="cosine", algorithm="brute", weights=lambda distances: 1 - distances
+    )
+
+
+def time_exact(d: int, quick: bool) -> dict:
+    X, y, train = load_vectors(d, SET)
+    Q = X[~train]
+    ours, peer = KNNAnnotator(**KNN).fit(X[train], y[train]), peer_neighbours().fit(X[train], y[train])
+    repeats = 3 if quick else 9
+    own, theirs = 1e6 * in_turns([lambda k: ours.annotate(Q, 1), lambda k: peer.predict(Q)], repeats) / Q.shape[0]
+    return {
+        "name": f"knn-{d}",
+        "ours": own,
+        "peer": theirs,
+        "peer_name": "KNeighborsClassifier(algorithm='brute', metric='cosine'), scikit-learn",
+        "ratio": theirs / own,
+        "limit": f"{common_entries(X[train], Q):.0f} products of common entries a query, and {train.sum()} comparisons",
+        "unit": "us per query",
+        "n": Q.shape[0] * repeats,
+        "command": COMMAND,
+    }
+
+
+def common_entries(X, Q) -> float:
+    """Mean number of products that all inner products of a query with all images take."""
+    return float(np.diff(X.tocsc().indptr) @ np.diff(Q.tocsc().indptr)) / Q.shape[0]
+
+
+def many_images(X, y, n: int):
+    """Images of each a random half of the entries of two images of a class."""
+    rng = np.random.default_rng(0)
+    X, y = X[order := np.argsort(y, kind="stable")], y[order]
+    first = np.searchsorted(y, y)
+    size = np.searchsorted(y, y, side="right") - first
+    one = rng.integers(0, len(y), n)
+    other = first[one] + (rng.random(n) * size[one]).astype(int)
+    halves = [X[one], X[other]]
+    for half in halves:
+        half.data *= rng.random(half.nnz) < 0.5
+    mixed = sp.csr_array(normalize(halves[0] + halves[1]))
+    mixed.eliminate_zeros()
+    return mixed, y[one]
+
+
+def time_tree(n: int | None, quick: bool) -> dict:
+    """Tree against exact search at d = 10,000: of the training images, or of n images made from them."""
+    X, y, train = load_vectors(10_000, SET)
+    Q, X, y = X[~train], X[train], y[train]
+    leaf_size = TREE["leaf_size"]
+    if n is not None:
+        (X, y), leaf_size = many_images(X, y, n), 2_000
+    exact = KNNAnnotator(**KNN).fit(X, y)
+    trees = [KNNAnnotator(**(TREE | {"leaf_size": leaf_size, "random_state": seed})).fit(X, y) for seed in range(5)]
+    repeats = 3 if quick else 9
+    own, theirs = 1e6 * in_turns([lambda k: trees[k % 5].annotate(Q, 1), lambda k: exact.annotate(Q, 1)], repeats)
+    nearest = exact.kneighbors(Q)[0][:, 0]
+    depth = int(np.log2(len(trees[0].leaf_start_)))
+    return {
+        "name": "knn-tree-10000" if n is None else f"knn-tree-10000-{n // 1000}k",
+        "ours": own / Q.shape[0],
+        "peer": theirs / Q.shape[0],
+        "peer_name": f"exact, {X.shape[0]} images",
+        "ratio": theirs / own,
+        "n_leaves": 2**depth,
+        "recall_of_nearest": float(np.mean([tree.kneighbors(Q)[0][:, 0] == nearest for tree in trees])),
+        "limit": f"a leaf of {X.shape[0] // 2**depth} images, and {depth} projections on the way to it",
+        "unit": "us per query",
+        "n": Q.shape[0] * repeats,
+        "command": COMMAND,
+    }
+
+
+# -- quality -----------------------------------------------------------------------------------------------------------
+
+
+def measure(kind, settings, d: int, seeds) -> dict:
+    """Means over the seeds of precision at 1, share with a right label among five, and times."""
+    X, y, train = load_vectors(d, SET)
+    found = []
+    for seed in seeds:
+        learner = kind(**settings, random_state=seed)
+        seconds = cpu_time(learner.fit, X[train], y[train])
+        (per_query,) = 1e6 * in_turns([lambda k, learner=learner: learner.annotate(X[~train], 5)], 5) / (~train).sum()
+        right = learner.classes_[learner.annotate(X[~train], 5)[0]] == y[~train][:, None]
+        found.append((right[:, 0].mean(), right.any(axis=1).mean(), seconds, per_query))
+    return dict(
+        zip(("p_at_1", "found_in_5", "train_seconds", "us_per_query"), np.mean(found, axis=0).tolist(), strict=True)
+    )
+
+
+def compare_quality(d: int, quick: bool) -> list[dict]:
+    X, y, train = load_vectors(d, SET)
+    seeds = range(1 if quick else 5)
+    knn = measure(KNNAnnotator, KNN, d, [0])
+    tree = measure(KNNAnnotator, TREE, d, seeds)
+    ovr = measure(OneVsRestPA, OVR, d, seeds)
+    pamir = measure(PAMIR, PAMIR_IA, d, seeds)
+    n_epochs = round(OVR["n_steps"] / train.sum())
+    peers = [peer_neighbours(), peer_classifier(n_epochs)]
+    knn_peer, ovr_peer = (peer.fit(X[train], y[train]).score(X[~train], y[~train]) for peer in peers)
+    return [
+        {
+            "name": f"{name}-p1-{d}",
+            "ours": found["p_at_1"],
+            "peer": peer,
+            "peer_name": peer_name,
+            "ratio": found["p_at_1"] / peer,
+            "limit": "1.0: a right label first for every image",
+            "unit": "p@1",
+            "n": int((~train).sum()),
+            "command": COMMAND,
+            **{key: value for key, value in found.items() if key != "p_at_1"},
+        }
+        for name, found, peer, peer_name in (
+            ("knn", knn, knn_peer, "KNeighborsClassifier, scikit-learn"),
+            ("knn-tree", tree, knn["p_at_1"], "exact k-NN"),
+            ("ovr-pa", ovr, ovr_peer, f"SGDClassifier(learning_rate='pa1'), {n_epochs} epochs"),
+            ("pamir", pamir, ovr["p_at_1"], "one-vs-rest passive-aggressive"),
+        )
+    ]
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+MEMORY_PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+import scipy.sparse as sp
+from visterm.learners import LEARNERS
+name, d, n, n_labels = sys.argv[1], *map(int, sys.argv[2:])
+def images(n, d):
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(0, d, (n, 40), np.int32)).ravel()
+    X = sp.csr_array((rng.random(40 * n, np.float32), columns, np.arange(0, 40 * n + 1, 40, np.int32)), (n, d))
+    X.sum_duplicates()
+    return X
+def peak():
+    status = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in status if line.startswith("VmHWM")))
+options = {"random_state": 0}
+if name != "KNNAnnotator":
+    options |= {"n_steps": 5_000, "pass_steps": 2_500, "validation_fraction": 0.2}
+LEARNERS[name](**options).fit(images(1000, 100), np.arange(1000) % 7).annotate(images(10, 100), 1)
+X, y = images(n, d), np.arange(n) % n_labels
+before = peak()
+learner = LEARNERS[name](**options).fit(X, y)
+states = [getattr(learner, key) for key in learner._state if hasattr(learner, key)]
+print((peak() - before) / sum(state.nbytes for state in states if isinstance(state, np.ndarray)))
+"""
+
+
+def measure_memory(name: str, kind, quick: bool) -> dict:
+    """Peak of a process that learns (with early stopping), in units of the model."""
+    neighbours = kind is KNNAnnotator
+    sizes = [10_000, 100_000 if quick else 300_000, 50] if neighbours else [10_000, 20_000, 4_000]
+    command = [sys.executable, "-c", MEMORY_PROGRAM, kind.__name__, *map(str, sizes)]
+    copies = float(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    stated = 3.0 if neighbours else 2.0
+    return {
+        "name": f"{name}-memory",
+        "ours": copies,
+        "peer": stated,
+        "peer_name": "what its docstring states",
+        "ratio": stated / copies,
+        "limit": "3: unit rows, the same leaf by leaf, the lists" if neighbours else "2: W and the best W, float32",
+        "unit": "models",
+        "n": sizes[1],
+        "command": COMMAND,
+    }
+
+
+def run(quick: bool = False) -> list[dict]:
+    records = [time_case(d, quick) for time_case in (time_exact, time_one_vs_rest, time_pamir) for d in (1000, 10_000)]
+    records += [time_tree(None, quick), time_tree(20_000 if quick else 100_000, quick)]
+    records += [*compare_quality(1000, quick), *compare_quality(10_000, quick)]
+    memory = (("knn", KNNAnnotator), ("ovr-pa", OneVsRestPA), ("pamir", PAMIR))
+    return records + [measure_memory(name, kind, quick) for name, kind in memory]
+
+
+# -- cross-validation --------------------------------------------------------------------------------------------------
+
+
+def cross_validate(d: int) -> None:
+    """Precision at 1 in five folds of the training images, for many settings."""
+    X, y, train = load_vectors(d, SET)
+    X, y = X[train], y[train]
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
+
+    def precision(learner, rows):
+        return np.mean(learner.classes_[learner.annotate(X[rows], 1)[0][:, 0]] == y[rows])
+
+    for kind, pass_steps in ((OneVsRestPA, 10_000), (PAMIR, 100_000)):
+        print(f"d = {d}, {kind.__name__}: C, then p@1 after each {pass_steps} steps")
+        for C in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0):
+            curves = np.zeros((5, 10))
+            for curve, (learned, asked) in zip(curves, folds, strict=True):
+                seen = []
+                kind(C=C, n_steps=10 * pass_steps, pass_steps=pass_steps, random_state=0).fit(
+                    X[learned],
+                    y[learned],
+                    callback=lambda learner, seen=seen, asked=asked: seen.append(precision(learner, asked)),
+                )
+                curve[:] = seen
+            print(f"{C:6}", " ".join(f"{value:.3f}" for value in curves.mean(axis=0)))
+    print(
+        f"d = {d}, KNNAnnotator: neighbours, then p@1 exact, exact with uniform votes, in leaves of 700, 350, 175, 90"
+    )
+    for n_neighbors in (1, 3, 10, 30, 100):
+        variants = [{}, {"weights": "uniform"}, *({"algorithm": "tree", "leaf_size": n} for n in (700, 350, 175, 90))]
+        found = [
+            np.mean(
+                [
+                    precision(
+                        KNNAnnotator(n_neighbors=n_neighbors, random_state=0, **variant).fit(X[learned], y[learned]),
+                        asked,
+                    )
+                    for learned, asked in folds
+                ]
+            )
+            for variant in variants
+        ]
+        print(f"{n_neighbors:6}", " ".join(f"{value:.3f}" for value in found))
+
+
+if __name__ == "__main__":
+    for dimension in (1000, 10_000):
+        cross_validate(dimension)

@@ -1,0 +1,345 @@
+"""Speed, memory and quality of AROMA on visterm vectors: ``python -m benchmarks aroma [--quick]``.
+
+Vectors: 20 and 38 classes of Caltech-101, see benchmarks/vectors.py. Times are processor time of the one thread that
+learns, or elapsed time where two do; medians of repetitions taken in turns with the peer's.
+
+``python -m benchmarks.aroma [--dimensions 1000]`` prints the mAP of each r, cross-validated on the training images and
+on the test images.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import njit
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from visterm.learners import AROMA, OASIS, TripletSampler
+from visterm.learners.aroma import _PENDING, diagonal_pass, factored_pass, fold
+from visterm.learners.oasis import oasis_pass
+from visterm.learners.online import as_rows
+from visterm.learners.triplets import stream
+
+from .oasis import cpu_time, quality
+from .vectors import ROOT, load_vectors
+
+COMMAND = "python -m benchmarks aroma"
+R = 1.0
+REGULARISERS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0)
+AGGRESSIVENESS = (0.03, 0.1, 0.3, 1.0)
+N_FOLDS = 5
+# OASIS's C with the best mAP after 100,000 triplets, of cross-validation on the training images (main, below).
+TUNED_C = 1.0
+
+
+@njit(cache=True, nogil=True)
+def direct_pass(indptr, indices, data, triplets, r, W, Lambda, Omega):
+    """The paper's figure 2 as one would write it down: three dense rank-1 updates for each violating triplet."""
+    d = len(W)
+    p, s, t = np.zeros(d, W.dtype), np.zeros(d, W.dtype), np.zeros(d, W.dtype)
+    steps = np.empty(3, W.dtype)  # of W, Omega and Lambda; in an array, which keeps their precision
+    violating = 0
+    for step in range(len(triplets)):
+        query, positive, negative = triplets[step]
+        p[:] = 0
+        for j in range(indptr[positive], indptr[positive + 1]):
+            p[indices[j]] += data[j]
+        for j in range(indptr[negative], indptr[negative + 1]):
+            p[indices[j]] -= data[j]
+        columns = np.flatnonzero(p)
+        loss = 1.0
+        for i in range(indptr[query], indptr[query + 1]):
+            for j in columns:
+                loss -= data[i] * W[indices[i], j] * p[j]
+        if loss <= 0:
+            continue
+        violating += 1
+        s[:], t[:] = 0, 0
+        for i in range(indptr[query], indptr[query + 1]):
+            for j in range(d):
+                s[j] += data[i] * Lambda[indices[i], j]
+        for i in columns:
+            for j in range(d):
+                t[j] += p[i] * Omega[i, j]
+        a, b = 0.0, 0.0
+        for i in range(indptr[query], indptr[query + 1]):
+            a += data[i] * s[indices[i]]
+        for i in columns:
+            b += p[i] * t[i]
+        steps[0], steps[1], steps[2] = loss / (r + a * b), a / (d * r + a * b), b / (d * r + a * b)
+        for i in range(d):
+            for j in range(d):
+                W[i, j] += steps[0] * s[i] * t[j]
+        for i in range(d):
+            for j in range(d):
+                Omega[i, j] -= steps[1] * t[i] * t[j]
+        for i in range(d):
+            for j in range(d):
+                Lambda[i, j] -= steps[2] * s[i] * s[j]
+    return violating
+
+
+# -- speed -------------------------------------------------------------------------------------------------------------
+
+
+def time_diagonal(d: int, quick: bool) -> dict:
+    """Microseconds a triplet, against OASIS on the same triplets."""
+    X, y, train = load_vectors(d)
+    rows, sampler = as_rows(X[train]), TripletSampler(y[train])
+    n_steps, repeats = (5_000, 3) if quick else (20_000, 9)
+    W = np.eye(d, dtype=np.float32)
+    model = np.zeros((d, d, 2), np.float32)
+    model[..., 1] = 1
+    model = model.reshape(d, 2 * d)
+    times = []
+    # The first round compiles and touches all memory; later ones go on from there, as a long run does.
+    for k in range(repeats + 1):
+        triplets = sampler.draw(stream(k), n_steps)
+        times.append([cpu_time(diagonal_pass, rows, triplets, R, model)])
+        times[-1].append(cpu_time(oasis_pass, rows, triplets, 0.1, False, W))
+    ours, oasis = 1e6 * np.median(times[1:], axis=0) / n_steps
+    return {
+        "name": f"aroma-diagonal-{d}",
+        "ours": ours,
+        "peer": 2.5 * oasis,
+        "peer_name": f"2.5 times OASIS's time, {oasis:.2f} us",
+        "ratio": 2.5 * oasis / ours,
+        "limit": "OASIS's own time, W and Sigma being twice its memory: " + f"{ours / oasis:.2f} times",
+        "unit": "us per triplet",
+        "n": n_steps * repeats,
+        "command": COMMAND,
+    }
+
+
+class Factored:
+    """The factored form's passes on n_threads; and what the direct updates take, on one."""
+
+    def __init__(self, d: int):
+        X, y, train = load_vectors(d)
+        self.rows, self.sampler = as_rows(X[train]), TripletSampler(y[train])
+        self.d = d
+        self.U, self.V = np.empty((2, _PENDING, d), np.float32)
+        self.weights = np.empty(_PENDING, np.float32)
+        self.state = self.start(np.float32)
+
+    def start(self, dtype: type) -> tuple[np.ndarray, ...]:
+        eye = np.eye(self.d, dtype=dtype)
+        return np.zeros_like(eye), eye, eye.copy()
+
+    def learn(self, k: int, n_steps: int, n_threads: int) -> int:
+        """Number of updates."""
+        triplets, updates = self.sampler.draw(stream(k), n_steps), 0
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            while len(triplets):
+                seen, n, _, violating = factored_pass(self.rows, triplets, R, *self.state, self.U, self.V, self.weights)
+                fold(*self.state, self.U[:n], self.V[:n], self.weights[:n], map if n_threads == 1 else pool.map)
+                triplets, updates = triplets[seen:], updates + violating
+        return updates
+
+    def direct(self, k: int, n_steps: int, state: tuple[np.ndarray, ...]) -> int:
+        indptr, indices, data, _ = self.rows
+        return direct_pass(
+            indptr, indices, data.astype(state[0].dtype), self.sampler.draw(stream(k), n_steps), R, *state
+        )
+
+    def product_time(self) -> float:
+        """Seconds that the matrix products alone of one update take, on one thread: 4 d^2 operations."""
+        with threadpool_limits(1, user_api="blas"):
+            times = []
+            for _ in range(5):
+                start = time.thread_time()
+                self.U.T @ self.V
+                times.append(time.thread_time() - start)
+        return 2 * float(np.median(times)) / _PENDING
+
+
+def time_factored(quick: bool) -> list[dict]:
+    """Microseconds an update at d = 1,000, against the direct rank-1 updates on one core."""
+    learning = Factored(1000)
+    double, single = learning.start(np.float64), learning.start(np.float32)
+    n_steps, repeats = (1000, 3) if quick else (4000, 7)
+    runs = {
+        "one core": (time.thread_time, lambda k: learning.learn(k, n_steps, 1)),
+        "two cores": (time.perf_counter, lambda k: learning.learn(k, n_steps, 2)),
+        "double": (time.thread_time, lambda k: learning.direct(k, n_steps // 8, double)),
+        "single": (time.thread_time, lambda k: learning.direct(k, n_steps // 8, single)),
+    }
+    times = np.array([[time_update(*run, k) for run in runs.values()] for k in range(repeats + 1)])
+    one, two, double, single = 1e6 * np.median(times[1:], axis=0)
+    bound = 1e6 * learning.product_time()
+    peer_name = "three dense rank-1 updates, plain {}-precision loop, Numba, one core"
+    return [
+        {
+            "name": name,
+            "ours": ours,
+            "peer": peer,
+            "peer_name": peer_name.format(precision),
+            "ratio": peer / ours,
+            "limit": f"4 d^2 operations an update at the speed of matrix products: {bound:.0f} us on one core",
+            "unit": "us per update",
+            "n": n_steps * repeats,
+            "command": COMMAND,
+        }
+        for name, ours, peer, precision in (
+            ("aroma-factored-1000", one, double, "double"),
+            ("aroma-factored-1000-2cores", two, double, "double"),
+            ("aroma-factored-1000-single", one, single, "single"),
+        )
+    ]
+
+
+def time_update(clock, run, k: int) -> float:
+    """Seconds an update of run(k), which returns how many it made."""
+    start = clock()
+    updates = run(k)
+    return (clock() - start) / updates
+
+
+def time_factored_large(quick: bool) -> dict:
+    """Milliseconds an update at d = 10,000 on two cores, elapsed."""
+    learning = Factored(10_000)
+    single = learning.start(np.float32)  # in double precision the two together would take more than most machines have
+    runs = (
+        (time.perf_counter, lambda k: learning.learn(k, 2 * _PENDING, 2)),
+        (
+            time.thread_time,
+            lambda k: learning.direct(k, 10, single),
+        ),
+    )
+    times = np.array([[time_update(*run, k) for run in runs] for k in range(2 if quick else 5)])
+    ours, peer = 1e3 * np.median(times[1:], axis=0)
+    return {
+        "name": "aroma-factored-10000",
+        "ours": ours,
+        "peer": peer,
+        "peer_name": "three dense rank-1 updates, plain single-precision loop, Numba, one core",
+        "ratio": peer / ours,
+        "limit": "4 d^2 operations an update at the speed of matrix products: "
+        f"{1e3 * learning.product_time() / 2:.1f} ms on two cores",
+        "unit": "ms per update",
+        "n": 2 * _PENDING * (len(times) - 1),
+        "command": COMMAND,
+    }
+
+
+# -- quality -----------------------------------------------------------------------------------------------------------
+
+
+def triplets_to_reach(goal: float, X, y, test, test_y, seed: int, step: int) -> int:
+    """Triplets after which the mAP of the test images among each other is `goal`, to the next `step`."""
+    learner = AROMA(r=R, n_steps=step, pass_steps=step, random_state=seed)
+    for seen in range(step, 200_001, step):
+        learner.partial_fit(X, y)
+        if seen >= 10_000 and quality(learner, test, test_y) >= goal:
+            return seen
+    return seen
+
+
+def compare_quality(quick: bool) -> list[dict]:
+    """Triplets that AROMA needs for the mAP that OASIS has after 100,000; means over seeds."""
+    X, y, train = load_vectors(10_000, "caltech101-38")
+    X, y, test, test_y = X[train], y[train], X[~train], y[~train]
+    seeds, step = ((0,), 5000) if quick else ((0, 1, 2), 1000)
+    records = []
+    for name, C in (("aroma-quality", 0.1), ("aroma-quality-tuned", TUNED_C)):
+        goals, needed = [], []
+        for seed in seeds:
+            goals.append(quality(OASIS(C=C, n_steps=100_000, random_state=seed).fit(X, y), test, test_y))
+            needed.append(triplets_to_reach(goals[-1], X, y, test, test_y, seed, step))
+        records.append(
+            {
+                "name": name,
+                "ours": float(np.mean(needed)),
+                "peer": 100_000,
+                "peer_name": f"OASIS with C = {C:g}, which then has mAP {np.mean(goals):.4f}",
+                "ratio": 100_000 / float(np.mean(needed)),
+                "limit": "a third of OASIS's triplets, as asked, is a ratio of 3",
+                "unit": "triplets",
+                "n": len(seeds),
+                "command": COMMAND,
+            }
+        )
+    return records
+
+
+def cross_validated(learner, X, y) -> float:
+    """Mean mAP of the images of each fold among each other, learned from the other folds."""
+    rng = np.random.default_rng(0)
+    fold_of = np.empty(len(y), int)
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        fold_of[members] = np.arange(len(members)) % N_FOLDS
+    parts = [(fold_of != k, fold_of == k) for k in range(N_FOLDS)]
+    return float(np.mean([quality(learner.fit(X[rest], y[rest]), X[part], y[part]) for rest, part in parts]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.aroma", description="mAP of settings of AROMA")
+    parser.add_argument("--dimensions", type=int, default=10_000)
+    parser.add_argument("--set", default="caltech101-38", dest="name")
+    parser.add_argument("--steps", type=int, default=50_000)
+    parser.add_argument("--covariance", default="diagonal")
+    parser.add_argument("--init", default="zero")
+    arguments = parser.parse_args()
+    X, y, train = load_vectors(arguments.dimensions, arguments.name)
+    common = {"n_steps": arguments.steps, "random_state": 0}
+    form = {"covariance": arguments.covariance, "init": arguments.init, "n_jobs": -1}
+    settings = [(f"AROMA r={r:g}", AROMA(r=r, **form, **common)) for r in REGULARISERS]
+    settings += [(f"OASIS C={C:g}", OASIS(C=C, **common)) for C in AGGRESSIVENESS]
+    print(f"{'':14} {'cross-validated':>16} {'test images':>12}")
+    for name, learner in settings:
+        inner = cross_validated(clone(learner), X[train], y[train])
+        outer = quality(clone(learner).fit(X[train], y[train]), X[~train], y[~train])
+        print(f"{name:14} {inner:16.4f} {outer:12.4f}", flush=True)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+MEMORY_PROGRAM = """
+import sys
+from pathlib import Path
+from benchmarks.vectors import load_vectors
+from visterm.learners import AROMA
+d, n_steps, covariance, fraction = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4]) or None
+X, y, train = load_vectors(d)
+learner = AROMA(covariance=covariance, validation_fraction=fraction, random_state=0, n_jobs=2)
+learner.set_params(n_steps=10).fit(X[train][:, :100], y[train])
+def peak():
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+before = peak()
+learner.set_params(n_steps=n_steps).fit(X[train], y[train])
+print((peak() - before) / (4 * d * d))
+"""
+
+
+def measure_memory(covariance: str, stated: int, n_steps: int, fraction: float) -> dict:
+    """Peak of a process that learns at d = 10,000, in copies of W, beside what the docstring states."""
+    command = [sys.executable, "-c", MEMORY_PROGRAM, "10000", str(n_steps), covariance, str(fraction)]
+    copies = float(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    return {
+        "name": "aroma-memory" if covariance == "diagonal" else "aroma-factored-memory",
+        "ours": copies,
+        "peer": float(stated),
+        "peer_name": f"stated in the docstring: {'state and best state' if fraction else 'no validation'}",
+        "ratio": stated / copies,
+        "limit": f"{stated}: what is learned, in float32",
+        "unit": "copies of W",
+        "n": n_steps,
+        "command": COMMAND,
+    }
+
+
+def run(quick: bool = False) -> list[dict]:
+    records = [time_diagonal(1000, quick), time_diagonal(10_000, quick)]
+    records += [*time_factored(quick), time_factored_large(quick), *compare_quality(quick)]
+    records.append(measure_memory("diagonal", 4, 10_000 if quick else 50_000, 0.2))
+    return [*records, measure_memory("factored", 3, 300, 0.0)]
+
+
+if __name__ == "__main__":
+    main()

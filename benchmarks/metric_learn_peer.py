@@ -1,0 +1,80 @@
+"""LMNN, ITML and NCA of the metric-learn package, in an environment of their own.
+
+Its version 0.7.0 does not run with scikit-learn 1.8 or later, so it gets an earlier one, and vectors as `.npz` files.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+from .peers import run_in
+
+REQUIREMENTS = ("metric-learn==0.7.0", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
+
+_SCRIPT = """
+import json
+import time
+import warnings
+
+import metric_learn
+
+warnings.simplefilter("ignore")  # that it was told to stop after so many iterations
+kind = {"lmnn": metric_learn.LMNN, "itml": metric_learn.ITML_Supervised, "nca": metric_learn.NCA}
+learner = kind[str(inputs["method"])](**json.loads(str(inputs["parameters"])))
+start = time.perf_counter()
+learner.fit(inputs["X"], inputs["y"])
+outputs["seconds"] = time.perf_counter() - start
+outputs["components"] = learner.components_
+"""
+
+
+def learn_metric(
+    method: str,
+    X: Any,
+    y: np.ndarray,
+    *,
+    n_components: int | None = None,
+    scale: float = 1.0,
+    timeout: float = 600,
+    threads: int = 2,
+    **parameters: Any,
+) -> tuple[np.ndarray, float]:
+    """Linear map under which Euclidean distances are those of the metric learned.
+
+    Parameters
+    ----------
+    method : {"lmnn", "itml", "nca"}
+    X : dense or CSR of shape (n, d)
+    y : array of shape (n,)
+    n_components : int, optional
+        Learn from so many principal components of X.
+    scale : float
+        Multiplies X: a margin or bound of the method counts for less.
+    timeout : float
+        Seconds; `benchmarks.peers.PeerError` beyond.
+    threads : int
+    **parameters
+        Of the package's class.
+
+    Returns
+    -------
+    components : float64 array of shape (n_components, d) or (d, d)
+    seconds : float
+        That its `fit` took.
+    """
+    dense = scale * np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
+    axes = np.eye(dense.shape[1])
+    if n_components is not None:
+        axes = PCA(n_components, random_state=0).fit(dense).components_
+    inputs = {
+        "method": np.array(method),
+        "parameters": np.array(json.dumps(parameters)),
+        "X": dense @ axes.T,
+        "y": np.unique(y, return_inverse=True)[1],
+    }
+    found = run_in("metric-learn", REQUIREMENTS, _SCRIPT, inputs, timeout=timeout, threads=threads)
+    return found["components"] @ axes, float(found["seconds"])

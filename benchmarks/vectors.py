@@ -1,0 +1,80 @@
+"""Visterm vectors of a category set of $VISTERM_DATA/sets.yaml, extracted once and kept under build/bench.
+
+40 images a category to learn from and up to 25 to rank, drawn with the fold as the seed. Without that folder: synthetic
+vectors of the same sparsity.
+"""
+
+import os
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("VISTERM_DATA", ROOT.parent / "shared" / "data"))
+CACHE = ROOT / "build" / "bench"
+N_TRAIN, N_TEST = 40, 25
+
+
+def choose_images(name: str, *, fold: int = 0, n_train: int = N_TRAIN, n_test: int = N_TEST):
+    """Paths, labels, and which are for training, of a category set."""
+    chosen = yaml.safe_load((DATA / "sets.yaml").read_text())[name]
+    if chosen == "all":
+        chosen = sorted(path.name for path in (DATA / "caltech101").iterdir())
+    folders = {"caltech101": chosen} if isinstance(chosen, list) else chosen
+    rng = np.random.default_rng(fold)
+    paths, y, train = [], [], []
+    for folder, categories in folders.items():
+        for category in categories:
+            images = sorted((DATA / folder / category).iterdir())
+            picked = [images[i] for i in rng.permutation(len(images))[: n_train + n_test]]
+            paths += picked
+            y += [category] * len(picked)
+            train += [i < n_train for i in range(len(picked))]
+    return paths, np.array(y), np.array(train)
+
+
+def caltech_vectors(d: int, name: str = "caltech101-20", *, fold: int = 0, **parameters: Any):
+    """X (unit rows), y and which images are for training; kept under the name of what they were made from."""
+    from visterm import features
+
+    paths, y, train = choose_images(name, fold=fold)
+    sources = sorted(
+        set(Path(features.__file__).parent.glob("*.py")) - {Path(features.__file__).with_name("forest.py")}
+    )
+    made_from = b"".join(path.read_bytes() for path in sources) + "".join([*map(str, paths), str(parameters)]).encode()
+    cached = CACHE / f"{name}-{d}-{zlib.crc32(made_from):08x}.npz"
+    if not cached.exists():
+        extractor = features.VistermExtractor(n_visterms=d, random_state=fold, **parameters)
+        extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        sp.save_npz(cached, sp.csr_matrix(extractor.transform(paths)))
+    return sp.csr_array(sp.load_npz(cached)), y, train
+
+
+def synthetic_vectors(d: int, n_classes: int = 20):
+    """Classes whose images take most of their visterms from neighbourhoods that the class prefers."""
+    rng = np.random.default_rng(0)
+    entries = 24 if d <= 1000 else 40
+    y = np.repeat(np.arange(n_classes), N_TRAIN + N_TEST)
+    centres = rng.integers(0, d, (n_classes, 6))
+    X = sp.lil_array((len(y), d), dtype=np.float32)
+    for i, c in enumerate(y):
+        near = rng.choice(centres[c], entries) + rng.normal(0, d / 60, entries)
+        columns = np.where(rng.random(entries) < 0.6, near, rng.integers(0, d, entries)).astype(int) % d
+        X[i, columns] = rng.random(entries) + 0.2
+    X = sp.csr_array(X)
+    X = sp.csr_array(sp.diags_array(1 / np.sqrt(X.multiply(X).sum(axis=1))) @ X).astype(np.float32)
+    return X, y, np.tile(np.arange(N_TRAIN + N_TEST) < N_TRAIN, n_classes)
+
+
+def load_vectors(d: int, name: str = "caltech101-20", **options: Any):
+    """X, y and which images are for training: of Caltech-101, or synthetic ones where it is not at hand."""
+    if (DATA / "caltech101").is_dir():
+        return caltech_vectors(d, name, **options)
+    print(f"no {DATA / 'caltech101'}: synthetic vectors, figures will differ", file=sys.stderr)
+    return synthetic_vectors(d, 38 if name == "caltech101-38" else 20)
