@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 _GROUPINGS = ("joint", "kmeans", "random")
 _MIDPOINTS = ("final", "running")
+# What a start learns; that of the best one so far is kept.
+_LEARNED = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
 
 # Entries of the features, by feature and there by value, zeros left out: starts (d + 1,) int64, images (nnz,) int32 and
 # values (nnz,) float32. A plain tuple: triplets.py says why.
@@ -168,6 +170,10 @@ class MuSL(SimilarityLearner):
         Which categories share a metric: learned with the metrics, k-means on the categories' mean images, or at random.
     retrain : bool, default=True
         With "joint", learn the metrics again for the categories found (section 2.3.2).
+    n_starts : int, default=1
+        With "joint", learn so many times, each time from other negative pairs, and keep the likeliest model: that with
+        the least `loss` at the end. Starts differ only if an image has more negative pairs than
+        `negatives_per_example`.
     max_images : int or None, default=5000
         Learn from at most so many images, drawn as evenly from the categories as they allow.
     random_state : int, RandomState or None, default=None
@@ -193,6 +199,10 @@ class MuSL(SimilarityLearner):
         "group", "train" or "done".
     n_steps_ : int
         Rounds of the present phase.
+    start_ : int
+        The present start; at the end the one that was kept.
+    start_losses_ : list of float
+        `loss` at the end of each start so far. Each is a mean over the pairs that the start drew.
     steps_done_, steps_total_ : int
         Rounds of all phases.
     seed_ : int
@@ -215,10 +225,10 @@ class MuSL(SimilarityLearner):
     Peak memory, beside X: n^2 (5 + K) bytes for n images (float32 weights, and for each pair of images whether it was
     drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
 
-    Departures from the paper: `midpoint="running"` and `balanced` are ours, as is `max_images`; docs/musl.md tells what
-    they do. In the first round of "joint" all weights are uniform, as the paper says, but for the leading factor of
-    equation 9. A threshold lies in the middle between two neighbouring values. A metric that no category uses keeps its
-    stumps when the others are learned again.
+    Departures from the paper: `midpoint="running"` and `balanced` are ours, as are `n_starts` and `max_images`;
+    docs/musl.md tells what they do. In the first round of "joint" all weights are uniform, as the paper says, but for
+    the leading factor of equation 9. A threshold lies in the middle between two neighbouring values. A metric that no
+    category uses keeps its stumps when the others are learned again.
 
     References
     ----------
@@ -245,6 +255,9 @@ class MuSL(SimilarityLearner):
         "history_",
         "phase_",
         "n_steps_",
+        "start_",
+        "start_losses_",
+        *(f"best_{name}" for name in _LEARNED),
         "steps_done_",
         "steps_total_",
         "seed_",
@@ -256,6 +269,7 @@ class MuSL(SimilarityLearner):
     stump_thresholds_: np.ndarray  # (K, T)
     likelihoods_: np.ndarray  # (C, K)
     history_: list[dict[str, Any]]
+    start_losses_: list[float]
 
     def __init__(
         self,
@@ -269,6 +283,7 @@ class MuSL(SimilarityLearner):
         negatives_per_example: int = 1000,
         grouping: str = "joint",
         retrain: bool = True,
+        n_starts: int = 1,
         max_images: int | None = 5000,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -282,6 +297,7 @@ class MuSL(SimilarityLearner):
         self.negatives_per_example = negatives_per_example
         self.grouping = grouping
         self.retrain = retrain
+        self.n_starts = n_starts
         self.max_images = max_images
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -321,7 +337,8 @@ class MuSL(SimilarityLearner):
         self.metric_of_category_ = self._initial_grouping(X, y)
         grouped = self._is_joint()
         self.phase_, self.n_steps_ = "group" if grouped else "train", 0
-        self.steps_done_, self.steps_total_ = 0, self.n_bits * (2 if grouped and self.retrain else 1)
+        self.start_, self.start_losses_ = 0, []
+        self.steps_done_, self.steps_total_ = 0, self.n_bits * (self.n_starts * (1 + self.retrain) if grouped else 1)
         return self._run(X, y, callback)
 
     def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
@@ -340,7 +357,7 @@ class MuSL(SimilarityLearner):
             return self
         if not np.array_equal(np.unique(y), self.classes_):
             raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
-        for name in ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_"):
+        for name in _LEARNED:
             setattr(self, name, np.array(getattr(self, name)))  # those of a mapped model are read-only
         return self._run(X, y, callback)
 
@@ -403,8 +420,15 @@ class MuSL(SimilarityLearner):
         category = np.searchsorted(self.classes_, y).astype(np.int32)
         kept = self._choose_images(category)
         X, category = X[kept], readonly(category[kept])
-        pairs = self._draw_pairs(category, np.full(len(self.classes_), True))
-        n = len(category)
+        n, drawn = len(category), None
+        if (
+            self.phase_ == "group"
+            and self.n_starts > 1
+            and n - np.bincount(category).min() <= self.negatives_per_example
+        ):
+            _log.warning(
+                "all %d starts draw the same pairs: negatives_per_example=%d", self.n_starts, self.negatives_per_example
+            )
         A, degree = np.empty((n, n), np.float32), np.empty(n)
         columns = _as_columns(X)
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
@@ -415,13 +439,15 @@ class MuSL(SimilarityLearner):
         with joblib.Parallel(n_jobs, prefer="threads") as parallel:
             while self.phase_ != "done":
                 phase, learned = self.phase_, self._metrics_to_learn()
+                if drawn != self.start_:
+                    pairs = self._draw_pairs(category, np.full(len(self.classes_), True))
+                    drawn = self.start_
                 H, counts = {}, {}
                 for k in range(self._n_metrics):
                     t = self.n_steps_ if k in learned else self._n_bits
                     H[k], counts[k] = self._distances(X, category, pairs, len(self.classes_), k, t)
                     self.likelihoods_[:, k] = self._likelihoods(counts[k], t)
-                while self.phase_ == phase:
-                    t = self.n_steps_
+                for t in range(self.n_steps_, self._n_bits):
                     for k in learned:
                         weigh_pairs(pairs, category, H[k], *self._pair_weights(k, counts[k]), A, degree)
                         found = parallel(
@@ -445,13 +471,32 @@ class MuSL(SimilarityLearner):
         return self
 
     def _end_phase(self) -> None:
-        if self.phase_ == "train" or not self.retrain:
-            self.phase_ = "done"
-            return
-        self.phase_, self.n_steps_ = "train", 0
+        """Go on to learning again, to the next start, or to the end."""
+        if self.phase_ == "group" and self.retrain:
+            self.phase_ = "train"
+        else:
+            self._keep_the_likeliest()
+            if self._is_joint() and len(self.start_losses_) < self.n_starts:
+                self.phase_ = "group"
+                self.start_ += 1
+            else:
+                self.phase_ = "done"
+                for name in _LEARNED:
+                    setattr(self, name, getattr(self, f"best_{name}"))
+                    delattr(self, f"best_{name}")
+                self.start_ = int(np.argmin(self.start_losses_))
+                return
+        self.n_steps_ = 0
         for k in self._metrics_to_learn():
             self.stump_features_[k] = 0
             self.stump_thresholds_[k] = -np.inf
+
+    def _keep_the_likeliest(self) -> None:
+        loss = self.history_[-1]["loss"]
+        if loss < min(self.start_losses_, default=np.inf):
+            for name in _LEARNED:
+                setattr(self, f"best_{name}", getattr(self, name).copy())
+        self.start_losses_.append(loss)
 
     def _metrics_to_learn(self) -> list[int]:
         if self.phase_ == "group":
@@ -493,17 +538,18 @@ class MuSL(SimilarityLearner):
 
         Those (i, j) whose j is of a category that is `wanted`: all positive ones, and negative ones drawn for each j.
         """
-        rng = np.random.default_rng([self.seed_, 0])
+        rng = np.random.default_rng([self.seed_, 0, self.start_])
         n = len(category)
-        forth = np.zeros((n, n), bool)
+        pairs = np.zeros((n, n), np.uint8)
         for j in np.flatnonzero(wanted[category]):
             others = np.flatnonzero(category != category[j])
             if len(others) > self.negatives_per_example:
                 others = rng.choice(others, self.negatives_per_example, replace=False)
-            forth[j, others] = True
-            forth[j, category == category[j]] = True
-            forth[j, j] = False
-        return readonly(forth.T + 2 * forth.astype(np.uint8))
+            same = np.flatnonzero(category == category[j])
+            firsts = np.concatenate([others, same[same != j]])
+            pairs[firsts, j] += 1
+            pairs[j, firsts] += 2
+        return readonly(pairs)
 
     def _distances(self, X: Any, category: np.ndarray, pairs: np.ndarray, n_categories: int, k: int, t: int) -> Any:
         """Distances H of all pairs of images under the first t stumps of metric k, and what `separate` counts."""
@@ -689,6 +735,7 @@ class MuSL(SimilarityLearner):
         check_integer("n_metrics", self.n_metrics, minimum=1)
         check_integer("n_bits", self.n_bits, minimum=1)
         check_integer("negatives_per_example", self.negatives_per_example, minimum=1)
+        check_integer("n_starts", self.n_starts, minimum=1)
         if self.max_images is not None:
             check_integer("max_images", self.max_images, minimum=2)
         for name in ("alpha", "r"):

@@ -221,6 +221,7 @@ class MuSLConfig(_Section):
     negatives_per_example: int = Field(default=1000, gt=0)
     grouping: Literal["joint", "kmeans", "random"] = "joint"
     retrain: bool = True
+    n_starts: int = Field(default=1, gt=0)
     max_images: int | None = Field(default=5000, gt=1)  # of more training images, so many are drawn
 
 

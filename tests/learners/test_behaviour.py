@@ -67,6 +67,7 @@ LEARNERS = {
     "wsabie-validation": WSABIE(n_components=16, validation_fraction=0.2, **EMBEDDED),
     "wsabie-refit": WSABIE(n_components=[8, 16], validation_fraction=0.2, refit=True, **EMBEDDED),
     "musl": MuSL(n_metrics=2, n_jobs=2, **FEW),
+    "musl-starts": MuSL(n_metrics=2, n_starts=3, alpha=1.0, midpoint="running", **FEW),
     "musl-balanced": MuSL(n_metrics=2, midpoint="running", balanced=True, retrain=False, **FEW),
     "musl-monolithic": MuSL(n_metrics=1, **FEW),
     "musl-per-category": MuSL(n_metrics=4, **FEW),

@@ -352,6 +352,81 @@ class TestLearning:
             learner.assign_categories(X, other)
 
 
+class TestStarts:
+    X, y = make_groups(0)
+    OPTIONS = {
+        "n_metrics": 2,
+        "n_bits": 6,
+        "alpha": 1.0,
+        "midpoint": "running",
+        "negatives_per_example": 5,
+        "random_state": 1,
+    }
+
+    def only(self, start, **options):
+        """A fit of one start that draws the pairs of another."""
+        learner = MuSL(**self.OPTIONS, **options)
+        draw = learner._draw_pairs
+
+        def draw_as(category, wanted):
+            learner.start_ = start
+            pairs = draw(category, wanted)
+            learner.start_ = 0
+            return pairs
+
+        learner._draw_pairs = draw_as
+        return learner.fit(self.X, self.y)
+
+    @pytest.mark.parametrize("retrain", [True, False])
+    def test_the_likeliest_is_kept(self, retrain):
+        alone = [self.only(start, retrain=retrain) for start in range(4)]
+        losses = [learner.history_[-1]["loss"] for learner in alone]
+        best = int(np.argmin(losses))
+        assert best == (2 if retrain else 3)
+        assert len(set(losses)) == 4
+        found = MuSL(n_starts=4, retrain=retrain, **self.OPTIONS).fit(self.X, self.y)
+        assert (found.start_, found.start_losses_) == (best, losses)
+        for name in ("stump_features_", "stump_thresholds_", "metric_of_category_", "likelihoods_"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(alone[best], name))
+        assert found.history_ == [entry for learner in alone for entry in learner.history_]
+        assert not [name for name in vars(found) if name.startswith("best_")]
+
+    def test_phases(self):
+        phases = []
+        found = MuSL(n_starts=3, **self.OPTIONS).fit(self.X, self.y, callback=lambda m: phases.append(m.phase_))
+        one = ["group"] * 6 + ["train"] * 6
+        assert [entry["phase"] for entry in found.history_] == one * 3
+        assert phases == [*(one * 3)[1:], "done"]
+        assert (found.steps_done_, found.steps_total_) == (36, 36)
+        for options in ({"grouping": "kmeans"}, {"n_metrics": 1}, {"n_metrics": 6}):
+            found = MuSL(n_starts=3, **(self.OPTIONS | options)).fit(self.X, self.y)
+            assert (found.steps_done_, found.steps_total_, len(found.start_losses_)) == (6, 6, 1)
+
+    @pytest.mark.parametrize("stop", [2, 6, 11, 12, 13, 18, 23, 24, 30, 35])
+    def test_killed_between_starts(self, stop, tmp_path):
+        def kill(learner):
+            if learner.steps_done_ == stop:
+                learner.save(tmp_path / "checkpoint")
+                raise KeyboardInterrupt
+
+        learner = MuSL(n_starts=3, **self.OPTIONS)
+        with pytest.raises(KeyboardInterrupt):
+            learner.fit(self.X, self.y, callback=kill)
+        resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r").resume(self.X, self.y)
+        expected = MuSL(n_starts=3, **self.OPTIONS).fit(self.X, self.y)
+        assert vars(resumed).keys() == vars(expected).keys()
+        for name in expected._state:
+            if hasattr(expected, name):
+                np.testing.assert_array_equal(getattr(resumed, name), getattr(expected, name))
+
+    def test_starts_that_are_all_alike_are_said(self, caplog):
+        MuSL(n_starts=2, **(self.OPTIONS | {"negatives_per_example": 60})).fit(self.X, self.y)
+        assert "all 2 starts draw the same pairs: negatives_per_example=60" in caplog.text
+        caplog.clear()
+        MuSL(n_starts=2, **(self.OPTIONS | {"negatives_per_example": 59})).fit(self.X, self.y)
+        assert not caplog.records
+
+
 class TestSides:
     @pytest.fixture
     def fitted(self):
@@ -429,6 +504,7 @@ class TestBadInput:
             ({"r": -1}, "r must be a positive number"),
             ({"r": np.nan}, "r must be a positive number"),
             ({"negatives_per_example": 0}, "negatives_per_example must be an integer of at least 1"),
+            ({"n_starts": 0}, "n_starts must be an integer of at least 1"),
             ({"max_images": 1}, "max_images must be an integer of at least 2"),
             ({"grouping": "soft"}, "grouping must be one of 'joint', 'kmeans', 'random', got 'soft'"),
             ({"midpoint": 0.5}, "midpoint must be one of 'final', 'running', got 0.5"),
