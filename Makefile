@@ -6,6 +6,8 @@ RUN     ?=
 LEARNER ?= oasis
 QUERY   ?=
 LABEL   ?=
+QUICK   ?=
+ONLY    ?=
 ARGS    ?=
 
 BIN     := .venv/bin
@@ -21,7 +23,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search annotate info test check format types bench clean
+.PHONY: help install demo features train evaluate search annotate info test check format types bench reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -77,6 +79,9 @@ types:  # mypy and editors resolve visterm.<room> through these links
 
 bench: install  ## speed beside peers; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
+
+reproduce: install  ## the papers' experiments; writes docs/results (QUICK=1: a smaller version; ONLY="name ...")
+	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(ONLY) $(ARGS)
 
 clean:  ## remove build products, not runs
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

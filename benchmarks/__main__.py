@@ -1,9 +1,10 @@
-"""Run the benchmarks, write benchmarks/results.json and docs/benchmarks.md.
+"""Run the benchmarks, write benchmarks/results.json, docs/benchmarks.md and docs/growth.png.
 
     python -m benchmarks [--quick] [NAME ...]
 
-Each record holds our figure, a peer's figure from the same session, their ratio (above 1 means ours is better), what
-the physical limit is, and the command that repeats it. Figures are medians; quote ratios, since machines differ.
+Each record holds our figure, a peer's figure from the same session on the same data, their ratio (above 1 means ours
+is better), what the physical limit is, how it was measured, and the command that repeats it. Figures are medians; quote
+ratios, since machines differ. ``--quick`` takes smaller inputs and fewer repetitions, and only prints.
 """
 
 from __future__ import annotations
@@ -11,64 +12,74 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
+import time
+import traceback
 from pathlib import Path
 
+from . import page
+
 MODULES = (
+    "machine",
     "startup",
     "extraction",
     "forest",
+    "incremental",
+    "codebook",
     "oasis",
     "aroma",
-    "search",
-    "incremental",
+    "comparison",
     "annotators",
     "wsabie",
-    "comparison",
     "musl",
+    "search",
+    "growth",
+    "configurations",
 )
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-HEAD = """# Benchmarks
-
-Written by `make bench`, which also keeps the raw figures in `benchmarks/results.json`. A ratio above 1 means that ours
-is better than the peer, which ran in the same session; figures are medians. Machines differ: compare ratios.
-
-| Name | Ours | Peer | Ratio | Physical limit | Command |
-|---|---|---|---|---|---|
-"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller inputs, fewer repetitions; for a look only")
+    parser.add_argument("--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, keeps nothing")
     parser.add_argument("modules", nargs="*", metavar="NAME", help=f"some of: {', '.join(MODULES)}; default: all")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.modules if name not in MODULES]
     if unknown:
         parser.error(f"no benchmark {unknown[0]}; there are {', '.join(MODULES)}")
-    chosen = arguments.modules or MODULES
-    # Records of modules that do not run now stay as they are.
-    results = {r["name"]: r for r in json.loads(RESULTS.read_text())} if RESULTS.exists() else {}
-    for name in chosen:
-        for record in importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick):
-            record["quick"] = arguments.quick
-            results[record["name"]] = record
-            print(
-                f"{record['name']:26} ours {record['ours']:10.4g} {record['unit']:<14} "
-                f"peer {record['peer']:10.4g} ({record['peer_name']})  ratio {record['ratio']:.2f}",
-                flush=True,
-            )
-            RESULTS.write_text(json.dumps(list(results.values()), indent=1) + "\n")
-    PAGE.write_text(HEAD + "".join(map(_row, results.values())))
+    chosen, failed = arguments.modules or MODULES, []
+    started = time.perf_counter()
+    for number, name in enumerate(chosen, 1):
+        print(f"[{number}/{len(chosen)}, {(time.perf_counter() - started) / 60:.1f} min] {name}", flush=True)
+        try:
+            records = importlib.import_module(f"benchmarks.{name}").run(quick=arguments.quick)
+        except Exception:  # one module must not stop the others; the exit code tells
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        for record in records:
+            print(f"    {page.line(record)}", flush=True)
+        if not arguments.quick:
+            RESULTS.write_text(json.dumps(merge(RESULTS, records, name), indent=1) + "\n")
+    if not arguments.quick:
+        page.write(json.loads(RESULTS.read_text()))
+    print(f"{(time.perf_counter() - started) / 60:.1f} min")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
-def _row(record: dict) -> str:
-    quick = " (quick)" if record["quick"] else ""
-    return (
-        f"| {record['name']}{quick} | {record['ours']:.3g} {record['unit']} "
-        f"| {record['peer']:.3g}: {record['peer_name']} | {record['ratio']:.2f} "
-        f"| {record['limit']} | `{record['command']}` |\n"
-    )
+def merge(results: Path, records: list[dict], module: str) -> list[dict]:
+    """All records in the order of the modules: `records` in place of those the module wrote before.
+
+    A record that the module no longer gives, because it is gone or its peer could not run, goes.
+    """
+    kept = json.loads(results.read_text()) if results.exists() else []
+    kept = [record for record in kept if module_of(record) in MODULES and module_of(record) != module]
+    return sorted(kept + records, key=lambda record: MODULES.index(module_of(record)))
+
+
+def module_of(record: dict) -> str:
+    return record["command"].split()[-1]
 
 
 if __name__ == "__main__":

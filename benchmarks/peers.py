@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,10 @@ np.savez(found, **outputs)
 
 class PeerError(RuntimeError):
     """The environment could not be made, or the script failed."""
+
+
+class PeerTimeout(PeerError):
+    """The script took longer than it was given."""
 
 
 def run_in(
@@ -81,7 +85,7 @@ def run_in(
     Raises
     ------
     PeerError
-        With the last lines that the peer or pip wrote.
+        With the last lines that the peer or pip wrote; `PeerTimeout` where the script was not done in time.
     """
     python = environment(name, requirements)
     with tempfile.TemporaryDirectory() as folder:
@@ -98,6 +102,15 @@ def run_in(
         _call([python, "-c", _RUNNER, *paths], name, timeout, cwd=folder, env=os.environ | limits)
         with np.load(paths[2], allow_pickle=False) as found:
             return {key: found[key] for key in found.files}
+
+
+def attempt(measure: Callable[..., dict], *arguments) -> list[dict]:
+    """The record of measure(*arguments); none, and the reason printed, where its peer cannot be installed or fails."""
+    try:
+        return [measure(*arguments)]
+    except PeerError as error:
+        print(f"    left out: {measure.__name__}{arguments}: {error}", file=sys.stderr, flush=True)
+        return []
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
@@ -124,7 +137,7 @@ def _call(command: Sequence[str | Path], name: str, timeout: float, **options) -
             [str(part) for part in command], capture_output=True, text=True, timeout=timeout, **options
         )
     except subprocess.TimeoutExpired:
-        raise PeerError(f"peer {name}: no answer within {timeout:g} s") from None
+        raise PeerTimeout(f"peer {name}: no answer within {timeout:g} s") from None
     if done.returncode:
         last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-20:])
         raise PeerError(f"peer {name}: exit code {done.returncode}\n{last}")

@@ -1,9 +1,12 @@
-"""Speed of exact search against what SciPy and NumPy do with the same arrays.
+"""Speed and memory of exact search: ``python -m benchmarks search [--quick]``.
 
-python -m benchmarks search [--quick]
+Peers: what SciPy and NumPy do with the same arrays, a sparse product and argpartition, on as many threads; and FAISS
+flat, in an environment of its own (benchmarks/peers.py), with the same gallery as dense vectors. Vectors are made up,
+with the non-zeros of photographs. Queries are dense, as a learner's W makes them. Elapsed time.
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 import numpy as np
@@ -11,11 +14,35 @@ import scipy.sparse as sp
 
 from visterm.retrieval import ExactIndex
 
-N_FEATURES = 10_000
-ENTRIES_PER_IMAGE = 45
+from . import machine
+from .peers import attempt, run_in
+
+COMMAND = "python -m benchmarks search"
+ENTRIES = {1000: 25, 10_000: 45}  # non-zeros of an image, by the number of visterms
 N_QUERIES = 256
 K = 10
-N_JOBS = 2
+N_THREADS = 2
+PEER_BLOCK = 64  # queries of one sparse product; the fastest size
+FAISS = ("faiss-cpu==1.12.0", "numpy==2.4.6", "scipy==1.17.1")
+FAISS_SCRIPT = """
+import time
+import faiss
+import numpy as np
+import scipy.sparse as sp
+
+X = sp.csr_matrix((inputs["data"], inputs["indices"], inputs["indptr"]), shape=inputs["shape"])
+faiss.omp_set_num_threads(int(inputs["threads"]))
+index = faiss.IndexFlatIP(X.shape[1])
+for start in range(0, X.shape[0], 10_000):  # never twice in memory
+    index.add(X[start : start + 10_000].toarray())
+times = []
+for _ in range(int(inputs["repeats"]) + 1):
+    start = time.perf_counter()
+    found = index.search(inputs["Q"], int(inputs["k"]))[1]
+    times.append(time.perf_counter() - start)
+outputs["seconds"] = np.median(times[1:])
+outputs["found"] = found
+"""
 
 
 class InnerProduct:
@@ -26,28 +53,34 @@ class InnerProduct:
         return Q
 
 
-def gallery(n_images: int, rng: np.random.Generator) -> sp.csr_matrix:
+def gallery(n_images: int, d: int, rng: np.random.Generator) -> sp.csr_matrix:
     """Unit rows; some visterms are frequent, most are rare, as in photographs."""
-    columns = (N_FEATURES * rng.random((n_images, ENTRIES_PER_IMAGE)) ** 2).astype(np.int32)
+    columns = (d * rng.random((n_images, ENTRIES[d]), np.float32) ** 2).astype(np.int32)
     columns.sort(axis=1)
-    values = rng.random((n_images, ENTRIES_PER_IMAGE), np.float32)
+    values = rng.random((n_images, ENTRIES[d]), np.float32)
     values /= np.linalg.norm(values, axis=1, keepdims=True)
-    indptr = np.arange(n_images + 1, dtype=np.int64) * ENTRIES_PER_IMAGE
-    return sp.csr_matrix((values.ravel(), columns.ravel(), indptr), shape=(n_images, N_FEATURES))
+    indptr = np.arange(n_images + 1, dtype=np.int64) * ENTRIES[d]
+    return sp.csr_matrix((values.ravel(), columns.ravel(), indptr), shape=(n_images, d))
 
 
-def scipy_search(X: sp.csr_matrix, Q: np.ndarray, k: int) -> np.ndarray:
-    """The usual way: sparse product, argpartition, sort of the k. Blocks of 64 queries, the fastest size."""
-    found = []
-    for start in range(0, len(Q), 64):
-        scores = np.ascontiguousarray((X @ np.ascontiguousarray(Q[start : start + 64].T)).T)
+def queries(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal((n, d), np.float32)
+
+
+def scipy_search(X: sp.csr_matrix, Q: np.ndarray, k: int, threads: int) -> np.ndarray:
+    """The usual way: sparse product, argpartition, sort of the k; blocks of queries on threads."""
+
+    def block(start: int) -> np.ndarray:
+        scores = np.ascontiguousarray((X @ np.ascontiguousarray(Q[start : start + PEER_BLOCK].T)).T)
         best = np.argpartition(-scores, k, axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1)
-        found.append(np.take_along_axis(best, order, axis=1))
-    return np.concatenate(found)
+        return np.take_along_axis(best, order, axis=1)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(block, range(0, len(Q), PEER_BLOCK))))
 
 
-def seconds(functions, repeats: int = 7) -> list[float]:
+def seconds(functions, repeats: int) -> list[float]:
     """Median time of each, taken in turns, so that a busy moment of the machine meets all of them."""
     times = [[] for _ in functions]
     for _ in range(repeats):
@@ -58,25 +91,82 @@ def seconds(functions, repeats: int = 7) -> list[float]:
     return [median(own) for own in times]
 
 
-def run(quick: bool = False) -> list[dict]:
-    n_images = 20_000 if quick else 200_000
-    rng = np.random.default_rng(0)
-    X = gallery(n_images, rng)
-    Q = rng.standard_normal((N_QUERIES, N_FEATURES), np.float32)
-    index = ExactIndex(InnerProduct(), X, n_jobs=N_JOBS)
+def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
+    """Seconds a query that reading its number for each entry of the gallery takes, from a block that stays in cache.
+
+    Of a query alone the entries themselves, 8 bytes each, come from memory.
+    """
+    if n_queries == 1:
+        return 8 * X.nnz / machine.memory_bandwidth(threads)
+    return 4 * X.nnz / machine.cache_bandwidth(4 * PEER_BLOCK * X.shape[1]) / threads
+
+
+def against_scipy(name: str, X: sp.csr_matrix, n_queries: int, threads: int, repeats: int) -> dict:
+    Q = queries(n_queries, X.shape[1], np.random.default_rng(1))
+    index = ExactIndex(InnerProduct(), X, n_jobs=threads)
     # Both rank alike, but for the last bits of the sums. This also compiles the kernel.
-    assert (index.search(Q, K).indices == scipy_search(X, Q, K)).mean() > 0.999
-    ours, peer = seconds([lambda: index.search(Q, K), lambda: scipy_search(X, Q, K)])
-    return [
-        {
-            "name": "search-exact",
-            "ours": 1000 * ours / N_QUERIES,
-            "peer": 1000 * peer / N_QUERIES,
-            "peer_name": "scipy sparse product + argpartition",
-            "ratio": peer / ours,
-            "limit": "each entry of the gallery is read once for every 64 queries, and meets 64 numbers",
-            "unit": "ms per query",
-            "n": n_images,
-            "command": "python -m benchmarks search",
-        }
+    assert (index.search(Q, K).indices == scipy_search(X, Q, K, threads)).mean() > 0.99
+    ours, peer = seconds([lambda: index.search(Q, K), lambda: scipy_search(X, Q, K, threads)], repeats)
+    least = bound(X, n_queries, threads)
+    batch = f"in batches of {n_queries}" if n_queries > 1 else "alone"
+    limit = "the query's number for each entry read" if n_queries > 1 else "8 bytes an entry of the gallery read"
+    return {
+        "name": name,
+        "what": f"a query {batch}, {X.shape[0]} images, {X.shape[1]} visterms, {threads} thread{'s'[: threads > 1]}",
+        "ours": 1000 * ours / n_queries,
+        "peer": 1000 * peer / n_queries,
+        "peer_name": f"scipy's sparse product and argpartition, {threads} thread{'s'[: threads > 1]}",
+        "ratio": peer / ours,
+        "limit": f"{1000 * least:.2g} ms: {limit}, at the bandwidth of the {'cache' if n_queries > 1 else 'memory'}",
+        "bound": 1000 * least,
+        "unit": "ms per query",
+        "n": X.shape[0],
+        "measured": f"median of {repeats} in turns, elapsed time",
+        "command": COMMAND,
+    }
+
+
+def against_faiss(d: int, n_images: int, repeats: int) -> dict:
+    rng = np.random.default_rng(0)
+    X, Q = gallery(n_images, d, rng), queries(N_QUERIES, d, rng)
+    X.sum_duplicates()
+    index = ExactIndex(InnerProduct(), X, n_jobs=N_THREADS)
+    found = index.search(Q, K).indices
+    (ours,) = seconds([lambda: index.search(Q, K)], repeats)
+    csr = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    given = csr | {"Q": Q, "k": K, "threads": N_THREADS, "repeats": repeats}
+    peer = run_in("faiss", FAISS, FAISS_SCRIPT, given, threads=N_THREADS)
+    assert (found == peer["found"]).mean() > 0.99
+    sparse, dense = 8 * X.nnz / 1e6, 4 * n_images * d / 1e6
+    least = 1000 * bound(X, N_QUERIES, N_THREADS)
+    arithmetic = 1000 * 2 * n_images * d / machine.flops(N_THREADS)
+    return {
+        "name": f"search-faiss-{d}",
+        "what": f"a query in batches of {N_QUERIES}, {n_images} images, {d} visterms; gallery of {sparse:.0f} MB",
+        "ours": 1000 * ours / N_QUERIES,
+        "peer": 1000 * float(peer["seconds"]) / N_QUERIES,
+        "peer_name": f"FAISS IndexFlatIP, dense gallery of {dense:.0f} MB, {N_THREADS} threads",
+        "ratio": float(peer["seconds"]) / ours,
+        "limit": f"{least:.2g} ms, as above; dense: {arithmetic:.2g} ms at the speed of matrix products",
+        "bound": least,
+        "ours_mb": sparse,
+        "peer_mb": dense,
+        "unit": "ms per query",
+        "n": n_images,
+        "measured": f"median of {repeats}, {N_THREADS} threads each, elapsed time",
+        "command": COMMAND,
+    }
+
+
+def run(quick: bool = False) -> list[dict]:
+    n_images, repeats = (20_000, 3) if quick else (200_000, 7)
+    X = gallery(n_images, 10_000, np.random.default_rng(0))
+    records = [
+        against_scipy("search-exact", X, N_QUERIES, N_THREADS, repeats),
+        against_scipy("search-exact-1core", X, N_QUERIES, 1, repeats),
+        against_scipy("search-one-query", X, 1, 1, repeats),
     ]
+    # As many as are 2 GB of dense vectors at d = 10,000, and with which FAISS needs no more than that at d = 1,000.
+    for d, n in ((1000, n_images), (10_000, n_images // 4)):
+        records += attempt(against_faiss, d, n, repeats)
+    return records

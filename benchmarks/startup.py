@@ -26,6 +26,7 @@ def run(quick: bool = False) -> list[dict]:
     return [
         {
             "name": "startup",
+            "what": "visterm --help",
             "ours": ours,
             "peer": peer,
             "peer_name": "python -c 'import sklearn'",
@@ -33,6 +34,7 @@ def run(quick: bool = False) -> list[dict]:
             "limit": f"an interpreter that does nothing takes {bare:.3f} s",
             "unit": "s",
             "n": n,
+            "measured": f"median of {n}, elapsed time",
             "command": "python -m benchmarks startup",
         }
     ]

@@ -39,7 +39,11 @@ def test_examples_run(repository, page, tmp_path, monkeypatch, write_images):
 
 
 def test_links_lead_somewhere(repository):
-    for page in (repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").glob("*.md"))):
+    for page in (
+        repository / "README.md",
+        repository / "CONTRIBUTING.md",
+        *sorted((repository / "docs").rglob("*.md")),
+    ):
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
 

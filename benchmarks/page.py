@@ -1,0 +1,81 @@
+"""docs/benchmarks.md: the records as tables, a topic each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "benchmarks.md"
+FIGURE = DOCS / "growth.png"
+
+# A record stands under the first topic whose pattern its name begins with.
+TOPICS = {
+    "The machine": r"machine-",
+    "Growth": r"growth-",
+    "Memory": r".*memory$",
+    "Extraction": r"startup|features-|extract-",
+    "Codebook": r"codebook-",
+    "Quality": r".*-(map|quality|p1)(-|$)|wsabie-single|musl-k",
+    "Search": r"search-|knn-",
+    "Training": r"",
+}
+ORDER = ("Extraction", "Codebook", "Training", "Search", "Growth", "Memory", "Quality", "The machine")
+
+HEAD = """# Benchmarks
+
+Written by `make bench`, which also keeps the raw figures in `benchmarks/results.json`. A peer ran in the same session,
+on the same data. A ratio above 1 means that ours is better. Figures are medians where "measured" says so. Machines
+differ: compare ratios. [performance.md](performance.md) explains the figures.
+"""
+COLUMNS = """
+| What | Ours | Peer | Ratio | Physical limit | Measured |
+|---|---|---|---|---|---|
+"""
+GROWTH = """
+![Time a triplet, time a query, and memory, against the number of images](growth.png)
+"""
+
+
+def topic(record: dict) -> str:
+    return next(name for name, pattern in TOPICS.items() if re.match(pattern, record["name"]))
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def peer(record: dict) -> str:
+    return ("more than " if record.get("at_least") else "") + number(record["peer"])
+
+
+def line(record: dict) -> str:
+    """For the terminal."""
+    ours = f"{number(record['ours'])} {record['unit']}"
+    return f"{record['name']:28} {ours:24} {peer(record):>12} ({record['peer_name']})  ratio {record['ratio']:.2f}"
+
+
+def row(record: dict) -> str:
+    more = "more than " if record.get("at_least") else ""
+    # Where the limit is a figure, how near ours comes to it.
+    near = f"; ours takes {record['ours'] / record['bound']:.1f} times that" if "bound" in record else ""
+    return (
+        f"| `{record['name']}`: {record['what']} | {number(record['ours'])} {record['unit']} "
+        f"| {peer(record)}: {record['peer_name']} | {more}{record['ratio']:.2f} | {record['limit']}{near} "
+        f"| {record['measured']}; `{record['command']}` |\n"
+    )
+
+
+def write(records: list[dict]) -> None:
+    """Write the page, and the figure of the records of growth where there are any."""
+    text = HEAD
+    for name in ORDER:
+        rows = [row(record) for record in records if topic(record) == name]
+        if rows:
+            text += f"\n## {name}\n{GROWTH if name == 'Growth' else ''}{COLUMNS}{''.join(rows)}"
+    PAGE.write_text(text)
+    if any(topic(record) == "Growth" for record in records):
+        from .growth import draw
+
+        draw(records, FIGURE)

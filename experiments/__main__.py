@@ -1,0 +1,51 @@
+"""Repeat the experiments of the papers: ``python -m experiments [--quick] [NAME ...]``.
+
+Writes a page an experiment and a summary into docs/results, with --quick into build/results-quick. Results are kept job
+by job below build/experiments: a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+
+from benchmarks.vectors import DATA
+
+from .jobs import ROOT, run_jobs
+from .pages import write_page, write_summary
+
+NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "musl", "speed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer folds and settings, in ten minutes")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(NAMES)}; default: all")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no experiment {unknown[0]}; there are {', '.join(NAMES)}")
+    if not (DATA / "caltech101").is_dir():
+        print(f"error: no images at {DATA}; the environment variable VISTERM_DATA names their folder", file=sys.stderr)
+        return 2
+    quick = arguments.quick
+    folder = ROOT / "build" / "results-quick" if quick else ROOT / "docs" / "results"
+    started = time.monotonic()
+    for name in arguments.names or NAMES:
+        module = importlib.import_module(f"experiments.{name}")
+        results = run_jobs(name, module.jobs(quick), alone=module.ALONE)
+        command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
+        seconds = sum(result["seconds"] for result in results)
+        write_page(folder, name, module.page(results), command=command, quick=quick, seconds=seconds)
+        print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
+    broken = write_summary(folder, NAMES)
+    print(f"summary: {folder / 'README.md'}")
+    for line in broken:
+        print(f"error: must hold, and does not: {line}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Jobs: an experiment cut into pieces whose results are kept, so that a run goes on where it was stopped.
+
+A job is a call `measure(**parameters)` of an experiment's module; parameters and result are JSON. A result is kept
+below build/experiments under its parameters and the code that it comes from: the rooms that it could have used, and
+the experiment's own module. Comments, docstrings, the list of jobs and the layout of pages may change without
+invalidating it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numba
+from threadpoolctl import threadpool_limits
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "build" / "experiments"
+# What any result may come from, beside the module of its experiment.
+SHARED = ("features", "learners", "retrieval", "experiments/protocol.py", "benchmarks/vectors.py")
+SAY_SECONDS = 30.0
+
+
+def run_jobs(name: str, jobs: list[dict[str, Any]], *, alone: bool = False) -> list[dict[str, Any]]:
+    """Results of an experiment's jobs in their order, each with its parameters and the `seconds` of one core it took.
+
+    Parameters
+    ----------
+    name : str
+        Module below `experiments`, with a function `measure`.
+    jobs : list of dict
+        Keyword arguments of `measure`.
+    alone : bool
+        One job at a time, for those that measure time; else one on each core.
+    """
+    code = code_of(name)
+    places = [place(name, code, parameters) for parameters in jobs]
+    todo = [(parameters, path) for parameters, path in zip(jobs, places, strict=True) if not path.exists()]
+    if todo:
+        started = said = time.monotonic()
+        print(f"{name}: {len(todo)} of {len(jobs)} jobs to do", flush=True)
+        calls = (joblib.delayed(run_job)(name, parameters, path) for parameters, path in todo)
+        parallel = joblib.Parallel(n_jobs=1 if alone else -1, return_as="generator_unordered", batch_size=1)
+        for done, _ in enumerate(parallel(calls), start=1):
+            now = time.monotonic()
+            if now - said >= SAY_SECONDS or done == len(todo):
+                said = now
+                print(f"{name}: {done} of {len(todo)} done after {(now - started) / 60:.1f} min", flush=True)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in places]
+    return [parameters | result for parameters, result in zip(jobs, found, strict=True)]
+
+
+def run_job(name: str, parameters: dict[str, Any], path: Path) -> None:
+    """One job on one thread; its result is written aside and renamed, so that what is there is whole."""
+    module = importlib.import_module(f"experiments.{name}")
+    numba.set_num_threads(1)
+    start = core_seconds()
+    with threadpool_limits(1):
+        result = module.measure(**parameters)
+    result["seconds"] = core_seconds() - start
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(result), encoding="utf-8")
+    temporary.replace(path)
+
+
+def core_seconds() -> float:
+    """Processor time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def place(name: str, code: str, parameters: dict[str, Any]) -> Path:
+    """File of a job's result."""
+    text = json.dumps([code, parameters], sort_keys=True)
+    return KEPT / name / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+
+
+def code_of(name: str) -> str:
+    """Digest of the statements that a result of this experiment may come from."""
+    digest = hashlib.sha256()
+    for path in _sources(*SHARED, f"experiments/{name}.py"):
+        digest.update(statements(path.read_text(encoding="utf-8")).encode())
+    return digest.hexdigest()
+
+
+def statements(source: str) -> str:
+    """A module's syntax tree as text, without comments, docstrings and the functions jobs... and page...."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        match getattr(node, "body", None):
+            case [ast.Expr(value=ast.Constant()) as docstring, *_]:
+                docstring.value = ast.Constant(None)
+    # Which jobs there are, and how a page presents their results, has no part in a result.
+    tree.body = [node for node in tree.body if not getattr(node, "name", "").startswith(("jobs", "page"))]
+    return ast.dump(tree)
+
+
+def _sources(*names: str) -> Iterable[Path]:
+    for name in names:
+        path = ROOT / name
+        yield from sorted(path.glob("*.py")) if path.is_dir() else [path]

@@ -1,0 +1,71 @@
+"""One style for the project's plots: to be read on a screen, in print and in grey.
+
+A series is told from the others by colour, brightness, marker and dashes together; the legend stands beside the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Colours of Okabe and Ito, which are told apart with any colour vision, dark and light in turns.
+LOOKS = [
+    {"color": "#000000", "marker": "o", "linestyle": "-"},
+    {"color": "#d55e00", "marker": "s", "linestyle": "-"},
+    {"color": "#0072b2", "marker": "^", "linestyle": "--"},
+    {"color": "#e69f00", "marker": "D", "linestyle": "-."},
+    {"color": "#009e73", "marker": "v", "linestyle": "-"},
+    {"color": "#cc79a7", "marker": "P", "linestyle": "--"},
+    {"color": "#56b4e9", "marker": "X", "linestyle": "-"},
+    {"color": "#7f3f00", "marker": "<", "linestyle": ":"},
+    {"color": "#4b0082", "marker": ">", "linestyle": "-."},
+    {"color": "#808080", "marker": "", "linestyle": "--"},
+    {"color": "#808080", "marker": "", "linestyle": ":"},
+]
+
+
+def new_figure(n_panels: int = 1, *, width: float | None = None, height: float = 3.8) -> tuple[Figure, list[Any]]:
+    """A figure and its axes, side by side; width and height in inches."""
+    figure = Figure(figsize=(width or 3.4 + 3.8 * n_panels, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(1, n_panels, squeeze=False)[0])
+    for one in axes:
+        one.grid(alpha=0.3, linewidth=0.6)
+        one.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def series(axes: Any, place: int, x: Sequence, y: Sequence, *, error: Sequence | None = None, label: str = "") -> None:
+    """One curve with error bars, in look number `place`; at most a dozen markers and bars, so that it stays a curve."""
+    look = LOOKS[place % len(LOOKS)]
+    every = max(1, int(np.ceil(len(x) / 12)))
+    axes.errorbar(
+        x,
+        y,
+        yerr=error,
+        label=label,
+        markersize=5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        linewidth=1.5,
+        elinewidth=0.9,
+        capsize=2,
+        markevery=(place % every, every),
+        errorevery=(place % every, every),
+        **look,
+    )
+
+
+def legend(figure: Figure, axes: Any, title: str | None = None) -> None:
+    """The axes' series, listed right of the figure where they cover nothing."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False, title=title)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG that is the same bytes for the same figure."""
+    figure.savefig(path, metadata={"Software": None})

@@ -1,0 +1,415 @@
+"""Averaged rankers, symmetric and positive variants of OASIS, and how symmetric W becomes.
+
+Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, sections 5.4 and 6, figures 7, 8 and 9.
+
+    make reproduce ONLY=variants
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from visterm.learners import OASIS, Cosine
+
+from .pages import Finding, Page, Plot, Table, mean_and_error, plus_minus
+from .plots import legend, new_figure, series
+from .protocol import N_FOLDS, N_INNER_FOLDS, choose, figures, load_fold
+
+ALONE = False
+
+C = 0.1  # where nothing else is said, as in the paper's curves
+C_TRIED = (0.003, 0.01, 0.03, 0.1)  # "dissim" takes steps several times as long as the others
+RANKERS = (1, 5, 10)
+VARIANTS = {
+    None: "OASIS",
+    "symmetric": "Proj-OASIS",
+    "online-symmetric": "Online-Proj-OASIS",
+    "dissim": "Dissim-OASIS",
+}
+SYMMETRIC = ["symmetric", "online-symmetric", "dissim"]
+SCHEDULES = ("never", "after", "every 50000", "every 5000")
+PASS = 5_000
+POINTS = [5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 40_000, 50_000, 75_000, 100_000, 150_000, 200_000]
+PSD_PASS = 10_000  # the jumps of a W that is projected now and then show between its projections
+
+
+class Projected:
+    """The positive semi-definite part of a learned W, which learning goes on without."""
+
+    def __init__(self, learned: OASIS):
+        self.A = learned.embedding()
+
+    def transform(self, X: Any) -> np.ndarray:
+        return np.ascontiguousarray(X @ self.A.T)
+
+    transform_query = transform
+
+
+def jobs(quick: bool) -> list[dict[str, Any]]:
+    folds = range(2 if quick else N_FOLDS)
+    found: list[dict[str, Any]] = []
+    for schedule in ("after", "every 50000") if quick else ("every 5000", "every 50000", "after"):
+        found += [{"kind": "psd", "schedule": schedule, "quick": quick, "fold": fold} for fold in folds]
+    for classes in (20,) if quick else (20, 10):
+        for variant in reversed(list(VARIANTS)):
+            found += [{"kind": "symmetric", "classes": classes, "variant": variant, "fold": fold} for fold in folds]
+    for n_rankers in (1, 10) if quick else reversed(RANKERS):
+        n_steps = 100_000 if quick else 200_000
+        found += [{"kind": "rankers", "n_rankers": n_rankers, "n_steps": n_steps, "fold": fold} for fold in folds]
+    if quick:
+        for job in found:
+            job["n_folds"] = 2
+    return found
+
+
+def measure(kind: str, n_folds: int = N_INNER_FOLDS, **parameters: Any) -> dict[str, Any]:
+    if kind == "psd":
+        return measure_psd(n_folds=n_folds, **parameters)
+    if kind == "symmetric":
+        return measure_symmetric(n_folds=n_folds, **parameters)
+    return measure_rankers(**parameters)
+
+
+def measure_rankers(n_rankers: int, n_steps: int, fold: int) -> dict[str, Any]:
+    """Test figures of the mean of so many rankers, by the steps of each; and how symmetric the mean is."""
+    X, y, test_X, test_y = load_fold(20, 1000, fold)
+    curve = []
+
+    def look(learned: OASIS) -> None:
+        if learned.n_steps_ in POINTS:
+            found = figures(learned, test_X, test_y)
+            point = {"step": learned.n_steps_, "map": found["map"], "p1": found["precision"][0]}
+            curve.append(point | symmetry(learned))
+
+    learner = OASIS(C=C, n_rankers=n_rankers, n_steps=n_steps, pass_steps=PASS, random_state=fold)
+    learner.fit(X, y, callback=look)
+    return {"curve": curve, "cosine": figures(Cosine().fit(X, y), test_X, test_y)["map"]}
+
+
+def symmetry(learned: OASIS) -> dict[str, float]:
+    """rho of W, and of what was added to the identity that W started from."""
+    added = clone(learned)
+    added.n_features_in_, added.W_ = learned.n_features_in_, learned.W_ - np.eye(len(learned.W_), dtype=np.float32)
+    return {"rho": learned.symmetry_index(), "rho_added": added.symmetry_index()}
+
+
+def measure_symmetric(classes: int, variant: str | None, fold: int, n_folds: int) -> dict[str, Any]:
+    """Test figures of a variant; its C and number of steps by cross-validation on the training images."""
+    X, y, test_X, test_y = load_fold(classes, 1000, fold)
+    tried = [OASIS(C=c, variant=variant, n_steps=150_000, pass_steps=2 * PASS, random_state=fold) for c in C_TRIED]
+    chosen = choose(tried, X, y, n_folds=n_folds).fit(X, y)
+    result = figures(chosen, test_X, test_y) | {"C": chosen.C, "n_steps": chosen.n_steps}
+    if variant is None:
+        result |= symmetry(chosen)
+    return result
+
+
+def measure_psd(schedule: str, quick: bool, fold: int, n_folds: int) -> dict[str, Any]:
+    """Test mAP of a schedule of projections, along one fit and where cross-validation stops it.
+
+    "after" gives "never" too: one W is learned, and looked at as it is and projected.
+    """
+    X, y, test_X, test_y = load_fold(20, 1000, fold)
+    every = int(schedule.split()[1]) if schedule.startswith("every") else None
+    variant = None if every is None else "psd"
+    learner = OASIS(C=C, variant=variant, psd_every=every, pass_steps=PASS, random_state=fold)
+    curves: dict[str, list] = {name: [] for name in ([schedule] if every else ["after", "never"])}
+
+    def look(learned: OASIS) -> None:
+        if learned.n_steps_ % PSD_PASS == 0:
+            for name, curve in curves.items():
+                system = Projected(learned) if name == "after" else learned
+                curve.append({"step": learned.n_steps_, "map": figures(system, test_X, test_y)["map"]})
+
+    clone(learner).set_params(n_steps=100_000 if quick else 250_000).fit(X, y, callback=look)
+    chosen = choose([clone(learner).set_params(n_steps=100_000)], X, y, n_folds=n_folds).fit(X, y)
+    stopped = {}
+    for name in curves:
+        system = Projected(chosen) if name == "after" else chosen
+        stopped[name] = figures(system, test_X, test_y)["map"]
+    return {"curves": curves, "stopped": stopped, "n_steps": chosen.n_steps}
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def page(results: list[dict[str, Any]]) -> Page:
+    n_folds = 1 + max(result["fold"] for result in results)
+    return Page(
+        "Averaged, symmetric and positive OASIS",
+        "G. Chechik, V. Sharma, U. Shalit, S. Bengio, JMLR 11, 2010, sections 5.4 and 6, figures 7, 8 and 9.",
+        f"Classes of Caltech-101 in place of Caltech-256; 40 training and 25 test images a class, {n_folds} folds, "
+        "1,000 visterms; test images query test images; means and standard errors over folds. Rankers and projections: "
+        f"20 classes (the paper's rankers: 249), C = {C:g}, curves along one fit. Symmetric variants: C, of "
+        f"{', '.join(f'{c:g}' for c in C_TRIED)}, and the number of steps, up to 150,000, by cross-validation on the "
+        "training images. Projecting after every single step, as one curve of the paper does, would take days.",
+        [
+            page_averaging(results),
+            *page_symmetric_findings(results),
+            page_index(results),
+            page_positive(results),
+        ],
+        [
+            page_rankers_plot(results),
+            page_symmetric_plot(results),
+            page_symmetric_table(results),
+            page_psd_plot(results),
+            page_psd_table(results),
+            page_index_plot(results),
+        ],
+    )
+
+
+def page_rankers(results: list) -> dict[int, tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Steps, and each figure as (folds, steps), by the number of rankers."""
+    found = {}
+    for n_rankers in sorted({result["n_rankers"] for result in results if result["kind"] == "rankers"}):
+        curves = [one["curve"] for one in results if one["kind"] == "rankers" and one["n_rankers"] == n_rankers]
+        steps = np.array([point["step"] for point in curves[0]])
+        names = [name for name in curves[0][0] if name != "step"]
+        found[n_rankers] = steps, {name: np.array([[p[name] for p in curve] for curve in curves]) for name in names}
+    return found
+
+
+def page_of_variant(results: list, classes: int, variant: str | None, measure: str) -> np.ndarray:
+    """A figure of each fold."""
+    wanted = ("symmetric", classes, variant)
+    return np.array(
+        [one[measure] for one in results if (one["kind"], one.get("classes"), one.get("variant")) == wanted]
+    )
+
+
+def page_schedules(results: list, part: str) -> dict[str, list]:
+    """Curves or figures of each fold by schedule, those that were run."""
+    found: dict[str, list] = {}
+    for schedule in SCHEDULES:
+        of_folds = [one[part][schedule] for one in results if one["kind"] == "psd" and schedule in one[part]]
+        if of_folds:
+            found[schedule] = of_folds
+    return found
+
+
+def page_difference(above: np.ndarray, below: np.ndarray) -> tuple[float, float, str]:
+    """Mean and standard error of the differences on the same folds, and both as text."""
+    mean, error = mean_and_error(np.asarray(above) - np.asarray(below))
+    return mean, error, f"{mean:+.4f} ± {error:.4f}"
+
+
+def page_averaging(results: list) -> Finding:
+    found = page_rankers(results)
+    steps, single = found[1]
+    most = max(found)
+    texts = []
+    for n_rankers, (_, curves) in found.items():
+        if n_rankers > 1:
+            over_all = page_difference(curves["map"].mean(axis=1), single["map"].mean(axis=1))
+            at_end = page_difference(curves["map"][:, -1], single["map"][:, -1])
+            texts.append(
+                f"{n_rankers} rankers have {over_all[2]} more mAP than one in the mean of all looks from {steps[0]:,} "
+                f"to {steps[-1]:,} steps of each, {at_end[2]} at the end"
+            )
+            if n_rankers == most:
+                mean, error = over_all[:2]
+    return Finding(
+        "Figure 7: the mean of 5 or 10 rankers is better than one ranker after the same number of steps of each.",
+        "; ".join(texts) + f" (one: {plus_minus(single['map'][:, -1])}).",
+        mean > 0 and mean > 2 * error,
+        why="Rankers differ by their streams of triplets alone; where each has taken many small steps there is little "
+        "left to average.",
+    )
+
+
+def page_symmetric_findings(results: list) -> list[Finding]:
+    counts = sorted({one["classes"] for one in results if one["kind"] == "symmetric"})
+    differences = {
+        (classes, variant): page_difference(
+            page_of_variant(results, classes, variant, "map"), page_of_variant(results, classes, None, "map")
+        )
+        for classes in counts
+        for variant in SYMMETRIC
+    }
+
+    def texts(variants: list) -> str:
+        return "; ".join(
+            f"{VARIANTS[variant]}, {classes} classes: {text}"
+            for (classes, variant), (_, _, text) in differences.items()
+            if variant in variants
+        )
+
+    plain = {classes: page_of_variant(results, classes, None, "map") for classes in counts}
+    return [
+        Finding(
+            "Figure 8: Proj-OASIS (symmetric after learning) is as precise as OASIS.",
+            f"mAP less OASIS's, {texts(['symmetric'])}; OASIS: {', '.join(map(plus_minus, plain.values()))}.",
+            all(abs(differences[classes, "symmetric"][0]) < 0.03 * float(plain[classes].mean()) for classes in counts),
+            why="Halving the part of W that is not symmetric halves what is noise in it.",
+        ),
+        Finding(
+            "Figure 8: all symmetric variants are slightly worse than OASIS, or equal.",
+            f"mAP less OASIS's, {texts(SYMMETRIC)}.",
+            all(
+                mean <= max(2 * error, 0.01 * float(plain[c].mean()))
+                for (c, _), (mean, error, _) in differences.items()
+            ),
+            why="Labels make relevance symmetric, so that what is not symmetric in W is noise; without it W can gain.",
+        ),
+        Finding(
+            "Figure 8: Online-Proj-OASIS (symmetric after every step) comes near OASIS.",
+            f"mAP less OASIS's, {texts(['online-symmetric'])}.",
+            all(
+                differences[classes, "online-symmetric"][0] > -0.1 * float(plain[classes].mean()) for classes in counts
+            ),
+            must=True,
+        ),
+    ]
+
+
+def page_index(results: list) -> Finding:
+    steps, curves = page_rankers(results)[1]
+    rho, added = curves["rho"][:, -1], curves["rho_added"][:, -1]
+    chosen = page_of_variant(results, 20, None, "rho")
+    return Finding(
+        "Section 6.1: OASIS converges to an almost symmetric W, rho(W) = ‖sym(W)‖² / ‖W‖² = 0.94 (NIPS 2009, 4.3.1).",
+        f"rho = {plus_minus(rho)} after {steps[-1]:,} steps on 20 classes; {plus_minus(added)} of what was added to "
+        f"the identity; {plus_minus(chosen)} where cross-validation stops.",
+        bool(rho.mean() > 0.9),
+        why="A W that starts as the identity is symmetric at first and draws nearer to it again with more steps.",
+    )
+
+
+def page_positive(results: list) -> Finding:
+    stopped = {name: np.array(values) for name, values in page_schedules(results, "stopped").items()}
+    after = stopped["after"]
+    others = {name: page_difference(after, values) for name, values in stopped.items() if name.startswith("every")}
+    return Finding(
+        "Figure 9: projecting W on the positive semi-definite matrices once, after learning, beats doing so meanwhile.",
+        "Where cross-validation stops, mAP "
+        + ", ".join(f"{name} {plus_minus(values)}" for name, values in stopped.items())
+        + "; after less "
+        + ", ".join(f"{name}: {text}" for name, (_, _, text) in others.items())
+        + ".",
+        all(mean > 2 * error for mean, error, _ in others.values()),
+        why=f"Clipping changes little on these vectors: mAP without any projection is {plus_minus(stopped['never'])}. "
+        "The table has the heights of the curves as well.",
+    )
+
+
+# -- figures and tables
+
+
+def page_rankers_plot(results: list) -> Plot:
+    figure, (axes,) = new_figure()
+    rows = []
+    for place, (n_rankers, (steps, curves)) in enumerate(page_rankers(results).items()):
+        mean, error = np.array([mean_and_error(column) for column in curves["map"].T]).T
+        name = "one ranker" if n_rankers == 1 else f"mean of {n_rankers} rankers"
+        series(axes, place, steps / 1000, mean, error=error, label=name)
+        rows += [
+            {"rankers": n_rankers, "step": int(step), "mAP": a, "standard error": b}
+            for step, a, b in zip(steps, mean, error, strict=True)
+        ]
+    axes.set(xlabel="steps of each ranker (thousands)", ylabel="mAP, test images")
+    legend(figure, axes)
+    return Plot("variants-rankers", "mAP of averaged rankers, 20 classes (figure 7)", figure, rows)
+
+
+def page_symmetric_plot(results: list) -> Plot:
+    counts = sorted({one["classes"] for one in results if one["kind"] == "symmetric"})
+    figure, panels = new_figure(len(counts))
+    rows = []
+    for axes, classes in zip(panels, counts, strict=True):
+        for place, variant in enumerate(VARIANTS):
+            values = page_of_variant(results, classes, variant, "precision")
+            mean, error = np.array([mean_and_error(column) for column in values.T]).T
+            k = np.arange(1, len(mean) + 1)
+            series(axes, place, k, mean, error=error, label=VARIANTS[variant])
+            rows += [
+                {"classes": classes, "variant": VARIANTS[variant], "k": int(n), "precision": a, "standard error": b}
+                for n, a, b in zip(k, mean, error, strict=True)
+            ]
+        axes.set(title=f"{classes} classes", xlabel="number of neighbours k", ylabel="precision at k")
+        axes.set_ylim(bottom=0)
+    legend(figure, panels[0])
+    return Plot("variants-symmetric", "Precision at k of the symmetric variants (figure 8)", figure, rows)
+
+
+def page_symmetric_table(results: list) -> Table:
+    rows = []
+    for classes in sorted({one["classes"] for one in results if one["kind"] == "symmetric"}):
+        for variant in VARIANTS:
+            values = {name: page_of_variant(results, classes, variant, name) for name in ("map", "C", "n_steps")}
+            precision = page_of_variant(results, classes, variant, "precision")
+            rows.append(
+                [
+                    classes,
+                    VARIANTS[variant],
+                    plus_minus(values["map"]),
+                    *(plus_minus(precision[:, k - 1]) for k in (1, 10)),
+                    ", ".join(f"{c:g}" for c in values["C"]),
+                    ", ".join(f"{steps / 1000:g}" for steps in values["n_steps"]),
+                ]
+            )
+    columns = ["classes", "", "mAP", "precision@1", "precision@10", "C by fold", "thousands of steps by fold"]
+    return Table("Symmetric variants, settings chosen by cross-validation.", columns, rows)
+
+
+def page_psd_plot(results: list) -> Plot:
+    figure, (axes,) = new_figure()
+    rows = []
+    for place, (schedule, curves) in enumerate(page_schedules(results, "curves").items()):
+        steps = np.array([point["step"] for point in curves[0]])
+        values = np.array([[point["map"] for point in curve] for curve in curves])
+        mean, error = np.array([mean_and_error(column) for column in values.T]).T
+        series(axes, place, steps / 1000, mean, error=error, label=page_schedule_name(schedule))
+        rows += [
+            {"projected": schedule, "step": int(step), "mAP": a, "standard error": b}
+            for step, a, b in zip(steps, mean, error, strict=True)
+        ]
+    axes.set(xlabel="steps (thousands)", ylabel="mAP, test images")
+    legend(figure, axes, "projected")
+    return Plot("variants-psd", "mAP of three schedules of projections, 20 classes (figure 9)", figure, rows)
+
+
+def page_schedule_name(schedule: str) -> str:
+    return f"every {int(schedule.split()[1]):,} steps" if schedule.startswith("every") else schedule
+
+
+def page_psd_table(results: list) -> Table:
+    stopped, curves = page_schedules(results, "stopped"), page_schedules(results, "curves")
+    rows = []
+    for schedule, values in stopped.items():
+        peaks = np.array([[point["map"] for point in curve] for curve in curves[schedule]]).mean(axis=0)
+        steps = [point["step"] for point in curves[schedule][0]]
+        rows.append(
+            [
+                page_schedule_name(schedule),
+                plus_minus(values),
+                f"{peaks.max():.3f} after {steps[int(peaks.argmax())]:,}",
+                f"{peaks[-1]:.3f} after {steps[-1]:,}",
+            ]
+        )
+    columns = ["Projected", "mAP where cross-validation stops", "highest mean mAP of the curve", "at its end"]
+    return Table("Projections on the positive semi-definite matrices, 20 classes.", columns, rows)
+
+
+def page_index_plot(results: list) -> Plot:
+    figure, (axes,) = new_figure()
+    rows = []
+    place = 0
+    for n_rankers, (steps, curves) in page_rankers(results).items():
+        for measure, what in (("rho", "W"), ("rho_added", "W - I")):
+            mean, error = np.array([mean_and_error(column) for column in curves[measure].T]).T
+            name = f"{what}, {'one ranker' if n_rankers == 1 else f'mean of {n_rankers}'}"
+            if n_rankers in (1, max(RANKERS)):
+                series(axes, place, steps / 1000, mean, error=error, label=name)
+                place += 1
+            rows += [
+                {"rankers": n_rankers, "of": what, "step": int(step), "rho": a, "standard error": b}
+                for step, a, b in zip(steps, mean, error, strict=True)
+            ]
+    axes.set(xlabel="steps of each ranker (thousands)", ylabel="symmetry index rho", ylim=(0.5, 1.01))
+    legend(figure, axes)
+    return Plot("variants-symmetry", "How symmetric W is along the steps, 20 classes (section 6.1)", figure, rows)

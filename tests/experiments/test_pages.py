@@ -1,0 +1,89 @@
+"""Pages of results: what they hold, and what the summary makes of them."""
+
+import csv
+
+import numpy as np
+import pytest
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import plots
+from experiments.pages import Finding, Page, Plot, Table, mean_and_error, plus_minus, write_page, write_summary
+
+
+def page_with(*findings):
+    figure, (axes,) = plots.new_figure()
+    plots.series(axes, 0, [1, 2], [0.5, 0.25], error=[0.1, 0.05], label="OASIS")
+    axes.set(xlabel="k", ylabel="precision at k")
+    plots.legend(figure, axes)
+    data = [{"k": 1, "precision": 0.5}, {"k": 2, "precision": 1 / 3}]
+    return Page(
+        title="Ranking",
+        source="A paper.",
+        protocol="Five folds.",
+        findings=list(findings),
+        parts=[
+            "Words.",
+            Table("Figures", ["system", "mAP"], [["OASIS", "0.2"]]),
+            Plot("curve", "Precision", figure, data),
+        ],
+    )
+
+
+def write(folder, *findings, name="ranking", quick=False):
+    write_page(folder, name, page_with(*findings), command="make reproduce", quick=quick, seconds=120)
+    return (folder / f"{name}.md").read_text()
+
+
+def test_a_page_says_what_was_found_and_how(tmp_path):
+    text = write(
+        tmp_path, Finding("OASIS leads.", "0.3 against 0.2", True), Finding("A beats B.", "no", False, why="Data.")
+    )
+    for expected in (
+        "# Ranking",
+        "A paper.",
+        "`make reproduce`; 2 minutes",
+        "| OASIS | 0.2 |",
+        "Words.",
+        "*A beats B.* Data.",
+    ):
+        assert expected in text
+    assert "| OASIS leads. | 0.3 against 0.2 | yes |" in text
+    assert "Quick run" not in text
+
+
+def test_a_quick_page_says_so(tmp_path):
+    assert "Quick run" in write(tmp_path, quick=True)
+
+
+def test_numbers_lie_beneath_the_figure(tmp_path):
+    text = write(tmp_path)
+    assert "(curve.png)" in text
+    assert "(curve.csv)" in text
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    with (tmp_path / "curve.csv").open() as file:
+        assert list(csv.DictReader(file))[1] == {"k": "2", "precision": "0.333333"}
+
+
+def test_figures_are_the_same_bytes_each_time(tmp_path):
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+    assert (tmp_path / "a" / "curve.png").read_bytes() == (tmp_path / "b" / "curve.png").read_bytes()
+
+
+def test_the_summary_counts_and_names_what_must_hold(tmp_path):
+    write(
+        tmp_path, Finding("OASIS leads.", "yes", True, must=True), Finding("WARP leads.", "0.1 < 0.2", False, must=True)
+    )
+    write(tmp_path, Finding("K = 5 leads.", "no", False), name="musl")
+    assert write_summary(tmp_path, ["ranking", "musl", "missing"]) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
+    text = (tmp_path / "README.md").read_text()
+    assert "1 of 3 findings" in text
+    assert "[Ranking](musl.md)" in text
+
+
+def test_mean_and_its_standard_error():
+    values = [1.0, 2.0, 3.0]
+    assert mean_and_error(values) == pytest.approx((2.0, np.std(values, ddof=1) / np.sqrt(3)))
+    assert mean_and_error([2.0]) == (2.0, 0.0)
+    assert plus_minus([0.1, 0.3]) == "0.200 ± 0.100"
+    assert plus_minus([0.1]) == "0.100"

@@ -1,0 +1,105 @@
+"""Variants of OASIS: the rules of the page on made-up results, and the jobs on synthetic vectors."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+variants = pytest.importorskip("experiments.variants", reason="experiments are not in the wheel")
+
+
+def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.01):
+    fold = 0.01 * job["fold"]
+    if job["kind"] == "rankers":
+        height = 0.2 + fold + averaged * (job["n_rankers"] > 1) * (1 + job["fold"] / 10)
+        steps = [step for step in variants.POINTS if step <= job["n_steps"]]
+        return {"curve": [{"step": n, "map": height, "p1": 0.3, "rho": rho, "rho_added": 0.8} for n in steps]}
+    if job["kind"] == "symmetric":
+        lead = {None: 0, "symmetric": proj, "online-symmetric": -0.001, "dissim": dissim}[job["variant"]]
+        found = {"map": 0.2 + fold + lead, "precision": [0.3] * 50, "C": 0.1, "n_steps": 50_000}
+        return found | {"rho": rho, "rho_added": 0.9}
+    names = [job["schedule"]] if job["schedule"].startswith("every") else ["after", "never"]
+    figures = {name: 0.2 + fold + after * (name == "after") * (1 + job["fold"] / 10) for name in names}
+    curves = {name: [{"step": step, "map": figures[name]} for step in (10_000, 20_000)] for name in names}
+    return {"curves": curves, "stopped": figures, "n_steps": 50_000}
+
+
+def page_of(quick=False, **given):
+    return variants.page([job | result_of(job, **given) | {"seconds": 1.0} for job in variants.jobs(quick)])
+
+
+def finding(page, words):
+    (found,) = [one for one in page.findings if words in one.paper]
+    return found
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_page_of_all_jobs(quick):
+    page = page_of(quick)
+    assert [one.agrees for one in page.findings] == [True] * len(page.findings)
+    stems = {getattr(part, "stem", "") for part in page.parts}
+    assert {"variants-rankers", "variants-symmetric", "variants-psd", "variants-symmetry"} <= stems
+
+
+@pytest.mark.parametrize(
+    ("words", "broken"),
+    [
+        ("Figure 7", {"averaged": 0.0}),
+        ("Proj-OASIS (symmetric after learning)", {"proj": -0.05}),
+        ("all symmetric variants", {"dissim": 0.05}),
+        ("almost symmetric", {"rho": 0.6}),
+        ("Figure 9", {"after": 0.0}),
+    ],
+)
+def test_a_broken_finding_does_not_agree(words, broken):
+    assert finding(page_of(**broken), words).agrees is False
+
+
+def synthetic_fold(classes, d, fold):
+    """Four classes of 20 + 12 sparse unit rows."""
+    rng = np.random.default_rng(fold)
+    y = np.repeat(list("abcd"), 32)
+    own = np.arange(40) // 10 == np.repeat(range(4), 32)[:, None]
+    X = rng.random((len(y), 40)) * (rng.random((len(y), 40)) < np.where(own, 0.5, 0.25))
+    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    train = np.tile(np.arange(32) < 20, 4)
+    return X[train], y[train], X[~train], y[~train]
+
+
+@pytest.fixture(autouse=True)
+def synthetic(monkeypatch):
+    monkeypatch.setattr(variants, "load_fold", synthetic_fold)
+    monkeypatch.setattr(variants, "PASS", 500)
+    monkeypatch.setattr(variants, "POINTS", [500, 1_000])
+
+
+def test_rankers():
+    found = variants.measure(kind="rankers", n_rankers=3, n_steps=1_000, fold=0)
+    assert [point["step"] for point in found["curve"]] == [500, 1_000]
+    assert found["curve"][-1]["map"] > found["cosine"]
+    assert all(0 < point["rho_added"] < point["rho"] < 1 for point in found["curve"])
+
+
+def test_the_part_added_to_the_identity_and_its_symmetry():
+    learned = variants.OASIS(n_steps=1).fit(*synthetic_fold(4, 40, 0)[:2])
+    learned.W_ = np.eye(40, dtype=np.float32)
+    learned.W_[0, 1], learned.W_[1, 0] = 1, -1
+    assert variants.symmetry(learned) == {"rho": pytest.approx(40 / 42), "rho_added": 0.0}
+
+
+def test_a_projected_model_ranks_by_the_positive_part():
+    X, y, _, _ = synthetic_fold(4, 40, 0)
+    learned = variants.OASIS(n_steps=500, random_state=0).fit(X, y)
+    projected = variants.Projected(learned)
+    values, vectors = np.linalg.eigh((learned.W_ + learned.W_.T).astype(float) / 2)
+    positive = (vectors * values.clip(0)) @ vectors.T
+    scores = projected.transform_query(X) @ projected.transform(X).T
+    np.testing.assert_allclose(scores, X @ positive @ X.T, atol=1e-5)
+
+
+def test_schedules(monkeypatch):
+    monkeypatch.setattr(variants, "PSD_PASS", 50_000)
+    monkeypatch.setattr(variants, "PASS", 25_000)
+    found = variants.measure(kind="psd", schedule="after", quick=True, fold=0, n_folds=2)
+    assert [point["step"] for point in found["curves"]["after"]] == [50_000, 100_000]
+    assert set(found["stopped"]) == {"after", "never"}
+    assert found["stopped"]["after"] > 0.3
