@@ -4,9 +4,11 @@
 vectors of the same sparsity.
 """
 
+import fcntl
 import os
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,18 @@ def choose_images(name: str, *, fold: int = 0, n_train: int = N_TRAIN, n_test: i
     return paths, np.array(y), np.array(train)
 
 
+def keep(path: Path, write: Callable[[Path], None]) -> Path:
+    """The file, which `write` makes where it is missing: aside, then renamed, by one process at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            temporary = path.with_suffix(f".{os.getpid()}{path.suffix}")
+            write(temporary)
+            temporary.replace(path)
+    return path
+
+
 def caltech_vectors(d: int, name: str = "caltech101-20", *, fold: int = 0, **parameters: Any):
     """X (unit rows), y and which images are for training; kept under the name of what they were made from."""
     from visterm import features
@@ -48,12 +62,13 @@ def caltech_vectors(d: int, name: str = "caltech101-20", *, fold: int = 0, **par
     )
     made_from = b"".join(path.read_bytes() for path in sources) + "".join([*map(str, paths), str(parameters)]).encode()
     cached = CACHE / f"{name}-{d}-{zlib.crc32(made_from):08x}.npz"
-    if not cached.exists():
+
+    def write(path: Path) -> None:
         extractor = features.VistermExtractor(n_visterms=d, random_state=fold, **parameters)
         extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        sp.save_npz(cached, sp.csr_matrix(extractor.transform(paths)))
-    return sp.csr_array(sp.load_npz(cached)), y, train
+        sp.save_npz(path, sp.csr_matrix(extractor.transform(paths)))
+
+    return sp.csr_array(sp.load_npz(keep(cached, write))), y, train
 
 
 def synthetic_vectors(d: int, n_classes: int = 20):

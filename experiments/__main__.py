@@ -13,7 +13,7 @@ import time
 
 from benchmarks.vectors import DATA
 
-from .jobs import ROOT, run_jobs
+from .jobs import ROOT, code_of, run_jobs
 from .pages import write_page, write_summary
 
 NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "musl", "speed")
@@ -38,9 +38,10 @@ def main() -> int:
         results = run_jobs(name, module.jobs(quick), alone=module.ALONE)
         command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
         seconds = sum(result["seconds"] for result in results)
-        write_page(folder, name, module.page(results), command=command, quick=quick, seconds=seconds)
+        page = module.page(results)
+        write_page(folder, name, page, command=command, code=code_of(name), quick=quick, seconds=seconds)
         print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
-    broken = write_summary(folder, NAMES)
+    broken = write_summary(folder, {name: code_of(name) for name in NAMES})
     print(f"summary: {folder / 'README.md'}")
     for line in broken:
         print(f"error: must hold, and does not: {line}", file=sys.stderr)

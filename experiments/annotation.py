@@ -28,11 +28,13 @@ from visterm.retrieval import average_precision, label_precision_at, sibling_pre
 
 from .jobs import ROOT
 from .newsgroups import TERM, read_posts
-from .pages import Finding, Page, Plot, Table, mean_and_error, plus_minus
+from .pages import Finding, Page, Plot, Table
 from .plots import legend, new_figure, series
 from .protocol import N_FOLDS, N_INNER_FOLDS, choose, load_fold, settings_of
+from .statistics import mean_and_error, plus_minus
 
 ALONE = False
+SOURCES: tuple[str, ...] = ("experiments/newsgroups.py", "pipeline/measure.py", "configs/caltech101-is-a.csv")
 
 CLASSES = 38
 IS_A = ROOT / "configs" / "caltech101-is-a.csv"

@@ -1,9 +1,9 @@
 """Jobs: an experiment cut into pieces whose results are kept, so that a run goes on where it was stopped.
 
 A job is a call `measure(**parameters)` of an experiment's module; parameters and result are JSON. A result is kept
-below build/experiments under its parameters and the code that it comes from: the rooms that it could have used, and
-the experiment's own module. Comments, docstrings, the list of jobs and the layout of pages may change without
-invalidating it.
+below build/experiments under its parameters and what it comes from: the rooms and the libraries that it could have
+used, the experiment's own module, and the files that this names in `SOURCES`. Comments, docstrings, the list of jobs
+and the layout of pages may change without invalidating it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "experiments"
-# What any result may come from, beside the module of its experiment.
-SHARED = ("features", "learners", "retrieval", "experiments/protocol.py", "benchmarks/vectors.py")
+# What any result may come from.
+SHARED = ("features", "learners", "retrieval", "experiments/protocol.py", "benchmarks/vectors.py", "constraints.txt")
 SAY_SECONDS = 30.0
 
 
@@ -84,10 +84,12 @@ def place(name: str, code: str, parameters: dict[str, Any]) -> Path:
 
 
 def code_of(name: str) -> str:
-    """Digest of the statements that a result of this experiment may come from."""
+    """Digest of the statements, tables and versions that a result of this experiment may come from."""
+    module = importlib.import_module(f"experiments.{name}")
     digest = hashlib.sha256()
-    for path in _sources(*SHARED, f"experiments/{name}.py"):
-        digest.update(statements(path.read_text(encoding="utf-8")).encode())
+    for path in _files(*SHARED, f"experiments/{name}.py", *module.SOURCES):
+        text = path.read_text(encoding="utf-8")
+        digest.update((statements(text) if path.suffix == ".py" else text).encode())
     return digest.hexdigest()
 
 
@@ -103,7 +105,7 @@ def statements(source: str) -> str:
     return ast.dump(tree)
 
 
-def _sources(*names: str) -> Iterable[Path]:
+def _files(*names: str) -> Iterable[Path]:
     for name in names:
         path = ROOT / name
         yield from sorted(path.glob("*.py")) if path.is_dir() else [path]

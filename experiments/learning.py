@@ -14,11 +14,13 @@ import scipy.sparse as sp
 
 from visterm.learners import AROMA, OASIS, Cosine
 
-from .pages import Finding, Page, Plot, Table, mean_and_error, plus_minus
+from .pages import Finding, Page, Plot, Table
 from .plots import legend, new_figure, series
 from .protocol import N_FOLDS, choose, figures, load_fold
+from .statistics import mean_and_error, plus_minus
 
 ALONE = False
+SOURCES: tuple[str, ...] = ()
 
 LEARNERS = {"OASIS": OASIS, "AROMA": AROMA}
 # Where a curve is measured.

@@ -10,9 +10,7 @@ share of its blocks at each node. Without that folder: three kinds of made-up ca
 
 from __future__ import annotations
 
-import fcntl
 import itertools
-import os
 import sys
 import zlib
 from collections.abc import Sequence
@@ -23,15 +21,17 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.model_selection import train_test_split
 
-from benchmarks.vectors import CACHE, DATA, choose_images
+from benchmarks.vectors import CACHE, DATA, choose_images, keep
 from visterm import features
 from visterm.features import ForestCodebook, read_image
 from visterm.learners import MuSL
 
-from .pages import Finding, Page, Plot, Table, mean_and_error, plus_minus
+from .pages import Finding, Page, Plot, Table
 from .plots import legend, new_figure, series
+from .statistics import mean_and_error, plus_minus
 
 ALONE = False
+SOURCES: tuple[str, ...] = ()
 N_TRAIN, N_TEST = 30, 20
 N_TRIALS = 20
 NEIGHBORS = (1, 5, 10)  # that vote; the paper does not say how many
@@ -79,19 +79,16 @@ def load_trial(trial: int) -> dict[str, np.ndarray]:
     sources = [Path(features.__file__).with_name(name) for name in ("forest.py", "blocks.py", "images.py")]
     made_from = b"".join(source.read_bytes() for source in sources) + "".join(map(str, paths)).encode()
     cached = CACHE / f"merged-{trial}-{zlib.crc32(made_from):08x}.npz"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"merged-{trial}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be extracting them
-        if not cached.exists():
-            images = [read_image(path) for path in paths]
-            learned = np.flatnonzero(train & ~novel)
-            forest = ForestCodebook(n_visterms=2000, random_state=trial).fit([images[i] for i in learned], y[learned])
-            counts = np.array([forest.count(image) for image in images])
-            temporary = cached.with_suffix(f".{os.getpid()}.npz")
-            np.savez_compressed(temporary, X=(counts / counts[:, forest.roots_[:1]]).astype(np.float32))
-            temporary.replace(cached)
+
+    def write(path: Path) -> None:
+        images = [read_image(image) for image in paths]
+        learned = np.flatnonzero(train & ~novel)
+        forest = ForestCodebook(n_visterms=2000, random_state=trial).fit([images[i] for i in learned], y[learned])
+        counts = np.array([forest.count(image) for image in images])
+        np.savez_compressed(path, X=(counts / counts[:, forest.roots_[:1]]).astype(np.float32))
+
     source = np.array([path.parent.parent.name for path in paths])
-    return {"X": np.load(cached)["X"], "y": y, "source": source, "novel": novel, "train": train}
+    return {"X": np.load(keep(cached, write))["X"], "y": y, "source": source, "novel": novel, "train": train}
 
 
 def synthetic_trial(trial: int) -> dict[str, np.ndarray]:

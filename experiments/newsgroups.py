@@ -7,12 +7,12 @@ ITML and the cosine, in five splits of 65 % to learn from and 35 % to rank.
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import json
 import re
 import zlib
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,17 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.model_selection import train_test_split
 
 from benchmarks.metric_learn_peer import Linear, learn_metric
-from benchmarks.vectors import CACHE, DATA
+from benchmarks.vectors import CACHE, DATA, keep
 from visterm.learners import AROMA, OASIS, Cosine
 from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
-from .pages import Finding, Page, Plot, Table, mean_and_error, plus_minus
+from .pages import Finding, Page, Plot, Table
 from .plots import legend, new_figure, series
 from .protocol import CURVE, choose, settings_of
+from .statistics import mean_and_error, plus_minus
 
 ALONE = False
+SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py",)
 
 N_TERMS = 1000
 TEST_SHARE = 0.35
@@ -41,6 +43,8 @@ N_INNER_FOLDS = 2
 NAMES_GROUP = re.compile(r"^(xref|path|newsgroups|followup-to|date)\s*:.*\n", re.IGNORECASE | re.MULTILINE)
 MESSAGE_ID = re.compile(r"^message-id\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 TERM = r"(?u)\b[a-z][a-z]+\b"  # words of two letters or more: numbers name hosts and dates
+# A term of fewer than three posts says nothing about other posts.
+COUNTED = {"stop_words": "english", "min_df": 3, "token_pattern": TERM}
 
 # Settings tried, with up to so many steps; a step of the factored form takes ten times as long as the others'.
 CANDIDATES = {
@@ -80,21 +84,16 @@ def read_posts() -> list[tuple[str, str, str]]:
 def count_terms() -> tuple[sp.csr_array, np.ndarray]:
     """How often each post has each term, and the group of each post; kept below build/bench."""
     source = DATA / "newsgroups.jsonl.gz"
-    made_from = zlib.crc32(f"{NAMES_GROUP.pattern}{MESSAGE_ID.pattern}{TERM}{source.stat().st_size}".encode())
-    kept = CACHE / f"newsgroups-{made_from:08x}.npz"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "newsgroups.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the other process may be reading the posts
-        if not kept.exists():
-            posts = read_posts()
-            texts = [f"{NAMES_GROUP.sub('', headers + chr(10))}\n{body}" for headers, body, _ in posts]
-            # A term of fewer than three posts says nothing about other posts.
-            X = CountVectorizer(stop_words="english", min_df=3, token_pattern=TERM, dtype=np.int32).fit_transform(texts)
-            temporary = kept.with_suffix(".part.npz")
-            groups = np.array([group for _, _, group in posts])
-            csr = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
-            np.savez_compressed(temporary, y=groups, **csr)
-            temporary.replace(kept)
+    made_from = zlib.crc32(f"{NAMES_GROUP.pattern}{MESSAGE_ID.pattern}{COUNTED}{source.stat().st_size}".encode())
+
+    def write(path: Path) -> None:
+        posts = read_posts()
+        texts = [f"{NAMES_GROUP.sub('', headers + chr(10))}\n{body}" for headers, body, _ in posts]
+        X = CountVectorizer(**COUNTED, dtype=np.int32).fit_transform(texts)
+        groups = np.array([group for _, _, group in posts])
+        np.savez_compressed(path, y=groups, data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape)
+
+    kept = keep(CACHE / f"newsgroups-{made_from:08x}.npz", write)
     with np.load(kept) as found:
         counts = sp.csr_array((found["data"], found["indices"], found["indptr"]), tuple(found["shape"]))
         return counts, found["y"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from .plots import save
@@ -73,8 +72,8 @@ class Page:
     parts: list[str | Table | Plot] = field(default_factory=list)
 
 
-def write_page(folder: Path, name: str, page: Page, *, command: str, quick: bool, seconds: float) -> None:
-    """Write `<name>.md`, its PNG and CSV files, and `<name>.json` with the findings."""
+def write_page(folder: Path, name: str, page: Page, *, command: str, code: str, quick: bool, seconds: float) -> None:
+    """Write `<name>.md`, its PNG and CSV files, and `<name>.json` with the findings and the `code` they come from."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"# {page.title}", ""]
     if quick:
@@ -101,6 +100,7 @@ def write_page(folder: Path, name: str, page: Page, *, command: str, quick: bool
     record = {
         "title": page.title,
         "command": command,
+        "code": code,
         "quick": quick,
         "core_seconds": round(seconds),
         "findings": [asdict(finding) for finding in page.findings],
@@ -108,11 +108,14 @@ def write_page(folder: Path, name: str, page: Page, *, command: str, quick: bool
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def write_summary(folder: Path, names: Sequence[str]) -> list[str]:
-    """Write `README.md` from the records of the pages in the folder; the findings that must hold and do not."""
+def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
+    """Write `README.md` from the records of the pages in the folder; the findings that must hold and do not.
+
+    `codes` has what each experiment's results would come from now: a page that comes from other code is said to.
+    """
     records = {
         name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        for name in names
+        for name in codes
         if (folder / f"{name}.json").exists()
     }
     findings = [finding for record in records.values() for finding in record["findings"]]
@@ -127,6 +130,8 @@ def write_summary(folder: Path, names: Sequence[str]) -> list[str]:
     ]
     for name, record in records.items():
         lines += [f"## [{record['title']}]({name}.md)", "", f"`{record['command']}`", ""]
+        if record["code"] != codes[name]:
+            lines += ["**These are results of earlier code: run the command again.**", ""]
         lines += _findings([Finding(**finding) for finding in record["findings"]])
     (folder / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return [
@@ -150,19 +155,6 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{cell:.6g}" if isinstance(cell, float) else cell for key, cell in row.items()})
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and its standard error; 0 for a single value."""
-    values = np.asarray(values, float)
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return float(values.mean()), float(error)
-
-
-def plus_minus(values: Sequence[float], digits: int = 3) -> str:
-    """Mean and standard error as text."""
-    mean, error = mean_and_error(values)
-    return f"{mean:.{digits}f} ± {error:.{digits}f}" if len(values) > 1 else f"{mean:.{digits}f}"
 
 
 def _findings(findings: Sequence[Finding]) -> list[str]:

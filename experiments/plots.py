@@ -13,6 +13,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from .statistics import mean_and_error
+
 # Colours of Okabe and Ito, which are told apart with any colour vision, dark and light in turns.
 LOOKS = [
     {"color": "#000000", "marker": "o", "linestyle": "-"},
@@ -59,6 +61,16 @@ def series(axes: Any, place: int, x: Sequence, y: Sequence, *, error: Sequence |
         errorevery=(place % every, every),
         **look,
     )
+
+
+def mean_series(axes: Any, place: int, x: Sequence, values: Any, label: str) -> list[dict[str, Any]]:
+    """Mean curve of `values` (folds, len(x)) with standard errors; its numbers, to be written beneath the figure."""
+    mean, error = np.transpose([mean_and_error(column) for column in np.transpose(values)])
+    series(axes, place, x, mean, error=error, label=label)
+    return [
+        {"series": label, "x": at, "mean": float(m), "standard_error": float(e)}
+        for at, m, e in zip(x, mean, error, strict=True)
+    ]
 
 
 def legend(figure: Figure, axes: Any, title: str | None = None) -> None:

@@ -7,7 +7,6 @@ other. Palette, codebook and idf come from all 40 images of a class, those that 
 
 from __future__ import annotations
 
-import fcntl
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.vectors import CACHE, load_vectors
+from benchmarks.vectors import load_vectors
 from visterm.retrieval import evaluate_test_test
 
 N_FOLDS = 5
@@ -25,10 +24,7 @@ CURVE = 50  # precision at 1 to so many
 
 def load_fold(classes: int, d: int, fold: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     """X, y of the training images and X, y of the test images: CSR float32 unit rows of d visterms."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{classes}-{d}-{fold}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the other process may be extracting them
-        X, y, train = load_vectors(d, f"caltech101-{classes}", fold=fold)
+    X, y, train = load_vectors(d, f"caltech101-{classes}", fold=fold)
     return X[train], y[train], X[~train], y[~train]
 
 

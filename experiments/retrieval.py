@@ -19,10 +19,12 @@ from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE, Cosine
 from visterm.learners.online import OnlineLearner
 
 from . import plots
-from .pages import Finding, Page, Plot, Table, mean_and_error
+from .pages import Finding, Page, Plot, Table
 from .protocol import CURVE, N_FOLDS, N_INNER_FOLDS, choose, figures, load_fold, settings_of
+from .statistics import mean_and_error
 
 ALONE = False
+SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py",)
 CLASSES = (10, 20, 38)
 N_TEST = 25  # images of a class that query each other
 

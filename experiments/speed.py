@@ -25,6 +25,7 @@ from .pages import Finding, Page, Plot, Table
 from .protocol import load_fold
 
 ALONE = True
+SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py", "experiments/retrieval.py")
 LEARNERS: dict[str, Any] = {
     "OASIS": OASIS,
     "AROMA diagonal": AROMA,

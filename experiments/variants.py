@@ -14,11 +14,13 @@ from sklearn.base import clone
 
 from visterm.learners import OASIS, Cosine
 
-from .pages import Finding, Page, Plot, Table, mean_and_error, plus_minus
+from .pages import Finding, Page, Plot, Table
 from .plots import legend, new_figure, series
 from .protocol import N_FOLDS, N_INNER_FOLDS, choose, figures, load_fold
+from .statistics import mean_and_error, plus_minus
 
 ALONE = False
+SOURCES: tuple[str, ...] = ()
 
 C = 0.1  # where nothing else is said, as in the paper's curves
 C_TRIED = (0.003, 0.01, 0.03, 0.1)  # "dissim" takes steps several times as long as the others

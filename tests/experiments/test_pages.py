@@ -7,7 +7,8 @@ import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import plots
-from experiments.pages import Finding, Page, Plot, Table, mean_and_error, plus_minus, write_page, write_summary
+from experiments.pages import Finding, Page, Plot, Table, write_page, write_summary
+from experiments.statistics import clearly_above, difference, mean_and_error, plus_minus
 
 
 def page_with(*findings):
@@ -30,7 +31,7 @@ def page_with(*findings):
 
 
 def write(folder, *findings, name="ranking", quick=False):
-    write_page(folder, name, page_with(*findings), command="make reproduce", quick=quick, seconds=120)
+    write_page(folder, name, page_with(*findings), command="make reproduce", code="code", quick=quick, seconds=120)
     return (folder / f"{name}.md").read_text()
 
 
@@ -75,10 +76,28 @@ def test_the_summary_counts_and_names_what_must_hold(tmp_path):
         tmp_path, Finding("OASIS leads.", "yes", True, must=True), Finding("WARP leads.", "0.1 < 0.2", False, must=True)
     )
     write(tmp_path, Finding("K = 5 leads.", "no", False), name="musl")
-    assert write_summary(tmp_path, ["ranking", "musl", "missing"]) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
+    codes = dict.fromkeys(["ranking", "musl", "missing"], "code")
+    assert write_summary(tmp_path, codes) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
     text = (tmp_path / "README.md").read_text()
     assert "1 of 3 findings" in text
     assert "[Ranking](musl.md)" in text
+
+
+def test_the_summary_says_which_results_are_of_earlier_code(tmp_path):
+    write(tmp_path)
+    write(tmp_path, name="musl")
+    write_summary(tmp_path, {"ranking": "code", "musl": "other code"})
+    before, after = (tmp_path / "README.md").read_text().split("(musl.md)")
+    assert "earlier code" not in before
+    assert "earlier code" in after
+
+
+def test_a_clear_difference_is_one_beyond_chance():
+    first, second = [0.30, 0.32, 0.31, 0.33, 0.30], [0.20, 0.21, 0.22, 0.20, 0.19]
+    assert clearly_above(first, second)
+    assert not clearly_above(second, first)
+    assert not clearly_above([0.3, 0.1, 0.3, 0.1], [0.2, 0.2, 0.1, 0.3])
+    assert difference([0.1, 0.3], [0.0, 0.0]) == "+0.200 ± 0.100"
 
 
 def test_mean_and_its_standard_error():
