@@ -91,3 +91,25 @@ def page(results):
 def test_only_statements_behind_a_result_count(old, new, same):
     assert old in SOURCE
     assert (jobs.statements(SOURCE) == jobs.statements(SOURCE.replace(old, new))) is same
+
+
+def test_what_a_result_comes_from(tmp_path, monkeypatch):
+    module = types.ModuleType("experiments.small")
+    module.SOURCES = ("table.csv",)
+    monkeypatch.setitem(sys.modules, "experiments.small", module)
+    monkeypatch.setattr(jobs, "ROOT", tmp_path)
+    monkeypatch.setattr(jobs, "SHARED", ("room",))
+    files = {name: tmp_path / name for name in ("experiments/small.py", "room/a.py", "table.csv", "elsewhere.py")}
+    for path in files.values():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("a = 1")
+    before = jobs.code_of("small")
+    for name, changes in (
+        ("elsewhere.py", False),
+        ("experiments/small.py", True),
+        ("room/a.py", True),
+        ("table.csv", True),
+    ):
+        files[name].write_text("a = 2")
+        assert (jobs.code_of("small") != before) is changes, name
+        files[name].write_text("a = 1")

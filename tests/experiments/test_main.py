@@ -1,0 +1,66 @@
+"""The command: what it writes, and how it ends."""
+
+import sys
+import types
+
+import pytest
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import __main__ as command
+from experiments import jobs
+from experiments.pages import Finding, Page
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Function (arguments, holds) that runs the command on one small experiment and returns its exit status."""
+
+    def run(*arguments, holds=True):
+        module = types.ModuleType("experiments.small")
+        module.ALONE, module.SOURCES = True, ()
+        module.jobs = lambda quick: [{"number": 1 if quick else 2}]
+        module.measure = lambda number: {"double": 2 * number}
+        finding = Finding("Twice is more.", "yes", holds, must=True)
+        module.page = lambda results: Page(f"Doubled: {results[0]['double']}", "A paper.", "None.", [finding])
+        monkeypatch.setitem(sys.modules, "experiments.small", module)
+        for place in (jobs, command):
+            monkeypatch.setattr(place, "ROOT", tmp_path)
+            monkeypatch.setattr(place, "code_of", lambda name: "code")
+        monkeypatch.setattr(jobs, "KEPT", tmp_path / "kept")
+        monkeypatch.setattr(command, "NAMES", ("small",))
+        monkeypatch.setattr(command, "DATA", tmp_path / "data")
+        monkeypatch.setattr(sys, "argv", ["experiments", *arguments])
+        return command.main()
+
+    (tmp_path / "data" / "caltech101").mkdir(parents=True)
+    return run
+
+
+def test_writes_a_page_and_a_summary(run, tmp_path):
+    assert run("small") == 0
+    assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
+    assert "1 of 1 findings" in (tmp_path / "docs" / "results" / "README.md").read_text()
+
+
+def test_a_quick_run_leaves_the_full_results_alone(run, tmp_path):
+    assert run("--quick") == 0
+    assert "Doubled: 2" in (tmp_path / "build" / "results-quick" / "small.md").read_text()
+    assert not (tmp_path / "docs").exists()
+
+
+def test_fails_where_an_ordering_that_must_hold_does_not(run, capsys):
+    assert run(holds=False) == 1
+    assert "must hold, and does not: small: Twice is more." in capsys.readouterr().err
+
+
+def test_without_images_one_line_says_where_to_put_them(run, tmp_path, capsys):
+    (tmp_path / "data" / "caltech101").rmdir()
+    assert run() == 2
+    assert "VISTERM_DATA" in capsys.readouterr().err
+
+
+def test_an_unknown_name_is_refused(run, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run("nosuch")
+    assert stopped.value.code == 2
+    assert "there are small" in capsys.readouterr().err

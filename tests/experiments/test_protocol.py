@@ -1,0 +1,68 @@
+"""The protocol that experiments on photos share."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments.protocol import choose, figures, load_fold, settings_of
+from visterm.learners import OASIS, Cosine
+
+
+@pytest.fixture(scope="module")
+def classes():
+    """Images of three classes, told apart by one coordinate each among noise that is louder."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 20)
+    X = np.abs(rng.normal(size=(60, 12))).astype(np.float32)
+    X[np.arange(60), y] += 1
+    return sp.csr_array(X / np.linalg.norm(X, axis=1, keepdims=True)), y
+
+
+def test_the_better_setting_is_chosen_and_how_long_to_learn(classes):
+    tried = [OASIS(C=C, n_steps=3000, pass_steps=1000, random_state=0) for C in (1e-9, 0.1)]
+    chosen = choose(tried, *classes, n_folds=2)
+    assert chosen.C == 0.1
+    assert chosen.n_steps in (1000, 2000, 3000)
+    assert not hasattr(chosen, "W_")
+    assert tried[1].n_steps == 3000
+
+
+def test_only_the_images_given_take_part_in_the_choice(classes, monkeypatch):
+    X, y = classes
+    seen = []
+    fit = OASIS.fit
+
+    def watched(self, X, y, **options):
+        seen.append((X.shape[0], len(options["validation_rows"])))
+        return fit(self, X, y, **options)
+
+    monkeypatch.setattr(OASIS, "fit", watched)
+    choose([OASIS(n_steps=100, pass_steps=100)], X[::2], y[::2], n_folds=3)
+    assert seen == [(30, 10)] * 3
+
+
+def test_figures_are_those_of_the_test_images(classes):
+    X, y = classes
+    found = figures(Cosine().fit(X), X, y)
+    assert found["map"] > 1 / 3
+    assert len(found["precision"]) == 50
+    # By hand: the image nearest to each other one.
+    scores = (X @ X.T).toarray()
+    np.fill_diagonal(scores, -1)
+    assert found["precision"][0] == pytest.approx((y[scores.argmax(axis=1)] == y).mean())
+
+
+def test_settings_are_those_that_differ_from_the_defaults():
+    assert settings_of(OASIS(C=0.3, n_steps=7)) == {"C": 0.3, "n_steps": 7}
+    assert settings_of(OASIS()) == {}
+
+
+def test_folds_share_no_image(data):
+    X, y, test, test_y = load_fold(10, 1000, 0)
+    assert X.shape == (400, 1000)
+    assert test.shape == (250, 1000)
+    assert sorted(set(y)) == sorted(set(test_y))
+    rows = {part[i].toarray().tobytes() for part in (X,) for i in range(X.shape[0])}
+    shared = sum(test[i].toarray().tobytes() in rows for i in range(test.shape[0]))
+    assert shared < 5  # Caltech-101 has a few exact duplicates
