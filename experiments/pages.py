@@ -130,7 +130,7 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
     ]
     for name, record in records.items():
         lines += [f"## [{record['title']}]({name}.md)", "", f"`{record['command']}`", ""]
-        if record["code"] != codes[name]:
+        if record.get("code") != codes[name]:
             lines += ["**These are results of earlier code: run the command again.**", ""]
         lines += _findings([Finding(**finding) for finding in record["findings"]])
     (folder / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

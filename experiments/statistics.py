@@ -22,8 +22,11 @@ def difference(first: Sequence[float], second: Sequence[float], digits: int = 3)
 
 
 def clearly_above(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether the first is above the second by a paired t test over the folds (one-sided, p < 0.025)."""
-    return bool(ttest_rel(first, second, alternative="greater").pvalue < 0.025)
+    """Whether the first is above the second by a paired t test over the folds (one-sided, p < 0.025).
+
+    False for fewer than three folds, of which nothing is clear.
+    """
+    return len(first) > 2 and bool(ttest_rel(first, second, alternative="greater").pvalue < 0.025)
 
 
 def plus_minus(values: Sequence[float], digits: int = 3) -> str:

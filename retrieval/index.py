@@ -47,8 +47,8 @@ def _score_sparse_one(indptr, indices, data, first, query, scores):
     """``scores[r, 0] = sum_p data[p] * query[indices[p]]`` over the entries p of row first + r."""
     for r in range(scores.shape[0]):
         total = np.float32(0)
-        for p in range(indptr[first + r], indptr[first + r + 1]):
-            # Unsigned, as a signed index makes Numba test for Python's negative indices.
+        # Unsigned, as a signed index makes Numba test for Python's negative indices.
+        for p in range(np.uint64(indptr[first + r]), np.uint64(indptr[first + r + 1])):
             total += data[p] * query[np.uint64(indices[p])]
         scores[r, 0] = total
 

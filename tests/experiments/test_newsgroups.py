@@ -1,3 +1,5 @@
+import zlib
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -59,30 +61,83 @@ def test_measure_of_a_system_a_trace_and_a_regulariser(posts, monkeypatch):
     oasis = newsgroups.measure("system", "OASIS", 0, small=True)
     assert oasis["map"] > cosine["map"] + 0.05
     assert oasis["settings"]["n_steps"] in (500, 1000)
+    assert "C" in oasis["edges"]  # of two
     monkeypatch.setattr(newsgroups, "TRACED", (500, 1000))
-    assert len(newsgroups.measure("trace", "AROMA diagonal", 0, value=0.01)["trace"]) == 2
+    trace = newsgroups.measure("trace", "AROMA diagonal", 0, value=0.01)["trace"]
+    assert {name: len(curve) for name, curve in trace.items()} == {"p@1": 2, "p@10": 2, "mAP": 2}
 
 
-def results(diagonal=0.70, oasis=0.60):
-    """As jobs(quick=True) would have them, with the last precision of the two traces."""
+def test_aroma_without_its_covariance_starts_at_zero_and_has_no_limit():
+    learner = newsgroups.make("OASIS from zero", newsgroups.NO_LIMIT)
+    assert (learner.init, learner.C) == ("zero", 1e9)
+    assert newsgroups.make("OASIS", 0.1).init == "identity"
+    assert newsgroups.make("AROMA factored", 0.1).covariance == "factored"
+
+
+def test_settings_chosen_say_which_are_at_an_edge():
+    tried = [newsgroups.make("OASIS", C, n_steps=100) for C in (0.1, 1.0, 10.0)]
+    middle = newsgroups.make("OASIS", 1.0, n_steps=50)
+    assert newsgroups.settings_chosen(middle, tried) == {"settings": {"C": 1.0, "n_steps": 50}, "edges": []}
+    found = newsgroups.settings_chosen(newsgroups.make("OASIS", 10.0, n_steps=100), tried)
+    assert found["edges"] == ["C", "n_steps"]
+    assert newsgroups.page_chosen([found]) == "C 10*; n_steps 100*"
+
+
+def test_a_peer_that_fails_is_said_to(posts, monkeypatch):
+    def fail(*args, **parameters):
+        raise newsgroups.PeerError("no network")
+
+    monkeypatch.setattr(newsgroups, "learn_metric", fail)
+    failed = newsgroups.measure("system", "ITML", 0)
+    page = newsgroups.page(results(False) + [{"part": "system", "system": "ITML", "repeat": 0} | failed])
+    assert "did not finish here (no network)" in page.protocol
+    assert not any("ITML" in finding.paper for finding in page.findings)
+
+
+def noise(*key):
+    return np.random.default_rng(zlib.crc32(repr(key).encode())).normal(0, 0.001)
+
+
+def results(quick, *, diagonal=0.70, oasis=0.60, unlimited=0.60, large=0.60):
+    """As the jobs would have them but for ITML; with the last figures of traces, of OASIS with C = 1 too."""
+    last = {"AROMA diagonal": diagonal, "AROMA factored": diagonal, "OASIS": oasis, "OASIS from zero": unlimited}
     found = []
-    for job in newsgroups.jobs(True):
+    for job in newsgroups.jobs(quick):
+        name = job["system"]
+        shift = noise(name, job["repeat"])
         if job["part"] == "trace":
-            last = diagonal if job["system"] == "AROMA diagonal" else oasis
-            found.append(job | {"trace": np.linspace(0.3, last, len(newsgroups.TRACED)).tolist()})
-        else:
-            figure = {"cosine": 0.2, "OASIS": 0.5, "AROMA diagonal": 0.6}[job["system"]] + 0.001 * job["repeat"]
-            found.append(job | {"map": figure, "precision": [figure] * newsgroups.CURVE, "settings": {}})
+            end = large if name == "OASIS" and job["value"] == 1 else last[name]
+            curve = np.linspace(0.3, end + shift, len(newsgroups.TRACED)).tolist()
+            found.append(job | {"trace": dict.fromkeys(("p@1", "p@10", "mAP"), curve)})
+        elif job["part"] == "sensitivity":
+            found.append(job | {"precision_at_10": diagonal})
+        elif name != "ITML":
+            figure = {"cosine": 0.2, "OASIS": 0.5}.get(name, 0.6) + shift
+            chosen = {"settings": {"n_steps": 10}, "edges": []}
+            found.append(job | {"map": figure, "precision": [figure] * newsgroups.CURVE} | chosen)
     return found
 
 
-def test_findings_are_computed():
-    good = {finding.paper: finding.agrees for finding in newsgroups.page(results()).findings}
-    assert all(good.values())
-    broken = newsgroups.page(results(diagonal=0.59)).findings
-    assert [finding.paper for finding in broken if finding.must and not finding.agrees] == [
-        "With C = 0.1 and r = 0.01 the precision at 10 of AROMA lies above that of OASIS for most of the steps."
-    ]
+@pytest.mark.parametrize("quick", [True, False])
+def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
+    def broken(**levels):
+        findings = newsgroups.page(results(quick, **levels)).findings
+        return [finding.paper[:20] for finding in findings if finding.must and not finding.agrees]
+
+    assert broken() == []
+    assert broken(diagonal=0.61, unlimited=0.5) == ["AROMA (here: diagona"]
+    assert broken(unlimited=0.70) == ["The covariance is wh"]
+
+
+def test_verdicts_follow_the_rules_of_the_page():
+    def agrees(start, **levels):
+        findings = newsgroups.page(results(False, **levels)).findings
+        return next(finding.agrees for finding in findings if finding.paper.startswith(start))
+
+    assert agrees("Both forms of AROMA (r = 1)")
+    assert not agrees("Both forms of AROMA (r = 1)", diagonal=0.62)  # clearly, not by large
+    assert agrees("OASIS was robust")
+    assert not agrees("OASIS was robust", large=0.70)
 
 
 def test_steps_to_reach_are_read_between_looks():

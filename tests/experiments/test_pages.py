@@ -97,6 +97,7 @@ def test_a_clear_difference_is_one_beyond_chance():
     assert clearly_above(first, second)
     assert not clearly_above(second, first)
     assert not clearly_above([0.3, 0.1, 0.3, 0.1], [0.2, 0.2, 0.1, 0.3])
+    assert not clearly_above([0.3, 0.4], [0.2, 0.3])
     assert difference([0.1, 0.3], [0.0, 0.0]) == "+0.200 ± 0.100"
 
 

@@ -7,18 +7,20 @@ import scipy.sparse as sp
 variants = pytest.importorskip("experiments.variants", reason="experiments are not in the wheel")
 
 
-def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.01):
-    fold = 0.01 * job["fold"]
+def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.01, rare=0.005):
+    """Folds differ, and so do the differences between two systems from fold to fold."""
+    fold, vary = 0.01 * job["fold"], 1 + job["fold"] / 10
     if job["kind"] == "rankers":
-        height = 0.2 + fold + averaged * (job["n_rankers"] > 1) * (1 + job["fold"] / 10)
+        height = 0.2 + fold + averaged * (job["n_rankers"] > 1) * vary
         steps = [step for step in variants.POINTS if step <= job["n_steps"]]
         return {"curve": [{"step": n, "map": height, "p1": 0.3, "rho": rho, "rho_added": 0.8} for n in steps]}
     if job["kind"] == "symmetric":
         lead = {None: 0, "symmetric": proj, "online-symmetric": -0.001, "dissim": dissim}[job["variant"]]
-        found = {"map": 0.2 + fold + lead, "precision": [0.3] * 50, "C": 0.1, "n_steps": 50_000}
+        found = {"map": 0.2 + fold + lead * vary, "precision": [0.3] * 50, "C": 0.1, "n_steps": 50_000}
         return found | {"rho": rho, "rho_added": 0.9}
     names = [job["schedule"]] if job["schedule"].startswith("every") else ["after", "never"]
-    figures = {name: 0.2 + fold + after * (name == "after") * (1 + job["fold"] / 10) for name in names}
+    leads = {"after": after, "every 50000": rare}
+    figures = {name: 0.2 + fold + leads.get(name, 0) * vary for name in names}
     curves = {name: [{"step": step, "map": figures[name]} for step in (10_000, 20_000)] for name in names}
     return {"curves": curves, "stopped": figures, "n_steps": 50_000}
 
@@ -34,8 +36,9 @@ def finding(page, words):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_page_of_all_jobs(quick):
-    page = page_of(quick)
-    assert [one.agrees for one in page.findings] == [True] * len(page.findings)
+    page = page_of(quick, averaged=0.02)
+    tested = ("Figure 7", "Figure 9") if quick else ()  # two folds do not pass a t test
+    assert all(one.agrees for one in page.findings if not one.paper.startswith(tested or "none"))
     stems = {getattr(part, "stem", "") for part in page.parts}
     assert {"variants-rankers", "variants-symmetric", "variants-psd", "variants-symmetry"} <= stems
 
@@ -47,7 +50,8 @@ def test_page_of_all_jobs(quick):
         ("Proj-OASIS (symmetric after learning)", {"proj": -0.05}),
         ("all symmetric variants", {"dissim": 0.05}),
         ("almost symmetric", {"rho": 0.6}),
-        ("Figure 9", {"after": 0.0}),
+        ("once, after learning", {"after": 0.0}),
+        ("every 50,000 steps", {"rare": 0.0}),
     ],
 )
 def test_a_broken_finding_does_not_agree(words, broken):
