@@ -21,7 +21,7 @@ NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "musl"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer folds and settings, in ten minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer folds and settings, in some minutes")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(NAMES)}; default: all")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in NAMES]

@@ -102,7 +102,8 @@ class AnnotatorMixin:
 
     def _check_state(self) -> None:
         super()._check_state()  # type: ignore[misc]  # of the learner that this is mixed into
-        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)  # type: ignore[attr-defined]
+        n_columns = self.n_features_in_  # type: ignore[attr-defined]  # of the learner that this is mixed into
+        nothing = sp.csr_array((1, n_columns), dtype=np.float32)
         if self.label_scores(nothing).shape != (1, len(self.classes_)):
             raise ValueError("labels and vectors do not fit together")
 
