@@ -23,7 +23,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search annotate info test check format types bench reproduce clean
+.PHONY: help install demo features train evaluate search annotate info serve test check format types bench reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -60,6 +60,9 @@ annotate: install  ## QUERY=image.jpg: labels for it; LABEL=name: labels near it
 
 info: install  ## what a run holds, and what is fresh
 	@$(VISTERM) info $(NAME) $(ARGS)
+
+serve: install  ## the page and the API on this machine (ARGS="--port 0 --open")
+	@$(VISTERM) serve $(NAME) $(ARGS)
 
 test: install  ## the test suite
 	$(BIN)/python -m pytest $(ARGS)

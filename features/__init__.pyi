@@ -3,6 +3,7 @@ from .blocks import block_grid, level_shapes, pyramid
 from .codebook import Codebook
 from .color import Palette
 from .descriptors import describe
+from .embeddings import OnnxEmbedder, VectorTable, read_query_vectors, read_vectors
 from .extractor import VistermExtractor
 from .forest import ForestCodebook
 from .images import ImageError, decode_image, find_images, printable, read_image, silence_decoders
@@ -13,7 +14,9 @@ __all__ = [
     "Codebook",
     "ForestCodebook",
     "ImageError",
+    "OnnxEmbedder",
     "Palette",
+    "VectorTable",
     "VistermExtractor",
     "VistermWeighting",
     "block_grid",
@@ -26,5 +29,7 @@ __all__ = [
     "printable",
     "pyramid",
     "read_image",
+    "read_query_vectors",
+    "read_vectors",
     "silence_decoders",
 ]

@@ -522,6 +522,34 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         del grid["normalization"]
         return block_grid(*pixels.shape[:2], **grid), visterms
 
+    def block_vectors(self, image):
+        """Return what each block of an image adds to its vector.
+
+        Parameters
+        ----------
+        image : path or ndarray of uint8
+
+        Returns
+        -------
+        boxes : ndarray of float64, (n_blocks, 4)
+            x, y, width, height in pixels of the image; see `block_grid`.
+        vectors : csr_matrix of float32, (n_blocks, n_visterms)
+            Rows that sum to the image's row of `transform`. A block has one visterm, or none if that has weight 0; with
+            a forest all nodes that it passes.
+
+        Raises
+        ------
+        ImageError
+            The path cannot be read.
+        """
+        boxes, visterms = self.blocks(image)
+        blocks = np.arange(len(boxes))
+        if isinstance(self.codebook_, ForestCodebook):
+            blocks, visterms = _passed(self.codebook_.nodes_, visterms)
+        ones = np.ones(len(visterms), dtype=np.int32)
+        counts = sp.csr_matrix((ones, (blocks, visterms)), shape=(len(boxes), len(self.weighting_.idf_)))
+        return boxes, self.weighting_.transform_parts(counts)
+
     # -----------------------------------------------------------------------------------------------------------
     # On disk
 
@@ -611,6 +639,20 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         extractor.weighting_.idf_ = arrays["idf"]
         extractor.weighting_.n_images_ = n_images
         return extractor
+
+
+def _passed(nodes, leaves):
+    """Every node that a block passes on its way to its leaves (n_blocks, n_trees): numbers of blocks, and of nodes."""
+    inner = np.flatnonzero(nodes[:, 0] >= 0)
+    parents = np.full(len(nodes), -1)
+    parents[inner + 1] = parents[nodes[inner, 2]] = inner  # the left child comes next, the right one is named
+    blocks, at = np.repeat(np.arange(len(leaves)), leaves.shape[1]), leaves.ravel()
+    steps = []
+    while len(at):
+        steps.append((blocks, at))
+        above = parents[at]
+        blocks, at = blocks[above >= 0], above[above >= 0]
+    return tuple(np.concatenate(part) for part in zip(*steps, strict=True))
 
 
 def _warn(failures, n_images):

@@ -210,6 +210,36 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         weighted.eliminate_zeros()
         return weighted
 
+    def transform_parts(self, counts):
+        """Weight the parts of one image, such as its blocks: rows that sum to the image's row of `transform`.
+
+        Parameters
+        ----------
+        counts : sparse matrix of int, (n_parts, n_visterms)
+
+        Returns
+        -------
+        csr_matrix of float32, (n_parts, n_visterms)
+            Without stored zeros. The sum has unit length, the rows have not.
+
+        Raises
+        ------
+        ValueError
+            Another number of visterms than at `fit`.
+        """
+        check_is_fitted(self)
+        counts = _as_counts(counts)
+        if counts.shape[1] != len(self.idf_):
+            raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
+        weights = counts.data * self.idf_[counts.indices]
+        length = np.linalg.norm(np.bincount(counts.indices, weights=weights, minlength=counts.shape[1]))
+        parts = sp.csr_matrix(
+            ((weights / (length or 1)).astype(np.float32), counts.indices.copy(), counts.indptr.copy()),
+            shape=counts.shape,
+        )
+        parts.eliminate_zeros()
+        return parts
+
 
 def _as_counts(counts):
     counts = sp.csr_matrix(counts)  # no copy if it is one

@@ -316,6 +316,7 @@ class AROMA(OnlineLearner):
     True
     """
 
+    linear = True
     _state = (*OnlineLearner._state, "distribution_", "best_distribution_")
     distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
     best_distribution_: np.ndarray
@@ -374,6 +375,10 @@ class AROMA(OnlineLearner):
         # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
         d = self.n_features_in_
         return np.ascontiguousarray((Q @ np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
+
+    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its query side: P W."""
+        return self.transform_query(parts)
 
     def _is_factored(self) -> bool:
         """Which form was learned; `covariance` is the one that the next `fit` learns."""

@@ -29,6 +29,9 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
     _state: tuple[str, ...] = ("n_features_in_",)
 
+    # Whether each side of an image is the sum of what its parts add to it; then `transform_parts` gives those.
+    linear: bool = False
+
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from scratch."""
         raise NotImplementedError
@@ -57,6 +60,37 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
     def transform_query(self, Q: Any) -> Any:
         """Query side of the images, by default the same as the gallery side."""
         return self.transform(Q)
+
+    def transform_parts(self, parts: Any, whole: Any) -> Any:
+        """What each part of an image, such as a block, adds to the image's gallery side.
+
+        With it the similarity of two images is a sum over pairs of their parts. Only for learners that are `linear`.
+        By default the parts' own sides; a learner whose side is not a linear map of the vector, because it scales
+        images to unit length or adds a square, overrides this with the map that is linear once the image is known.
+
+        Parameters
+        ----------
+        parts : CSR or dense of shape (n_parts, n_features_in_)
+            Some or all of the parts; all of them sum to the image's vector.
+        whole : CSR or dense of shape (1, n_features_in_)
+            The image's vector, not zero.
+
+        Returns
+        -------
+        CSR or dense float32 of shape (n_parts, size of a side)
+
+        Raises
+        ------
+        NotImplementedError
+            The learner is not linear.
+        """
+        if not self.linear:
+            raise NotImplementedError(f"a side of {type(self).__name__} is not the sum of what parts of the image add")
+        return self.transform(parts)
+
+    def transform_query_parts(self, parts: Any, whole: Any) -> Any:
+        """What each part of an image adds to its query side, by default the same as on the gallery side."""
+        return self.transform_parts(parts, whole)
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""

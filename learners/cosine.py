@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sklearn.preprocessing import normalize
+from sklearn.utils.extmath import row_norms
 
 from .base import SimilarityLearner
 
@@ -26,6 +27,8 @@ class Cosine(SimilarityLearner):
     array([[0.6, 0.8]], dtype=float32)
     """
 
+    linear = True
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Remember the number of columns; `y` is ignored."""
         self._check_images(X, reset=True)
@@ -39,3 +42,7 @@ class Cosine(SimilarityLearner):
     def transform(self, X: Any, y: Any = None) -> Any:
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
         return normalize(super().transform(X))
+
+    def transform_parts(self, parts: Any, whole: Any) -> Any:
+        """Parts divided by the length of the image, both sides alike."""
+        return self._check_images(parts) / row_norms(self._check_images(whole))[0]

@@ -31,6 +31,7 @@ class LinearAnnotator(OnlineAnnotator):
         many pieces of memory as it has visterms.
     """
 
+    linear = True
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
     C: float
     W_: np.ndarray  # (d, n_labels)
@@ -56,9 +57,17 @@ class LinearAnnotator(OnlineAnnotator):
 
         All-zero rows stay zero. Labels of the gallery are not read.
         """
+        return normalize(self._centred_scores(X), copy=False)
+
+    def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """Label scores of the parts less their mean, divided by the length of the image's, both sides alike."""
+        length = np.linalg.norm(self._centred_scores(whole))
+        return self._centred_scores(parts) / (length or np.float32(1))
+
+    def _centred_scores(self, X: Any) -> np.ndarray:
         scores = self.label_scores(X)
         scores -= scores.mean(axis=1, keepdims=True)
-        return normalize(scores, copy=False)
+        return scores
 
     def _check_params(self) -> None:
         if not isinstance(self.C, Real) or not 0 < self.C < np.inf:

@@ -3,6 +3,10 @@
     query side of a: [2 A a, 1],    gallery side of b: [b, -b' A b]
 
 -a' A a is left out: it is the same for all images of a query's ranking, and the gallery stays sparse.
+
+Parts that sum to a and to b have sides that sum to theirs:
+
+    part p of a: [2 A p, p' a / a' a],    part p of b: [p, -p' A b]
 """
 
 from __future__ import annotations
@@ -30,3 +34,21 @@ def gallery_side(X: Any, A: np.ndarray) -> Any:
         products = part.multiply(XA).sum(axis=1) if sp.issparse(part) else (part * XA).sum(axis=1)
         own[start : start + _ROWS, 0] = -np.asarray(products).ravel()
     return sp.hstack([X, own], format="csr") if sp.issparse(X) else np.hstack([X, own])
+
+
+def query_parts(parts: Any, whole: Any, A: np.ndarray) -> np.ndarray:
+    """[P 2A, p' a / a' a] of parts of a, (1, d): dense float32 of shape (n_parts, d + 1)."""
+    a = _vector(whole)
+    sides = query_side(parts, A)
+    sides[:, -1] = parts @ a / (a @ a)
+    return sides
+
+
+def gallery_parts(parts: Any, whole: Any, A: np.ndarray) -> Any:
+    """[P, -p' A b] of parts of b, (1, d): CSR or dense float32 of shape (n_parts, d + 1), as the parts are."""
+    own = -(parts @ _vector(whole @ A))[:, None]
+    return sp.hstack([parts, own], format="csr") if sp.issparse(parts) else np.hstack([parts, own])
+
+
+def _vector(row: Any) -> np.ndarray:
+    return np.asarray(row.toarray() if sp.issparse(row) else row).ravel()

@@ -25,7 +25,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from .mahalanobis import gallery_side, query_side
+from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import OnlineLearner, Rows
 
 _log = logging.getLogger(__name__)
@@ -149,6 +149,7 @@ class MCML(OnlineLearner):
     0
     """
 
+    linear = True
     _state = (*OnlineLearner._state, "A_", "components_", "best_components_")
     A_: np.ndarray  # (d, d)
     components_: np.ndarray  # (d, d)
@@ -188,6 +189,14 @@ class MCML(OnlineLearner):
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
         return gallery_side(super().transform(X), np.asarray(self.A_))
+
+    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""
+        return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
+
+    def transform_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to its gallery side."""
+        return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

@@ -666,6 +666,26 @@ class MuSL(SimilarityLearner):
                 out[:, rows] += np.float32(weight) * found
         return out
 
+    def compare_bits(self, q: Any, x: Any, y: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """What each bit adds to the similarity of a query and a gallery image: where they agree 1, where not -1.
+
+        Parameters
+        ----------
+        q, x : CSR or dense of shape (1, n_features_in_)
+        y : array of shape (1,), optional
+            The gallery image's label; without it the bits of all metrics count, each 1 / K.
+
+        Returns
+        -------
+        visterms : int32 array of shape (n,)
+            The feature that each bit looks at; one may come several times.
+        amounts : float32 array of shape (n,)
+            They sum to the similarity.
+        """
+        amounts = (self.transform_query(q) * self.transform(x, y))[0]
+        compared = np.flatnonzero(amounts)
+        return np.asarray(self.stump_features_).ravel()[compared], amounts[compared]
+
     def categorize(self, Q: Any, X: Any, y: Any, *, n_neighbors: int = 10) -> np.ndarray:
         """Category of each query by a vote of the nearest gallery images, whose labels y all count (section 3.2).
 

@@ -24,7 +24,7 @@ import scipy.linalg
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
-from .mahalanobis import gallery_side, query_side
+from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
 from .prefetch import PREFETCH_BYTES, prefetch_entries
 from .triplets import TripletSampler, stream
@@ -281,6 +281,7 @@ class OASIS(OnlineLearner):
     0
     """
 
+    linear = True
     _state = (*OnlineLearner._state, "W_", "best_W_", "ranker_W_")
     W_: np.ndarray  # (d, d)
     best_W_: np.ndarray  # (d, d)
@@ -334,6 +335,18 @@ class OASIS(OnlineLearner):
         """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
         X = super().transform(X)
         return gallery_side(X, np.asarray(self.W_)) if self.variant == "dissim" else X
+
+    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its query side; with "dissim" the 1 is split as well."""
+        if self.variant == "dissim":
+            return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
+        return self.transform_query(parts)
+
+    def transform_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to its gallery side."""
+        if self.variant == "dissim":
+            return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
+        return self.transform(parts)
 
     def symmetry_index(self) -> float:
         """rho(W) = |sym(W)|^2 / |W|^2 of section 6.1: 1 if W is symmetric, 0 if antisymmetric."""

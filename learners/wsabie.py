@@ -272,6 +272,7 @@ class WSABIE(OnlineAnnotator):
     ['sea', 'sea', 'sky', 'sky']
     """
 
+    linear = True
     _state = (
         *OnlineAnnotator._state,
         "visterm_vectors_",

@@ -67,6 +67,9 @@ LearnersOption = Annotated[
         "--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained); several: a,b; all: all of the run."
     ),
 ]
+QueriesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere; folders; id:12.")
+]
 LabelOption = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME", help="In place of an image; may be repeated.")
 ]
@@ -176,12 +179,18 @@ def _main(
 def features(
     images: Annotated[str | None, typer.Argument(metavar="IMAGES", help="Directory of images.")] = None,
     run: RunOption = None,
+    vectors: Annotated[
+        str | None, typer.Option("--vectors", metavar="FILE", help="Vectors made elsewhere: .npy, .npz, .parquet.")
+    ] = None,
+    ids: Annotated[
+        str | None, typer.Option("--ids", metavar="FILE", help="Whose vectors they are: .txt, .csv, .npy, .parquet.")
+    ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn images into visterm counts; only what is new or changed.
+    """Turn images into visterm counts; only what is new or changed. Or take vectors over that were made elsewhere.
 
     Classes are taken from the folders: IMAGES/<class>/..., or IMAGES/{train,test,validation}/<class>/... .
     Files that cannot be read are listed and passed over. The run is named after the configuration file, or else after
@@ -191,6 +200,7 @@ def features(
     Examples:
       visterm features photos/
       visterm features photos/ --run small --set features.n_visterms=1000
+      visterm features --vectors photos.npy --ids photos.txt
     """
     from .config import UserError
     from .stages import features as stage
@@ -198,7 +208,11 @@ def features(
     if images == "":
         raise UserError("which images? the name of their directory is empty (make: IMAGES=directory)")
     root = None if images is None else Path(images)
-    place, configuration = _open(run, config, settings, root)
+    given = {"file": vectors, "ids": ids}
+    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
+    settings = [*(settings or []), *of_vectors]
+    named_after = root or (Path(vectors).with_suffix("") if vectors else None)
+    place, configuration = _open(run, config, settings, named_after)
     console = _console()
     summary = stage(place, configuration, root, console, force=force)
     _say_kept(place, configuration, settings, console)
@@ -213,6 +227,114 @@ def features(
     console.say(
         f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
         f"Next: visterm {following} --run {shlex.quote(place.name)}"
+    )
+
+
+@app.command()
+@_command
+def add(
+    images: Annotated[list[str], typer.Argument(metavar="PATH...", help="Images, or folders of images.")],
+    run: RunOption = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME", help="Of all of them; may be repeated.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add images to a run, from anywhere; they can be found at once.
+
+    Visterms, idf and learners stay as they are. Images below the run's directory get the labels that their folders or
+    the table of labels say, others have those of --label, and stay until their files are gone. An image that cannot be
+    read is reported, the others are added, and the exit code is 2.
+
+    \b
+    Examples:
+      visterm add new.jpg --run photos
+      visterm add ~/holiday another.png --label sunset
+    """
+    from .console import count, duration
+    from .living import add as stage
+
+    place, configuration = _open(run, None, None)
+    console = _console()
+    done = stage(place, configuration, images, console, labels=label or [])
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+    else:
+        n_new = done["added"] + done["changed"] - done["skipped"]
+        there = f", {done['present']:,} there already" if done["present"] else ""
+        console.say(
+            f"{count(max(n_new, 0), 'image')} added{there}; {done['n_images']:,} in run {place.name} "
+            f"({duration(done['seconds'])})"
+        )
+    if done["skipped"]:
+        raise typer.Exit(2)
+
+
+@app.command()
+@_command
+def remove(
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+    ] = None,
+    run: RunOption = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME", help="All images with it; may be repeated.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove images from a run; the files themselves stay.
+
+    Prints them. They do not come back when features is run again, but when they are added again.
+
+    \b
+    Examples:
+      visterm remove cats/17.jpg id:12 --run photos
+      visterm remove --label blurred --dry-run
+    """
+    from visterm.features import printable
+
+    from .console import count
+    from .living import remove as stage
+
+    place, _ = _open(run, None, None)
+    console = _console()
+    done = stage(place, images or [], console, labels=label or [], dry_run=dry_run)
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+        return
+    for image in done["images"]:
+        print(f"id:{image['id']}  {printable(image['path'])}")
+    before = f", {done['already']:,} were removed before" if done["already"] else ""
+    console.say(
+        f"{count(done['removed'], 'image')} {'would be removed' if dry_run else 'removed'}{before}; "
+        f"{done['n_images']:,} {'would be ' if dry_run else ''}left in run {place.name}"
+    )
+
+
+@app.command()
+@_command
+def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """Tidy the counts of a run: merge small segments, drop rows of images that changed or went.
+
+    Changes nothing that can be found. Worth while when info tells of many segments or dead rows.
+
+    \b
+    Example:
+      visterm compact --run photos
+    """
+    from .console import count
+    from .living import compact as stage
+
+    place, _ = _open(run, None, None)
+    console = _console()
+    done = stage(place, console)
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+        return
+    console.say(
+        f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; of images that changed or went, "
+        f"{done['dropped_rows']:,} rows of counts and {done['tombstones']:,} entries dropped"
     )
 
 
@@ -237,9 +359,10 @@ def train(
       visterm train --learner aroma,wsabie
       visterm train --set oasis.n_steps=1000000
     """
+    from .artifacts import TRAINED, check_learners
     from .config import UserError
     from .console import one_line
-    from .stages import TRAINED, LearnerRefused, check_learners
+    from .stages import LearnerRefused
     from .stages import train as stage
 
     names = _several(learner) or ["oasis"]
@@ -340,8 +463,8 @@ def evaluate(
       visterm evaluate --learner oasis,aroma
       visterm evaluate --learner cosine --json
     """
+    from .artifacts import default_learner
     from .run import read_metrics
-    from .stages import default_learner
     from .stages import evaluate as stage
 
     names = _several(learner)
@@ -382,44 +505,64 @@ def _figures(metrics: dict) -> list[str]:
 @app.command()
 @_command
 def search(
-    queries: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere.")] = None,
+    queries: QueriesArgument = None,
     run: RunOption = None,
     learner: LearnerOption = None,
     label: LabelOption = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Results for each query: 10, unless given.")] = None,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with the pictures, in place of the table."),
+    ] = None,
 ) -> None:
     """Find the most similar images of a run, or the images that a label fits best.
 
-    The learner is oasis unless named, or the only one trained; for --label wsabie, or another one that ranks labels:
-    pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and the exit code is 2.
+    IMAGE is a file from anywhere, a folder (all images below it), id:12 (an image of the run by its id), or a path as
+    search prints it. The learner is oasis unless named, or the only one trained; for --label wsabie, or another one
+    that ranks labels: pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and the exit
+    code is 2.
 
     \b
     Examples:
       visterm search a.jpg
-      visterm search a.jpg b.jpg --run photos -k 20 --format csv
+      visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
+      visterm search holiday/ --html found.html
       visterm search --label sunset
     """
-    from . import stages
+    from .results_page import check_file, write_results_page
+    from .searcher import RESULTS, Searcher
 
-    output, chosen = _format(output, as_json), _one(learner)
-    place, configuration = _open(run, None, None)
-    console = _console()
+    wanted, chosen = _format(output, as_json), _one(learner)
+    if page is not None:
+        check_file(page)
     if label:
         _one_kind(queries, label)
-        found = stages.search_label(place, configuration, label, chosen, k, console)
-    else:
-        asked = _queries(queries, label)
-        chosen = chosen or stages.default_learner(place, "oasis", console)
-        found = stages.search(place, configuration, asked, chosen, k, console)
-    columns = ["query", "rank", "path", "score", "labels"]
+    asked = label or _queries(queries, label)
+    place, _ = _open(run, None, None)
+    console = _console()
+    _silence_decoders()
+    searcher = Searcher(place, console=console)
+    answer_to = searcher.search_label if label else searcher.search
+    chosen = chosen or searcher.default_learner(of_labels=bool(label))
+    found = answer_to(asked, k or RESULTS, chosen)
+    if k is not None and k > len(searcher.images):
+        _say_all(k, "the collection holds", len(searcher.images), "image", console)
+    if page is not None:
+        write_results_page(page, searcher, found, learner=chosen, of_labels=bool(label))
+        if output is None and not as_json:
+            print(page)
+            _report_errors(found)
+            return
+        console.say(f"pictures in {page}")
+    columns = ["query", "rank", "id", "path", "score", "labels"]
     rows = [
-        [answer["query"], r["rank"], r["path"], r["score"], ";".join(r["labels"])]
+        [answer["query"], r["rank"], r["id"], r["path"], r["score"], ";".join(r["labels"])]
         for answer in found
         for r in answer["results"]
     ]
-    if not _print_rows(found, columns, rows, output):
+    if not _print_rows(found, columns, rows, wanted):
         from visterm.features import printable
 
         for answer in found:
@@ -435,7 +578,7 @@ def search(
 @app.command()
 @_command
 def annotate(
-    queries: Annotated[list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere.")] = None,
+    queries: QueriesArgument = None,
     run: RunOption = None,
     learner: Annotated[
         str | None, typer.Option("--learner", metavar="NAME", help="wsabie, unless named; pamir, ovr, knn.")
@@ -447,7 +590,8 @@ def annotate(
 ) -> None:
     """Rank labels for images, or the labels near a label.
 
-    An image that cannot be read is reported, the others are answered, and the exit code is 2.
+    IMAGE is a file, a folder, id:12 or a path of the run, as of search. An image that cannot be read is reported, the
+    others are answered, and the exit code is 2.
 
     \b
     Examples:
@@ -455,17 +599,21 @@ def annotate(
       visterm annotate a.jpg b.jpg --learner knn -k 3 --format json
       visterm annotate --label sunset
     """
-    from . import stages
+    from .searcher import LABELS, Searcher
 
     output, chosen = _format(output, as_json), _one(learner)
-    place, configuration = _open(run, None, None)
-    console = _console()
     if label:
         _one_kind(queries, label)
-        found = stages.similar_labels(place, label, chosen, k, console)
-    else:
-        asked = _queries(queries, label)
-        found = stages.annotate(place, configuration, asked, chosen, k, console)
+    asked = label or _queries(queries, label)
+    place, _ = _open(run, None, None)
+    console = _console()
+    _silence_decoders()
+    searcher = Searcher(place, console=console)
+    answer_to = searcher.similar_labels if label else searcher.annotate
+    found = answer_to(asked, k or LABELS, chosen)
+    most = max(len(answer["labels"]) for answer in found)
+    if k is not None and 0 < most < k:
+        _say_all(k, "the learner knows", most, "other label" if label else "label", console)
     rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in found for r in answer["labels"]]
     if not _print_rows(found, ["query", "rank", "label", "score"], rows, output):
         from visterm.features import printable
@@ -477,6 +625,83 @@ def annotate(
                 for r in answer["labels"]:
                     print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['label'])}")
     _report_errors(found)
+
+
+@app.command()
+@_command
+def explain(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="An image: a file, id:12, or a path of the run.")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="Another one, such as a path that search prints.")],
+    run: RunOption = None,
+    learner: LearnerOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw it into this file, a PNG.")
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Pairs of blocks listed and drawn.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Show why two images match: what each pair of blocks adds to their score.
+
+    All pairs sum to the score that search shows. The picture has the strongest pairs in both images, and heat maps of
+    where the score comes from. The learner is oasis unless named, or the only one trained.
+
+    \b
+    Examples:
+      visterm explain a.jpg pear/7.jpg --output why.png
+      visterm explain id:12 id:40 --learner cosine --json
+    """
+    from .explaining import check_file, draw, explain_pair, pixels_of
+    from .searcher import Searcher
+
+    chosen = _one(learner)
+    if file is not None:
+        check_file(file)
+    place, _ = _open(run, None, None)
+    _silence_decoders()
+    searcher = Searcher(place, console=_console())
+    found = explain_pair(searcher, query, result, chosen, n_pairs=pairs)
+    if file is not None:
+        draw(found, pixels_of(searcher, query), pixels_of(searcher, result), file, n_pairs=pairs)
+    if as_json:
+        print(json.dumps(found))
+    elif file is not None:
+        print(file)
+    else:
+        for line in _explained(found):
+            print(line)
+
+
+def _explained(found: dict) -> list[str]:
+    """An explanation as a table."""
+    from visterm.features import printable
+
+    names = [printable(found[side]["name"]) for side in ("query", "result")]
+    lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}"]
+    if found["negative"]:
+        lines.append(f"raised by {found['positive']:.4f}, lowered by {-found['negative']:.4f}")
+    lines.append("pair  block in the query      block in the result        adds  together")
+    together = 0.0
+    for number, pair in enumerate(found["pairs"], start=1):
+        together += pair["contribution"]
+        line = f"{number:4}"
+        for side in ("query", "result"):
+            x, y, width, height = (round(length) for length in found[side]["boxes"][pair[f"{side}_block"]])
+            alike = pair[f"n_{side}_blocks"] - 1
+            line += f"  {f'{width}x{height}+{x}+{y}' + (f' and {alike}' if alike else ''):22}"
+        lines.append(f"{line}  {pair['contribution']:8.4f}  {together:8.4f}")
+    return lines
+
+
+def _silence_decoders() -> None:
+    from visterm.features import silence_decoders
+
+    silence_decoders()
+
+
+def _say_all(k: int, holds: str, most: int, noun: str, console: Console) -> None:
+    from .console import count
+
+    console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
 
 
 def _format(output: Format | None, as_json: bool) -> Format:
@@ -566,11 +791,34 @@ def info(
         elif key == "evaluations":
             for name, evaluation in value.items():
                 print(f"{'evaluated:':12} {_evaluation_in_words(name, evaluation)}")
+        elif key == "segments":
+            print(f"{'segments:':12} {printable(_segments_in_words(value))}")
+        elif key == "growth":
+            if value is not None:
+                print(f"{'growth:':12} {_growth_in_words(value, place)}")
         elif isinstance(value, dict):
             figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
             print(f"{key + ':':12} {figures or 'none'}")
         else:
             print(f"{key + ':':12} {printable(str(value))}")
+
+
+def _segments_in_words(segments: dict) -> str:
+    if "error" in segments:
+        return segments["error"]
+    dead, merged = segments["dead_rows"], segments["to_merge"]
+    compact = f"; visterm compact would merge {merged:,}" if merged else ""
+    return f"{segments['number']:,} ({dead:,} dead rows{compact})"
+
+
+def _growth_in_words(growth: dict, place: Run) -> str:
+    n, cosine = growth["images"], growth["mean_cosine"]
+    came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
+    drift = "" if cosine is None else f"; mean cosine to vectors by the idf of now {cosine:.3f}"
+    pays = f"learning again would pay: visterm features --force --run {shlex.quote(place.name)}"
+    return f"{came} since visterms and idf were learned{drift}; " + (
+        pays if growth["refit"] else "no need to learn again"
+    )
 
 
 def _evaluation_in_words(name: str, evaluation: dict) -> str:
@@ -579,6 +827,260 @@ def _evaluation_in_words(name: str, evaluation: dict) -> str:
     figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
     stale = " (stale: evaluate again)" if evaluation["stale"] else ""
     return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"
+
+
+@app.command()
+@_command
+def serve(
+    run: RunOption = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; any but this machine's needs --token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 8000,
+    token: Annotated[
+        str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="What every request must show.")
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Serve a run: the page, and the API that /docs describes. Ctrl-C ends it.
+
+    Prints the address. What is trained, added or removed meanwhile is taken up by itself. Needs
+    pip install 'visterm[serve]'.
+
+    \b
+    Examples:
+      visterm serve --run photos --open
+      visterm serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
+    """
+    place, _ = _open(run, None, None)
+    _service()(place, _console(), host=host, port=port, token=token, browse=browse)
+
+
+def _service() -> Callable:
+    """Return what serves a run, if all that it needs is there."""
+    from .config import UserError
+
+    try:
+        from .service import serve as start
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette", "multipart", "python_multipart"):
+            raise
+        raise UserError(f"the service needs {error.name}: pip install 'visterm[serve]'") from None
+    return start
+
+
+_feedback = typer.Typer(help="Marks that people gave to results, and learners that they move.", no_args_is_help=True)
+app.add_typer(_feedback, name="feedback")
+TaughtOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
+
+
+@_feedback.command()
+@_command
+def status(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """Show how much was marked, and which version of each learner is in force."""
+    from .console import count
+    from .feedback import Teacher
+
+    place, _ = _open(run, None, None)
+    found = Teacher(place).status()
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    print(f"marks:       {found['relevant']} relevant, {found['not']} not, of {count(found['queries'], 'query')}")
+    for name, model in found["learners"].items():
+        parts = [f"version {model['version']} of {count(model['marks'], 'mark')}" if model["version"] else "the base"]
+        if model["map_after"] is not None:
+            parts.append(f"held-out mAP {model['map_after']:.4f} (base {model['map_base']:.4f})")
+        parts += [f"{model['waiting']} not learned from yet"] if model["waiting"] else []
+        parts += [f"{model['set_aside']} set aside"] if model["set_aside"] else []
+        if model["void"]:
+            parts.append("older versions are void since it was trained again: 'visterm feedback update' learns anew")
+        print(f"{name + ':':12} {', '.join(parts)}")
+
+
+@_feedback.command()
+@_command
+def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+    """Learn from the marks; refused, with exit code 2, where held-out mAP would fall by more than 0.005."""
+    from .config import UserError
+    from .feedback import Teacher
+
+    place, _ = _open(run, None, None)
+    found = Teacher(place).update(learner)
+    if as_json:
+        print(json.dumps(found))
+    if not found["accepted"] and found["map_after"] is not None:
+        raise UserError(f"{learner}: {found['reason']}")
+    if as_json:
+        return
+    if not found["accepted"]:
+        _console().say(f"{learner}: {found['reason']}")
+    else:
+        _console().say(
+            f"{learner}, version {found['from_version']} to {found['to_version']}: learned from {found['n_relevant']} "
+            f"relevant, {found['n_not']} not, in {found['milliseconds']:.0f} ms; held-out mAP "
+            f"{found['map_before']:.4f} to {found['map_after']:.4f}"
+        )
+
+
+@_feedback.command()
+@_command
+def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+    """Go back to what was in force before the last update or reset; the marks stay."""
+    from .feedback import Teacher
+
+    place, _ = _open(run, None, None)
+    _say_in_force(Teacher(place).undo(learner), as_json)
+
+
+@_feedback.command()
+@_command
+def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+    """Go back to the trained learner. Marks so far stay in the file, and are not learned from again."""
+    from .feedback import Teacher
+
+    place, _ = _open(run, None, None)
+    _say_in_force(Teacher(place).reset(learner), as_json)
+
+
+def _say_in_force(found: dict, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found))
+        return
+    now = f"version {found['to_version']}" if found["to_version"] else "the base"
+    _console().say(f"{found['learner']}: {now} is in force (before: {found['from_version'] or 'the base'})")
+
+
+@_feedback.command("export")
+@_command
+def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
+    """Print every mark ever made, and every one taken back, in order: JSON, or --format csv."""
+    from .config import UserError
+    from .feedback import Mark, Marks
+
+    place, _ = _open(run, None, None)
+    rows = Marks(place.marks).export()
+    if not _print_rows(rows, list(Mark._fields), [list(row.values()) for row in rows], output or Format.json):
+        raise UserError("--format table: marks are printed as json or csv")
+
+
+_judge = typer.Typer(invoke_without_command=True)
+app.add_typer(_judge, name="judge")
+StudyOption = Annotated[int | None, typer.Option("--study", min=1, help="The last one, unless given.")]
+
+
+@_judge.callback()
+@_command
+def judge(
+    context: typer.Context,
+    run: RunOption = None,
+    learner: LearnerOption = None,
+    n_queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of new tasks.")] = 25,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the choice of queries, and of the order.")] = 0,
+    new: Annotated[bool, typer.Option("--new", help="Draw new tasks; the old ones and their decisions stay.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 8000,
+) -> None:
+    """Let people judge what a learner finds: the human evaluation of the OASIS paper.
+
+    Draws queries with their 10 nearest images and 10 random ones, unless there are tasks already, and serves the page
+    on which any number of judges decide, each under a name. Needs pip install 'visterm[serve]'.
+
+    \b
+    Examples:
+      visterm judge --run photos --learner oasis
+      visterm judge results --run photos
+      visterm judge export --run photos --format qrels > photos.qrels
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from .artifacts import check_learners, default_learner
+    from .config import UserError
+    from .judge import Judgements, draw_tasks
+    from .searcher import Searcher
+
+    start, chosen = _service(), _one(learner)
+    place, _ = _open(run, None, None)
+    console, judgements = _console(), Judgements(place.judgements)
+    if new or not judgements.file.exists():
+        name = chosen or default_learner(place, "oasis", console)
+        check_learners([name])
+        searcher = Searcher(place, console=console)
+        tasks = draw_tasks(searcher, name, n_queries=n_queries, seed=seed)
+        number = judgements.create(tasks, learner=name, version=searcher.version, seed=seed)
+        console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, found by {name}")
+    elif chosen not in (None, found := judgements.study().learner):
+        raise UserError(f"the tasks of run {place.name} are of {found}; --new draws some of {chosen}")
+    console.say("judges open this address with 'judge' at its end:")
+    start(place, console, port=port)
+
+
+@_judge.command()
+@_command
+def results(
+    run: RunOption = None,
+    study: StudyOption = None,
+    figure: Annotated[Path | None, typer.Option("--figure", help="Draw figure 3 of the paper to this PNG.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print precision at k and the coherence of the judges, a line a judge and a query."""
+    from visterm.features import printable
+
+    from .judge import Judgements
+
+    place, _ = _open(run, None, None)
+    judgements = Judgements(place.judgements)
+    found = judgements.results(study)
+    if figure is not None:
+        judgements.draw(figure, study)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+
+    def shown(value: float | None) -> str:
+        return "   -" if value is None else f"{value:4.2f}"
+
+    k = str(found["k"])
+    at = f"P@{k}"
+    print(
+        f"{found['learner']}: P@1 {shown(found['precision_at']['1'])}, {at} {shown(found['precision_at'][k])}, "
+        f"random images {shown(found['random_relevant'])}; deviation over queries "
+        f"{shown(found['deviation_over_queries'])}, over judges {shown(found['deviation_over_judges'])}"
+    )
+    print(f"{at:>5}  coherence  decided  judge")
+    for row in found["judges"]:
+        share = f"{row['done']}/{row['total']}"
+        print(f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {share:>7}  {row['judge']}")
+    print(f"{at:>5}  coherence   judges  query")
+    for row in found["queries"]:
+        figures = f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {shown(row['judge_coherence']):>7}"
+        print(f"{figures}  {printable(row['path'])}")
+
+
+class _Judged(enum.StrEnum):
+    """How decisions are printed."""
+
+    json = "json"
+    csv = "csv"
+    qrels = "qrels"
+
+
+@_judge.command("export")
+@_command
+def export_judged(
+    run: RunOption = None,
+    study: StudyOption = None,
+    output: Annotated[_Judged, typer.Option("--format", help="qrels: as TREC tools read them.")] = _Judged.json,
+) -> None:
+    """Print every decision that stands; as qrels, what most judges found."""
+    from .judge import Judgements
+
+    place, _ = _open(run, None, None)
+    judgements = Judgements(place.judgements)
+    if output is _Judged.json:
+        print(json.dumps(judgements.rows(study), indent=1))
+        return
+    sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the file names' own bytes
+    print(judgements.csv(study) if output is _Judged.csv else judgements.qrels(study), end="")
 
 
 @app.command()

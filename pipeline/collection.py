@@ -2,13 +2,18 @@
 
 ``catalogue.sqlite`` has a row an image; ``segments/<n>/`` hold the counts and never change once they are written. A
 segment counts only after the catalogue names it, in one transaction; a folder that the catalogue does not name was left
-by a killed run and is removed by the next one. A changed or removed image leaves its old row behind as a tombstone.
+by a killed run and is removed by the next one. A changed or removed image leaves its old row behind as a tombstone,
+until `Collection.compact` merges the segments.
+
+An image that was removed by hand stays as ``excluded``, so that no scan brings it back. One that was added by hand from
+outside the root has its absolute path in place of a relative one; ``root / path`` is right for both.
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
+import functools
 import hashlib
 import json
 import os
@@ -18,14 +23,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from .config import CollectionConfig, Config, SplitConfig, UserError
-
-if TYPE_CHECKING:
-    from scipy import sparse
+from .config import CollectionConfig, Config, UserError
 
 FORMAT = "1"
+MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is left alone
 SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
 WAYS_TO_LABEL = (
     "sort the images into one folder a class, or give a table: --set collection.labels=labels.csv (columns path,label) "
@@ -36,7 +39,7 @@ _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL);
 CREATE TABLE images (
     id INTEGER PRIMARY KEY,
-    path BLOB NOT NULL,         -- relative to the root, as the file system's bytes
+    path BLOB NOT NULL,         -- relative to the root, or absolute if it lies outside; the file system's bytes
     size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL,
     sha256 TEXT,
@@ -46,19 +49,22 @@ CREATE TABLE images (
     split TEXT,                 -- train, test, validation; null: searchable, but neither trained on nor tested
     segment INTEGER,
     row INTEGER,
-    status TEXT NOT NULL,       -- pending, ok, skipped, removed
+    status TEXT NOT NULL,       -- pending, ok, skipped, excluded (removed by hand), removed
     reason TEXT                 -- why it was skipped
 );
 CREATE UNIQUE INDEX live ON images (path) WHERE status != 'removed';
 CREATE INDEX by_status ON images (status);
 """
+# Labels given by hand, which no folder and no table tells. Catalogues of earlier versions lack it until they are
+# written to: reading needs it not.
+_GIVEN = "CREATE TABLE IF NOT EXISTS given (path BLOB PRIMARY KEY, labels TEXT NOT NULL)"
 
 
 class Image(NamedTuple):
     """One live image of the collection."""
 
     id: int
-    path: str  # relative to the root, surrogateescape
+    path: str  # relative to the root, or absolute if it lies outside; surrogateescape
     sha256: str
     labels: dict[str, float]
     split: str | None
@@ -77,9 +83,29 @@ class Outcome(NamedTuple):
     reason: str | None
 
 
+class _Known(NamedTuple):
+    """What the catalogue has of a live path."""
+
+    id: int
+    size: int
+    mtime_ns: int
+    sha256: str | None
+    status: str
+    reason: str | None
+
+
+class Segment(NamedTuple):
+    """One segment: its number, how many rows it has, how many of them are those of living images, and their bytes."""
+
+    number: int
+    rows: int
+    living: int
+    living_bytes: int
+
+
 @dataclass
 class Changes:
-    """What a scan of the root found, in numbers of images."""
+    """What a scan of the root, or adding by hand, found, in numbers of images."""
 
     added: int = 0
     changed: int = 0
@@ -181,6 +207,7 @@ class Collection:
         An image whose size and modification time are those of the catalogue is taken as unchanged; otherwise its
         SHA-256 decides. Labels and splits are brought up to date. Images that have a split keep it, so that a new image
         never moves an old one from test to train; a change of the ``split`` section assigns all of them again.
+        Excluded images stay excluded; images from outside the root stay until their files are gone.
         """
         from visterm.features import find_images
 
@@ -193,7 +220,7 @@ class Collection:
         own = _folder_below(root, self.folder.parent.parent)  # images in runs/ are visterm's own, such as the demo's
         paths = [path for file in found if not (path := os.fspath(file)[prefix:]).startswith(own)]
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
-        layout = _Layout(paths)
+        layout = _Layout.of(paths)
         changes = Changes()
         everything = {*paths, *names}
         if config.collection.classes is not None:
@@ -208,62 +235,185 @@ class Collection:
             paths = [path for path in paths if layout.label(path) in wanted]
             names = {path: reason for path, reason in names.items() if layout.label(path) in wanted}
             changes.left_out = before - len(paths)
-        labels, warning = _read_labels(config.collection, layout, paths, everything)
-        changes.warnings = tuple(filter(None, (warning, _mistyped_split(paths, layout))))
-
         with self._transaction():
-            last = self._db.execute("SELECT max(id) FROM images").fetchone()[0] or 0
-            self._enter(root, paths, names, changes, replace)
-            changes.relabelled = sum(id_ <= last for id_ in self._label(labels))
+            self._db.execute(_GIVEN)
+            last = self.last_id
+            self._take_in(root)
+            known = self._known()
+            outside = [path for path in known if os.path.isabs(path) and os.path.lexists(path)]
+            labels, warning = _read_labels(config.collection, layout, [*paths, *outside], everything)
+            changes.warnings = tuple(filter(None, (warning, _mistyped_split(paths, layout))))
+            self._enter(root, paths, outside, names, known, changes, replace)
+            query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded')"
+            changes.relabelled = sum(id_ <= last for id_ in self._label(labels, self._db.execute(query).fetchall()))
             self._assign_splits(config, layout)
             self._reconsider(config.collection.max_pixels)
             self["root"] = os.fsencode(root)
         return changes
 
-    def _enter(self, root: Path, paths: list[str], names: dict[str, str], changes: Changes, replace: bool) -> None:
-        known = {
-            os.fsdecode(path): (id_, size, mtime, sha256, status, reason)
-            for id_, path, size, mtime, sha256, status, reason in self._db.execute(
-                "SELECT id, path, size, mtime_ns, sha256, status, reason FROM images WHERE status != 'removed'"
-            )
-        }
-        new: list[tuple] = []
-        gone = set(known)
-        for path in paths:
-            gone.discard(path)
-            try:
-                stat = os.stat(os.path.join(root, path))
-                size, mtime = stat.st_size, stat.st_mtime_ns
-            except OSError:
-                size, mtime = 0, 0  # vanished, or a link into nowhere: the reader will say so
-            old = known.get(path)
-            if old is None:
-                changes.added += 1
-                new.append((os.fsencode(path), size, mtime, "pending", None))
-            elif (size, mtime) == old[1:3]:
-                changes.unchanged += 1
-            elif old[3] is not None and old[3] == file_sha256(os.path.join(root, path)):
-                changes.unchanged += 1
-                self._db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (size, mtime, old[0]))
+    def take_vectors(
+        self,
+        root: Path,
+        ids: Sequence[str],
+        digests: Sequence[str],
+        labels: Sequence[Sequence[str]] | None,
+        config: Config,
+        *,
+        replace: bool = False,
+    ) -> Changes:
+        """Compare a table of vectors with the catalogue and enter the differences, in one transaction, as `scan` does.
+
+        Parameters
+        ----------
+        root : Path
+            Directory that ids are relative to where they are paths of images.
+        ids : sequence of str
+        digests : sequence of str
+            SHA-256 of each vector: one that is that of the catalogue is taken as unchanged.
+        labels : sequence of sequence of str, or None
+            Those of the table, which count where the configuration names no others.
+        config : Config
+        replace : bool, default=False
+
+        Raises
+        ------
+        UserError
+            Other ids than before, or a table of labels that does not fit.
+        """
+        changes, layout = Changes(), _Layout.of(ids)
+        with self._transaction():
+            self._db.execute(_GIVEN)
+            last, known = self.last_id, self._known()
+            if self.root is not None and not replace and len(known.keys() & set(ids)) < len(known) / 2:
+                raise UserError(
+                    f"{self.folder.parent.name} is a run of other images, as most of their ids are not in the table; "
+                    "give another --run, or --force to replace it"
+                )
+            if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
+                found = {path: dict.fromkeys(own, 1.0) for path, own in zip(ids, labels, strict=True)}
             else:
-                changes.changed += 1
-                self._bury([old[0]])
-                new.append((os.fsencode(path), size, mtime, "pending", None))
-        for path, reason in names.items():
-            gone.discard(path)
-            old = known.get(path)
-            if old is None or old[4:] != ("skipped", reason):
-                if old is not None:
-                    self._bury([old[0]])
-                new.append((os.fsencode(path), 0, 0, "skipped", reason))
-        if self.root is not None and self.root != root and not replace and changes.unchanged < len(known) / 2:
+                found, warning = _read_labels(config.collection, layout, ids, set(ids))
+                changes.warnings = tuple(filter(None, (warning, _mistyped_split(ids, layout))))
+            new = []
+            for path, digest in zip(ids, digests, strict=True):
+                old = known.pop(path, None)
+                if old is not None and old.status == "excluded":
+                    continue
+                if old is not None and old.sha256 == digest:
+                    changes.unchanged += 1
+                    continue
+                if old is None:
+                    changes.added += 1
+                else:
+                    changes.changed += 1
+                    self._bury([old.id])
+                new.append((os.fsencode(path), digest))
+            gone = [old.id for old in known.values() if old.status != "excluded"]
+            changes.removed = len(gone)
+            self._bury(gone)
+            self._db.executemany(
+                "INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new
+            )
+            query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded')"
+            rows = self._db.execute(query).fetchall()
+            changes.relabelled = sum(id_ <= last for id_ in self._label(found, rows))
+            self._assign_splits(config, layout)
+            self["root"] = os.fsencode(root)
+        return changes
+
+    def _take_in(self, root: Path) -> None:
+        """Give images from outside that a new root encloses the names by which it finds them."""
+        first, last = _bounds(os.fsencode(root))
+        query = "SELECT id, path FROM images WHERE status != 'removed' AND path >= ? AND path < ?"
+        for id_, path in self._db.execute(query, (first, last)).fetchall():
+            inside = path[len(first) :]
+            self._db.execute("UPDATE OR REPLACE given SET path = ? WHERE path = ?", (inside, path))
+            if not self._db.execute("UPDATE OR IGNORE images SET path = ? WHERE id = ?", (inside, id_)).rowcount:
+                self._bury([id_])  # it is there under that name
+
+    def _known(self, paths: Iterable[str] | None = None) -> dict[str, _Known]:
+        """What the catalogue has of these paths, or of all."""
+        query = "SELECT path, id, size, mtime_ns, sha256, status, reason FROM images WHERE status != 'removed'"
+        if paths is None:
+            rows = self._db.execute(query).fetchall()
+        else:
+            rows = [r for p in paths for r in self._db.execute(f"{query} AND path = ?", (os.fsencode(p),))]
+        return {os.fsdecode(path): _Known(*rest) for path, *rest in rows}
+
+    def _enter(
+        self,
+        root: Path,
+        paths: list[str],
+        outside: list[str],
+        names: dict[str, str],
+        known: dict[str, _Known],
+        changes: Changes,
+        replace: bool,
+    ) -> None:
+        """Enter what a scan found: images below the root and outside, and files that are none with the reason."""
+        self._compare(root, paths, known, changes)
+        wanted = {path: old for path, old in known.items() if old.status != "excluded"}
+        n_inside = sum(not os.path.isabs(path) for path in wanted)
+        if self.root is not None and self.root != root and not replace and changes.unchanged < n_inside / 2:
             raise UserError(
                 f"{self.folder.parent.name} is the run of the images in {self.root}, and {root} holds others; "
                 f"give another --run, or --force to replace it"
             )
-        changes.removed = sum(known[path][4] != "skipped" for path in gone)
-        self._bury([known[path][0] for path in gone])
-        self._db.executemany("INSERT INTO images (path, size, mtime_ns, status, reason) VALUES (?, ?, ?, ?, ?)", new)
+        self._compare(root, outside, known, changes)
+        new = []
+        for path, reason in names.items():
+            old = known.get(path)
+            if old is None or (old.status != "excluded" and (old.status, old.reason) != ("skipped", reason)):
+                if old is not None:
+                    self._bury([old.id])
+                new.append((os.fsencode(path), 0, 0, "skipped", reason))
+        gone = wanted.keys() - set(paths) - set(outside) - names.keys()
+        changes.removed = sum(known[path].status != "skipped" for path in gone)
+        self._bury([known[path].id for path in gone])
+        self._insert(new)
+
+    def _compare(
+        self,
+        root: Path,
+        paths: Iterable[str],
+        known: dict[str, _Known],
+        changes: Changes,
+        *,
+        by_hand: bool = False,
+    ) -> None:
+        """Enter image files that are new or changed; those that were excluded only if they are added by hand."""
+        new: list[tuple] = []
+        for path in paths:
+            old = known.get(path)
+            if old is not None and old.status == "excluded" and not by_hand:
+                continue
+            file = os.path.join(root, path)
+            try:
+                stat = os.stat(file)
+                size, mtime = stat.st_size, stat.st_mtime_ns
+            except OSError:
+                size, mtime = 0, 0  # vanished, or a link into nowhere: the reader will say so
+            if old is None:
+                changes.added += 1
+                new.append((os.fsencode(path), size, mtime, "pending", None))
+                continue
+            same_time = (size, mtime) == (old.size, old.mtime_ns)
+            if not same_time and (old.sha256 is None or old.sha256 != file_sha256(file)):
+                changes.changed += 1
+                self._bury([old.id])
+                new.append((os.fsencode(path), size, mtime, "pending", None))
+                continue
+            if not same_time:
+                self._db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (size, mtime, old.id))
+            if old.status == "excluded":
+                changes.added += 1
+                self._db.execute("UPDATE images SET status = 'pending' WHERE id = ?", (old.id,))
+            else:
+                changes.unchanged += 1
+        self._insert(new)
+
+    def _insert(self, rows: list[tuple]) -> None:
+        self._db.executemany("INSERT INTO images (path, size, mtime_ns, status, reason) VALUES (?, ?, ?, ?, ?)", rows)
 
     def _reconsider(self, max_pixels: int) -> None:
         """Read again what may come out otherwise: files that could not be opened, images near a limit that moved."""
@@ -277,37 +427,214 @@ class Collection:
     def _bury(self, ids: Iterable[int]) -> None:
         self._db.executemany("UPDATE images SET status = 'removed' WHERE id = ?", [(i,) for i in ids])
 
-    def _label(self, labels: dict[str, dict[str, float]]) -> list[int]:
-        """Enter the labels; return the rows that had others."""
+    def _label(self, labels: dict[str, dict[str, float]], rows: Iterable[tuple]) -> list[int]:
+        """Enter the labels of (id, path, labels so far); return the ids of those that had others."""
+        given = dict(self._db.execute("SELECT path, labels FROM given"))
         stale = []
-        for id_, path, old in self._db.execute("SELECT id, path, labels FROM images WHERE status != 'removed'"):
+        for id_, path, old in rows:
             found = labels.get(os.fsdecode(path))
-            text = json.dumps(found, sort_keys=True) if found else None
+            text = given.get(path) or (json.dumps(found, sort_keys=True) if found else None)
             if text != old:
                 stale.append((text, id_))
         self._db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)
         return [id_ for _, id_ in stale]
 
     def _assign_splits(self, config: Config, layout: _Layout) -> None:
+        """Give every labelled image that has no split one; all of them if something else decides now."""
         key = split_key(config) + layout.kind
         stale = "" if self["split"] != key else " AND labels IS NULL"
         self._db.execute(f"UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL{stale}")
         self["split"] = key
-        rows = [
-            (id_, os.fsdecode(path), json.loads(labels), split)
-            for id_, path, labels, split in self._db.execute(
-                # Unreadable ones too: they keep their places, or others would move up when they are found out.
-                "SELECT id, path, labels, split FROM images WHERE status != 'removed' AND labels IS NOT NULL"
-            )
-        ]
+        self._draw_splits(config, layout)
+
+    def _draw_splits(self, config: Config, layout: _Layout) -> None:
+        """Assign train and test to labelled images that have no split.
+
+        The order within a class is that of a hash of seed and path, so it depends on nothing else, and images that have
+        a split keep it. What has to be known of those is counted by SQLite: they may be many.
+        """
+        # Unreadable ones too: they keep their places, or others would move up when they are found out.
+        labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
+        free = self._db.execute(f"SELECT id, path, labels FROM images WHERE {labelled} AND split IS NULL")
+        chosen: list[tuple[str | None, int]]
         if layout.kind == "split":
-            chosen = {id_: layout.split(path) for id_, path, _, _ in rows}
+            chosen = [(layout.split(os.fsdecode(path)), id_) for id_, path, _ in free]
         else:
+            counted = f"SELECT labels, split, count(*) FROM images WHERE {labelled} GROUP BY labels, split"
             pooled = config.collection.clicks is not None
-            chosen = _draw_splits(
-                [(id_, path, "" if pooled else min(labels), split) for id_, path, labels, split in rows], config.split
+            classes: dict[str, str] = {}  # of the texts of labels
+            size: Counter[str] = Counter()
+            taken: Counter[tuple[str, str]] = Counter()
+            for text, split, n in self._db.execute(counted):
+                label = classes.setdefault(text, "" if pooled else min(json.loads(text)))
+                size[label] += n
+                taken[label, split] += n
+            room = {}
+            for label, n in size.items():
+                train, test = _share(config.split.train, n), _share(config.split.test, n)
+                train, test = train - taken[label, "train"], min(test, n - train) - taken[label, "test"]
+                if train > 0 or test > 0:
+                    room[label] = ["train"] * train + ["test"] * test
+            members = defaultdict(list)
+            for id_, path, text in free:
+                if classes[text] in room:
+                    order = hashlib.sha256(f"{config.split.seed}:".encode() + path).digest()
+                    members[classes[text]].append((order, id_))
+            chosen = [
+                (split, id_)
+                for label in members
+                for (_, id_), split in zip(sorted(members[label]), room[label], strict=False)
+            ]
+        self._db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)
+
+    # --- by hand --------------------------------------------------------------------------------------------------
+
+    def names(self, files: Iterable[str | Path]) -> list[str]:
+        """What the catalogue calls files: relative to the root, or by their absolute paths if they lie outside.
+
+        A file below the root that is given through a link to its folder has the name that a scan finds.
+        """
+        assert self.root is not None
+        root, real_root = os.fspath(self.root), os.path.realpath(self.root)
+        below: dict[str, str | None] = {}  # the name of each folder, None outside
+        found = []
+        for file in files:
+            absolute = os.path.abspath(os.fsdecode(file))
+            folder, name = os.path.split(absolute)
+            if folder not in below:
+                inside = (_relative(os.path.realpath(folder), real_root), _relative(folder, root))
+                below[folder] = next((path for path in inside if path is not None), None)
+            inside_root = below[folder]
+            found.append(absolute if inside_root is None else os.path.join(inside_root, name))
+        return found
+
+    def unfit(self, paths: Iterable[str], config: Config) -> dict[str, str]:
+        """Which of these paths cannot be added, with the reason: a scan would take them out again."""
+        assert self.root is not None
+        own, layout, classes = (
+            _folder_below(self.root, self.folder.parent.parent),
+            self._layout,
+            config.collection.classes,
+        )
+        found = {}
+        for path in paths:
+            if os.path.isabs(path):
+                continue
+            if any(part.startswith(".") for part in path.split(os.sep)):
+                found[path] = "hidden files are passed over"
+            elif path.startswith(own):
+                found[path] = "it belongs to a run of visterm"
+            elif classes is not None and (label := layout.label(path)) not in classes:
+                found[path] = f"of {label or 'no class'}, which collection.classes leaves out"
+        return found
+
+    @property
+    def _layout(self) -> _Layout:
+        """What the folders said when they were last scanned."""
+        return _Layout(self["split"].rpartition("]")[2])
+
+    def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
+        """Enter images by hand, without a look at any others.
+
+        Parameters
+        ----------
+        paths : sequence of str
+            As `names` gives them.
+        labels : sequence of str
+            Of all of them, in place of what folders and tables say; none: what those say.
+        config : Config
+            That the root was scanned with.
+        """
+        assert self.root is not None
+        changes = Changes()
+        with self._transaction():
+            self._db.execute(_GIVEN)
+            last = self.last_id
+            self._compare(self.root, paths, self._known(paths), changes, by_hand=True)
+            if labels:
+                text = json.dumps(dict.fromkeys(labels, 1.0), sort_keys=True)
+                self._db.executemany(
+                    "INSERT OR REPLACE INTO given VALUES (?, ?)", [(os.fsencode(path), text) for path in paths]
+                )
+            query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
+            rows = [row for path in paths for row in self._db.execute(query, (os.fsencode(path),))]
+            found, _ = _read_labels(config.collection, self._layout, paths, None)
+            changes.relabelled = sum(id_ <= last for id_ in self._label(found, rows))
+            self._draw_splits(config, self._layout)
+        return changes
+
+    def find(self, given: str) -> list[tuple[int, str, str]]:
+        """Find rows of images, whether their files are there or not.
+
+        Parameters
+        ----------
+        given : str
+            ``id:12``, or a file or folder: a path from here, or one relative to the root, as search prints it.
+
+        Returns
+        -------
+        list of (id, path, status)
+            By path; excluded ones too; empty if there is none.
+
+        Raises
+        ------
+        UserError
+            Two images are meant, one by each reading.
+        """
+        if given.startswith("id:"):
+            number = given.removeprefix("id:")
+            if not (number.isascii() and number.isdigit() and int(number) < 1 << 63):
+                return []
+            return self._rows("id = ?", (int(number),))
+        if not given:
+            return []
+        readings = self.names([given])
+        inner = os.path.normpath(given)
+        if not os.path.isabs(inner) and inner.split(os.sep)[0] not in (os.curdir, os.pardir):
+            readings.append(inner)
+        found = [rows for path in dict.fromkeys(readings) if (rows := self._at(path))]
+        if len(found) > 1 and found[0] != found[1]:
+            first, second = (rows[0] for rows in found)
+            raise UserError(
+                f"{given} is {first[1]} (id:{first[0]}) from here, and {second[1]} (id:{second[0]}) below the root; "
+                "give its id or its absolute path"
             )
-        self._db.executemany("UPDATE images SET split = ? WHERE id = ?", [(s, i) for i, s in chosen.items()])
+        return found[0] if found else []
+
+    def _at(self, path: str) -> list[tuple[int, str, str]]:
+        """The image at a path, or those below it."""
+        assert self.root is not None
+        name = os.fsencode(path)
+        where, values = "(path = ? OR (path >= ? AND path < ?)", (name, *_bounds(name))
+        if os.path.isabs(path) and _relative(os.path.realpath(self.root), os.path.realpath(path)) is not None:
+            where += " OR substr(path, 1, 1) != x'2f'"  # the root itself, or a folder above it: all that is inside
+        return self._rows(f"{where})", values)
+
+    def labelled(self, label: str) -> list[tuple[int, str, str]]:
+        """Return id, path and status of the images with a label, by path; excluded ones too."""
+        text = json.dumps({label: 0})[1:-2]  # as it begins in the JSON; what only looks alike is told apart below
+        ids = [
+            id_
+            for id_, labels in self._db.execute(
+                "SELECT id, labels FROM images WHERE status != 'removed' AND instr(labels, ?)", (text,)
+            )
+            if label in json.loads(labels)
+        ]
+        return [row for id_ in ids for row in self._rows("id = ?", (id_,))]
+
+    def _rows(self, where: str, values: tuple) -> list[tuple[int, str, str]]:
+        query = f"SELECT id, path, status FROM images WHERE status != 'removed' AND {where} ORDER BY path"
+        return [(id_, os.fsdecode(path), status) for id_, path, status in self._db.execute(query, values)]
+
+    def exclude(self, ids: Iterable[int]) -> None:
+        """Take images out of the collection until they are added again; labels given by hand are forgotten."""
+        rows = [(id_,) for id_ in ids]
+        with self._transaction():
+            self._db.execute(_GIVEN)
+            self._db.executemany("DELETE FROM given WHERE path = (SELECT path FROM images WHERE id = ?)", rows)
+            self._db.executemany(
+                "UPDATE images SET status = 'excluded', segment = NULL, row = NULL, reason = NULL WHERE id = ?", rows
+            )
 
     # --- extraction -----------------------------------------------------------------------------------------------
 
@@ -336,10 +663,7 @@ class Collection:
 
     def pending(self) -> list[tuple[int, str]]:
         """Id and path of the images that wait for extraction, in the order of their paths."""
-        return [
-            (id_, os.fsdecode(path))
-            for id_, path in self._db.execute("SELECT id, path FROM images WHERE status = 'pending' ORDER BY path")
-        ]
+        return [(id_, path) for id_, path, _ in self._rows("status = 'pending'", ())]
 
     def reserve_segments(self, n: int) -> int:
         """Return the first of n numbers that no segment has had.
@@ -373,7 +697,106 @@ class Collection:
                 ],
             )
 
+    def stored(self) -> list[Segment]:
+        """All segments that the catalogue names, by number."""
+        query = "SELECT segment, count(*) FROM images WHERE status = 'ok' GROUP BY segment ORDER BY segment"
+        found = []
+        for number, living in self._db.execute(query):
+            record = _read_segment_record(self.segments / str(number))
+            rows = record["shape"][0]
+            found.append(Segment(number, rows, living, sum(record.get("sizes", {}).values()) * living // rows))
+        return found
+
+    def mergeable(self) -> list[Segment]:
+        """Segments that `compact` writes anew: small ones, if there are several, and those with many dead rows."""
+        found = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
+        return found if len(found) > 1 or any(s.rows > s.living for s in found) else []
+
+    def compact(self) -> dict[str, int]:
+        """Merge small segments and those with many dead rows, and forget the tombstones.
+
+        Returns
+        -------
+        dict of int
+            ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue).
+
+        Notes
+        -----
+        Segments are never changed: the living rows of some are written to a new one, the catalogue names it in place of
+        them in one transaction, and then they go. Killed at any moment, the catalogue names the old ones or the new
+        one, and the next command that writes removes the rest. Who has an old one memory-mapped keeps it: its files
+        are unlinked, not touched.
+        """
+        self.clean()
+        before, old = self.stored(), self.mergeable()
+        dropped = 0
+        while old:
+            group = [old.pop(0)]
+            while old and sum(s.living_bytes for s in group) + old[0].living_bytes <= MERGED_BYTES:
+                group.append(old.pop(0))
+            blocks, ids = [], []
+            for segment in group:
+                query = "SELECT id, row FROM images WHERE status = 'ok' AND segment = ? ORDER BY row"
+                living = self._db.execute(query, (segment.number,)).fetchall()
+                blocks.append(read_segment(self.segments / str(segment.number))[[row for _, row in living]])
+                ids += [id_ for id_, _ in living]
+            number = self.reserve_segments(1)
+            write_segment(self.segments / str(number), stacked(blocks))
+            with self._transaction():
+                self._db.executemany(
+                    "UPDATE images SET segment = ?, row = ? WHERE id = ?",
+                    [(number, row, i) for row, i in enumerate(ids)],
+                )
+            dropped += sum(s.rows - s.living for s in group)
+            self.clean()
+        with self._transaction():
+            self._db.execute(_GIVEN)
+            # The last id must stay taken: SQLite gives the next image the one after it.
+            query = "DELETE FROM images WHERE status = 'removed' AND id < (SELECT max(id) FROM images)"
+            tombstones = self._db.execute(query).rowcount
+            self._db.execute("DELETE FROM given WHERE path NOT IN (SELECT path FROM images WHERE status != 'removed')")
+        return {
+            "segments_before": len(before),
+            "segments": len(self.stored()),
+            "dropped_rows": dropped,
+            "tombstones": tombstones,
+        }
+
     # --- reading --------------------------------------------------------------------------------------------------
+
+    @property
+    def last_id(self) -> int:
+        """The last id that an image was given; 0 if there is none."""
+        return self._db.execute("SELECT max(id) FROM images").fetchone()[0] or 0
+
+    def n_since(self, last_id: int) -> int:
+        """Return the number of living images that came, or changed, after the one with this id."""
+        query = "SELECT count(*) FROM images WHERE status = 'ok' AND id > ?"
+        return self._db.execute(query, (last_id,)).fetchone()[0]
+
+    def ids(self, paths: Iterable[str]) -> list[int]:
+        """Ids of the living images among some paths, in their order."""
+        # The index of paths is used only where its condition is repeated.
+        query = "SELECT id FROM images WHERE path = ? AND status != 'removed' AND status = 'ok'"
+        return [id_ for path in paths for (id_,) in self._db.execute(query, (os.fsencode(path),))]
+
+    def copies(self, ids: Iterable[int]) -> list[tuple[str, str]]:
+        """Path of each of these images whose file another living image has too, byte for byte, and that one's."""
+        these = set(ids)
+        query = (
+            "SELECT sha256, id, path FROM images WHERE status = 'ok' AND sha256 IN "
+            "(SELECT sha256 FROM images WHERE id IN (SELECT value FROM json_each(?))) ORDER BY path"
+        )
+        holders = defaultdict(list)
+        for digest, id_, path in self._db.execute(query, (json.dumps(sorted(these)),)):
+            holders[digest].append((id_, os.fsdecode(path)))
+        return [
+            (path, next(other for number, other in same if number != id_))
+            for same in holders.values()
+            if len(same) > 1
+            for id_, path in same
+            if id_ in these
+        ]
 
     def images(self, *splits: str, labelled: bool = False) -> list[Image]:
         """Return the living images, in the order of their paths; of the given splits if any are named."""
@@ -383,8 +806,9 @@ class Collection:
         if labelled:
             where += " AND labels IS NOT NULL"
         query = f"SELECT id, path, sha256, labels, split, segment, row FROM images WHERE {where} ORDER BY path"
+        parsed = functools.cache(json.loads)  # of many images few differ in their labels
         return [
-            Image(id_, os.fsdecode(path), sha256, json.loads(labels) if labels else {}, split, segment, row)
+            Image(id_, os.fsdecode(path), sha256, parsed(labels) if labels else {}, split, segment, row)
             for id_, path, sha256, labels, split, segment, row in self._db.execute(query, splits)
         ]
 
@@ -418,8 +842,8 @@ class Collection:
             dict(self._db.execute(f"SELECT {column}, count(*) FROM images WHERE {where} GROUP BY {column}").fetchall())
         )
 
-    def counts(self, images: Sequence[Image]) -> sparse.csr_matrix:
-        """Read the visterm counts of some images.
+    def counts(self, images: Sequence[Image]) -> Any:
+        """Read what is stored of some images: their visterm counts, or their vectors.
 
         Parameters
         ----------
@@ -428,7 +852,7 @@ class Collection:
         Returns
         -------
         csr_matrix of int32, (n_images, n_visterms)
-            Rows in the order given.
+            Rows in the order given. Vectors are float32, dense or CSR.
 
         Raises
         ------
@@ -436,20 +860,26 @@ class Collection:
             No images, or a damaged segment.
         """
         import numpy as np
-        from scipy import sparse
 
         by_segment: dict[int, list[int]] = defaultdict(list)
         for place, image in enumerate(images):
             by_segment[image.segment].append(place)
-        blocks, order = [], []
+        blocks, order, dense = [], [], None
         for number, places in by_segment.items():
-            blocks.append(read_segment(self.segments / str(number))[[images[p].row for p in places]])
+            part = read_segment(self.segments / str(number))[[images[p].row for p in places]]
+            if isinstance(part, np.ndarray):  # put in its place at once: dense vectors may be most of the memory
+                dense = np.empty((len(images), part.shape[1]), np.float32) if dense is None else dense
+                dense[places] = part
+            else:
+                blocks.append(part)
             order += places
+        if dense is not None:
+            return dense
         if not blocks:
             raise UserError(f"{self.folder}: no images to read")
         back = np.empty(len(order), dtype=np.intp)
         back[order] = np.arange(len(order))
-        return sparse.vstack(blocks, format="csr")[back]
+        return stacked(blocks)[back]
 
 
 class _Transaction:
@@ -468,16 +898,22 @@ class _Transaction:
 class _Layout:
     """What the folders say: root/{train,test,validation}/<label>/..., root/<label>/..., or nothing."""
 
-    def __init__(self, paths: Sequence[str]):
+    def __init__(self, kind: str):
+        self.kind = kind  # split, classes or flat
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> _Layout:
+        """What the folders of these images say."""
         parts = [path.split(os.sep) for path in paths]
         folders = {p[0].lower() for p in parts if len(p) > 1}
         if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
-            self.kind = "split"
-        else:
-            self.kind = "classes" if folders else "flat"
+            return cls("split")
+        return cls("classes" if folders else "flat")
 
     def label(self, path: str) -> str | None:
-        """The class that the folder of an image names."""
+        """The class that the folder of an image names; outside the root folders say nothing."""
+        if os.path.isabs(path):
+            return None
         depth = {"split": 1, "classes": 0}.get(self.kind)
         parts = path.split(os.sep)
         return parts[depth] if depth is not None and len(parts) > depth + 1 else None
@@ -488,9 +924,12 @@ class _Layout:
 
 
 def _read_labels(
-    config: CollectionConfig, layout: _Layout, paths: Sequence[str], everything: set[str]
+    config: CollectionConfig, layout: _Layout, paths: Sequence[str], everything: set[str] | None
 ) -> tuple[dict[str, dict[str, float]], str | None]:
-    """Labels of each path, and a warning if a table names what is no image."""
+    """Labels of each path, and a warning if a table names what is no image.
+
+    ``everything`` are the files below the root; None: a table is read for these paths, whatever else is in it.
+    """
     if config.clicks is not None:
         return _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
     if config.labels == "none":
@@ -501,7 +940,7 @@ def _read_labels(
 
 
 def _read_table(
-    file: Path, columns: tuple[str, ...], paths: set[str], everything: set[str]
+    file: Path, columns: tuple[str, ...], paths: set[str], everything: set[str] | None
 ) -> tuple[dict[str, dict[str, float]], str | None]:
     """Read labels.csv or clicks.csv: {path: {label or query: weight}}."""
     labels: dict[str, dict[str, float]] = defaultdict(dict)
@@ -525,13 +964,13 @@ def _read_table(
                     raise UserError(f"{file}, line {reader.line_num}: count {row['count']!r} is not a positive number")
                 if path in paths:
                     labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
-                elif path not in everything:
+                elif everything is not None and path not in everything:
                     unknown.append(row["path"])
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from None
     except csv.Error as error:
         raise UserError(f"{file}: not a CSV table ({error})") from None
-    if not labels:
+    if not labels and everything is not None:
         raise UserError(
             f"{file}: none of its {len(unknown)} paths is an image of the collection"
             + (f", not even {unknown[0]}" if unknown else "")
@@ -567,30 +1006,18 @@ def _folder_below(root: Path, folder: Path) -> str:
     return "\0" if inside == os.curdir or inside.split(os.sep)[0] == os.pardir else os.path.join(inside, "")
 
 
-def _draw_splits(rows: list[tuple[int, str, str, str | None]], config: SplitConfig) -> dict[int, str | None]:
-    """Assign train and test to rows of (id, path, class, present split) that have no split.
+def _bounds(folder: bytes) -> tuple[bytes, bytes]:
+    """What all paths below a folder lie between."""
+    first = os.path.join(folder, b"")
+    return first, first[:-1] + b"0"  # the byte after the separator
 
-    The order within a class is that of a hash of seed and path, so it depends on nothing else, and rows that have a
-    split keep it.
-    """
-    members = defaultdict(list)
-    for row in rows:
-        members[row[2]].append(row)
-    chosen: dict[int, str | None] = {}
-    for label in members:
-        target = {name: _share(getattr(config, name), len(members[label])) for name in ("train", "test")}
-        target["test"] = min(target["test"], len(members[label]) - target["train"])
-        for split in ("train", "test"):
-            target[split] -= sum(row[3] == split for row in members[label])
-        free = [row for row in members[label] if row[3] is None]
-        free.sort(key=lambda row: hashlib.sha256(f"{config.seed}:".encode() + os.fsencode(row[1])).digest())
-        for id_, *_ in free:
-            for split in ("train", "test"):
-                if target[split] > 0:
-                    target[split] -= 1
-                    chosen[id_] = split
-                    break
-    return chosen
+
+def _relative(path: str, folder: str) -> str | None:
+    """Path of something in a folder relative to it, "" for itself; None if it lies elsewhere."""
+    if path == folder:
+        return ""
+    prefix = os.path.join(folder, "")
+    return path[len(prefix) :] if path.startswith(prefix) else None
 
 
 def split_key(config: Config) -> str:
@@ -613,21 +1040,42 @@ def file_sha256(path: str | Path) -> str | None:
         return None
 
 
-def write_segment(folder: Path, counts: sparse.csr_matrix) -> None:
-    """Write the counts of one segment, int32 CSR (n, n_visterms): to a temporary folder, then renamed."""
+def stacked(blocks: Sequence[Any]) -> Any:
+    """Put CSR matrices, or dense arrays, one below the other."""
+    import numpy as np
+    from scipy import sparse
+
+    if len(blocks) == 1:
+        return blocks[0]
+    return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else sparse.vstack(blocks, format="csr")
+
+
+def write_segment(folder: Path, counts: Any) -> None:
+    """Write one segment: to a temporary folder, then renamed.
+
+    Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR.
+    """
     import numpy as np
 
     temporary = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    arrays = {"indptr": counts.indptr, "indices": counts.indices, "counts": counts.data}
-    for name, array in arrays.items():
-        np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-    sizes = {name: (temporary / f"{name}.npy").stat().st_size for name in arrays}
-    record = {"format": FORMAT, "stage": "segment", "shape": list(counts.shape), "sizes": sizes}
-    (temporary / "record.json").write_text(json.dumps(record))
-    shutil.rmtree(folder, ignore_errors=True)
-    temporary.rename(folder)
+    try:
+        if isinstance(counts, np.ndarray):
+            arrays = {"vectors": counts}
+        else:
+            arrays = {"indptr": counts.indptr, "indices": counts.indices, "counts": counts.data}
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        sizes = {name: (temporary / f"{name}.npy").stat().st_size for name in arrays}
+        kind = "dense" if "vectors" in arrays else "sparse"
+        record = {"format": FORMAT, "stage": "segment", "kind": kind, "shape": list(counts.shape), "sizes": sizes}
+        (temporary / "record.json").write_text(json.dumps(record))
+        shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)  # the disk is full, more likely than not
+        raise
 
 
 def _is_whole(folder: Path) -> bool:
@@ -639,8 +1087,8 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def read_segment(folder: Path) -> sparse.csr_matrix:
-    """Read a segment; its arrays are memory-mapped.
+def read_segment(folder: Path) -> Any:
+    """Read a segment, CSR or dense; its arrays are memory-mapped.
 
     Raises
     ------
@@ -650,14 +1098,31 @@ def read_segment(folder: Path) -> sparse.csr_matrix:
     import numpy as np
     from scipy import sparse
 
+    shape = tuple(_read_segment_record(folder)["shape"])
     try:
-        shape = json.loads((folder / "record.json").read_text())["shape"]
+        if (folder / "vectors.npy").exists():
+            vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+            if vectors.shape != shape or vectors.dtype != np.float32:
+                raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not float32 {shape}")
+            return vectors
         data, indices, indptr = (
             np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("counts", "indices", "indptr")
         )
-        return sparse.csr_matrix((data, indices, indptr), shape=tuple(shape), copy=False)
-    except (OSError, EOFError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{folder}: damaged segment ({error}); run 'visterm features' to extract its images again"
-        ) from None
+        return sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise _damaged(folder, error) from None
+
+
+def _read_segment_record(folder: Path) -> dict[str, Any]:
+    """The record of a segment; its shape is that of a matrix."""
+    try:
+        record = json.loads((folder / "record.json").read_text())
+        n, n_columns = record["shape"]
+        return record
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from None
+
+
+def _damaged(folder: Path, error: Exception) -> UserError:
+    return UserError(f"{folder}: damaged segment ({error}); run 'visterm features' to extract its images again")

@@ -14,7 +14,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 # Settings that name files.
-_PATHS = (("collection", "labels"), ("collection", "clicks"), ("evaluate", "is_a"))
+_PATHS = (
+    ("collection", "labels"),
+    ("collection", "clicks"),
+    ("collection", "vectors", "file"),
+    ("collection", "vectors", "ids"),
+    ("features", "onnx", "model"),
+    ("evaluate", "is_a"),
+)
 
 
 class UserError(Exception):
@@ -23,6 +30,17 @@ class UserError(Exception):
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class VectorsConfig(_Section):
+    """Vectors that were made elsewhere, in place of images; see read_vectors."""
+
+    file: str | None = None  # .npy, .npz or .parquet
+    ids: str | None = None  # .txt, .csv, .npy or .parquet, where the file has none
+    unit: bool = True  # scale them to unit length
+    vector_column: str = "vector"
+    id_column: str = "id"
+    label_column: str = "label"
 
 
 class CollectionConfig(_Section):
@@ -36,9 +54,14 @@ class CollectionConfig(_Section):
     labels: str = "auto"
     clicks: str | None = None
     max_pixels: int = Field(default=100_000_000, gt=0)  # larger images are skipped before they are decoded
+    vectors: VectorsConfig = VectorsConfig()
 
     @model_validator(mode="after")
     def _one_supervision(self) -> CollectionConfig:
+        if self.vectors.file is not None and self.classes is not None:
+            raise ValueError("classes chooses folders of images, and vectors.file has none: leave one of them out")
+        if self.vectors.file is None and self.vectors.ids is not None:
+            raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
         if self.clicks is not None and self.labels not in ("auto", "none"):
             raise ValueError("give labels or clicks, not both")
         return self
@@ -74,9 +97,26 @@ class CodebookConfig(_Section):
     min_samples_leaf: int = Field(default=5, gt=0)
 
 
-class FeaturesConfig(_Section):
-    """From pixels to visterms; see VistermExtractor."""
+class OnnxConfig(_Section):
+    """An image model, run by OpenCV; see OnnxEmbedder."""
 
+    model: str | None = None
+    size: int | list[int] | None = None  # height and width in pixels; null: as the model says
+    resize: Literal["crop", "stretch", "pad"] = "crop"
+    keep: float = Field(default=1.0, gt=0, le=1)  # with crop
+    mean: float | list[float] = 0.0  # (pixel - mean) * scale, of pixels from 0 to 255
+    scale: float | list[float] = 1 / 255
+    channels: Literal["rgb", "bgr"] = "rgb"
+    layer: str | None = None  # null: the model's output
+    batch: int = Field(default=1, gt=0)
+    unit: bool = True  # scale vectors to unit length
+
+
+class FeaturesConfig(_Section):
+    """From pixels to visterms, see VistermExtractor; or to vectors by an ONNX model, which has a section of its own."""
+
+    kind: Literal["visterms", "onnx"] = "visterms"
+    onnx: OnnxConfig = OnnxConfig()
     n_visterms: int = Field(default=10_000, gt=1)
     codebook: CodebookConfig = CodebookConfig()
     n_colors: int = Field(default=20, gt=1, le=256)
@@ -86,6 +126,14 @@ class FeaturesConfig(_Section):
     min_blocks: int = Field(default=10, ge=1)
     normalization: Literal["l1", "hellinger"] = "hellinger"
     max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook are learned from at most so many
+
+    @model_validator(mode="after")
+    def _has_model(self) -> FeaturesConfig:
+        if self.kind == "onnx" and self.onnx.model is None:
+            raise ValueError("kind: onnx needs a model: --set features.onnx.model=model.onnx")
+        if self.kind == "visterms" and self.onnx.model is not None:
+            raise ValueError("onnx.model is used with kind: onnx only: --set features.kind=onnx")
+        return self
 
 
 class OASISConfig(_Section):
@@ -240,6 +288,17 @@ class EvaluateConfig(_Section):
     is_a: str | None = None  # CSV file with the columns label,parent: which labels are siblings
 
 
+class IndexConfig(_Section):
+    """How galleries are searched: exactly, or in two stages; see TwoStageIndex.
+
+    ``auto`` takes two stages where a query would take longer exactly than ``exact_milliseconds``.
+    """
+
+    kind: Literal["auto", "exact", "two-stage"] = "auto"
+    exact_milliseconds: float = Field(default=50.0, gt=0)
+    n_candidates: int | None = Field(default=None, gt=0)  # images that two stages score exactly; null: 2,000 or 20,000
+
+
 class ComputeConfig(_Section):
     """How the work is spread; no setting here changes a result."""
 
@@ -274,6 +333,7 @@ class Config(_Section):
     mcml: MCMLConfig = MCMLConfig()
     musl: MuSLConfig = MuSLConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    index: IndexConfig = IndexConfig()
     compute: ComputeConfig = ComputeConfig()
 
     def to_yaml(self) -> str:
@@ -299,8 +359,10 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
     values: dict[str, Any] = {}
     if file is not None:
         values = _read_yaml(file)
-        for name, key in _PATHS:  # a path in a file means beside that file, wherever it is used from
-            section = values.get(name)
+        for *names, key in _PATHS:  # a path in a file means beside that file, wherever it is used from
+            section: Any = values
+            for name in names:
+                section = section.get(name) if isinstance(section, dict) else None
             if isinstance(section, dict) and isinstance(section.get(key), str) and section[key] not in ("auto", "none"):
                 section[key] = str((file.parent / section[key]).resolve())
     for setting in settings or []:
@@ -364,7 +426,8 @@ def _set(values: dict[str, Any], setting: str) -> None:
 def _explain(error: ValidationError) -> str:
     """Turn the first of pydantic's complaints into one line that names the key and the remedy."""
     complaint = error.errors()[0]
-    unions = ("int", "float", "list[str]", "list[int]")  # pydantic names the branch of a union as if it were a key
+    # pydantic names the branch of a union as if it were a key
+    unions = ("int", "float", "list[str]", "list[int]", "list[float]")
     where = [str(part) for i, part in enumerate(complaint["loc"]) if i == 0 or part not in unions]
     key = ".".join(where)
     if complaint["type"] == "extra_forbidden":

@@ -364,14 +364,22 @@ class Thumbnails:
 # The page
 
 
-def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shortened: bool = False) -> bytes:
+def template(name: str) -> jinja2.Template:
+    """Read a template of this room, with the filters that all of them know."""
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(lambda name: (files("visterm.pipeline") / name).read_text("utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters.update(
         printable=_printable, number=_number, seconds=_seconds, p_value=_p_value, file_parts=_file_parts
     )
-    template = environment.from_string((files("visterm.pipeline") / "report.html.jinja").read_text("utf-8"))
+    return environment.get_template(name)
+
+
+def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shortened: bool = False) -> bytes:
     learner, baseline = data.systems[0], data.system(data.baseline)
     if baseline is learner:
         baseline = None
@@ -379,7 +387,7 @@ def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shorten
     side_by_side = data.side_by_side[:gallery_size]
     shown = {path: thumbnails[path] for path in _paths_shown(galleries, side_by_side)}
     ranked = sorted(data.queries, key=lambda query: _sort_key(query.learner.average_precision))
-    html = template.render(
+    html = template("report.html.jinja").render(
         data=data,
         learner=learner,
         baseline=baseline,

@@ -21,11 +21,11 @@ from visterm.features import read_image
 from visterm.learners import SimilarityLearner
 from visterm.retrieval import Evaluation, Ranking, compare
 
+from .artifacts import TRAINED
 from .config import Config
 from .measure import Measured, Task
 from .report import History, Hits, Query, ReportData, Result, System, write_precision_curve, write_report
 from .run import Run, fingerprint, read_record, write_text
-from .stages import TRAINED
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner

@@ -59,6 +59,20 @@ class Run:
         """The folder of a learner's figures and report."""
         return self.folder / "evaluations" / name
 
+    @property
+    def marks(self) -> Path:
+        """The marks that people gave to results."""
+        return self.folder / "feedback.sqlite"
+
+    def taught(self, name: str) -> Path:
+        """The folder of what a learner became by marks, a version each."""
+        return self.folder / "feedback" / name
+
+    @property
+    def judgements(self) -> Path:
+        """The tasks and decisions of the human evaluation."""
+        return self.folder / "judgements.sqlite"
+
     def learners(self) -> list[str]:
         """Names of the learners that were trained in this run."""
         found = (path.parent.name for path in self.folder.glob("learners/*/record.json"))

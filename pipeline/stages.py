@@ -1,58 +1,51 @@
 """The stages: one function each. They read and write a run folder; what is fresh is not made again.
 
 ``features``: images to visterm counts. ``train``: counts and labels to a similarity. ``evaluate``: rankings, figures
-and the report. ``search``: an image from anywhere, or a label, to the nearest images of the collection.
-``annotate``: an image from anywhere, or a label, to labels.
+and the report. What they leave behind is read by `artifacts`, and searched by `searcher`.
 
 Heavy libraries are imported where they are used: finding out that nothing has to be done must not cost seconds.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import json
 import os
-import shlex
 import shutil
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .artifacts import (
+    TRAINED,
+    check_learners,
+    check_trained,
+    extractor_content,
+    how_to_train,
+    identity,
+    load_extractor,
+    load_trained,
+    supervision,
+    trained_record,
+    vectors,
+    warn_if_stale,
+)
 from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, split_key, write_segment
 from .config import Config, UserError
 from .console import Console, count
+from .embedding import copy_table, embed, extractor_config, fit_embedder, fit_table, read_table
+from .growth import growth
 from .run import Run, fingerprint, is_fresh, make_record, publish, read_metrics, read_record, write_text
 
 if TYPE_CHECKING:
     import numpy as np
-    from scipy import sparse
-
-    from visterm.features import VistermExtractor
-    from visterm.learners import SimilarityLearner
 
     from .measure import Task
 
-# Learners by the name of their section -> of their class.
-TRAINED = {
-    "oasis": "OASIS",
-    "aroma": "AROMA",
-    "wsabie": "WSABIE",
-    "musl": "MuSL",
-    "lego": "LEGO",
-    "mcml": "MCML",
-    "pamir": "PAMIR",
-    "ovr": "OneVsRestPA",
-    "knn": "KNNAnnotator",
-}
-_CHECKED_BYTES = 100_000_000  # learners up to this size are checked whole before they search: 0.1 s
-RANKERS = (*TRAINED, "cosine")  # cosine needs no training
-RESULTS, LABELS = 10, 5  # answers to a query, unless asked for more or fewer
-WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
 ONE_LABEL = ("musl", "mcml")  # they learn categories: an image is of one
 
 
@@ -71,7 +64,8 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     run : Run
     config : Config
     root : Path or None
-        The directory of images; None: the one that the run was made of.
+        The directory of images; None: the one that the run was made of. Where the configuration names a table of
+        vectors, these are taken over, and the directory, if there is any, is that of their images.
     console : Console
     force : bool
         Learn palette and codebook again, and extract every image again, whatever is fresh.
@@ -87,15 +81,21 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     UserError
         No images, or a configuration that does not fit them.
     """
-    if root is None and not (run.collection / "catalogue.sqlite").exists():
+    from_table = config.collection.vectors.file is not None
+    if root is None and not from_table and not (run.collection / "catalogue.sqlite").exists():
         raise UserError("which images? give their directory: visterm features IMAGES (make features IMAGES=dir)")
     with run.locked():
         collection = Collection(run.collection, create=True)
         root = root.absolute() if root is not None else collection.root
-        if root is None:
-            raise UserError(f"run {run.name} has no images yet; give their directory: visterm features IMAGES")
         started = time.perf_counter()
-        changes = collection.scan(root, config, replace=force)
+        if from_table:
+            table, root = read_table(config, root)
+            digests = table.digests()
+            changes = collection.take_vectors(root, table.ids, digests, table.labels, config, replace=force)
+        elif root is None:
+            raise UserError(f"run {run.name} has no images yet; give their directory: visterm features IMAGES")
+        else:
+            changes = collection.scan(root, config, replace=force)
         collection.clean()
         found = collection.counts_by("status")
         console.say(
@@ -107,13 +107,21 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         for warning in changes.warnings:
             console.warn(warning)
         extracted = 0
-        if found["ok"] or _anything_readable(config, collection, root):
-            extractor = _fit_extractor(run, config, collection, root, console, force)
+        if from_table or found["ok"] or _anything_readable(config, collection, root):
+            if from_table:
+                extractor = fit_table(run, config, table, force=force)
+            elif config.features.kind == "onnx":
+                extractor = fit_embedder(run, config, console, force=force)
+            else:
+                extractor = _fit_extractor(run, config, collection, root, console, force)
             if force:
                 collection.use_extractor("")
             collection.use_extractor(extractor)
             run.save_config(config)  # not before: settings that cannot be used must not stay
-            extracted = _extract(run, config, collection, root, console)
+            if from_table:
+                extracted = copy_table(config, collection, table, digests, console)
+            else:
+                extracted = extract(run, config, collection, root, collection.pending(), console)
         found = collection.counts_by("status")
         summary = {
             "n_images": found["ok"],
@@ -130,7 +138,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             record = make_record("features", {}, {"extractor": collection["extractor"]}) | {"result": summary}
             write_text(run.collection / "record.json", json.dumps(record, indent=1))
         collection.clean()
-        _report_skipped(collection.skipped(), run, console)
+        report_skipped(collection.skipped(), run, console)
         collection.close()
         if not summary["n_images"]:
             which = "no training image" if found["pending"] else "no image"
@@ -171,11 +179,11 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
     """
     record = make_record(
         "extractor",
-        {"features": config.features.model_dump(), "seed": config.seed},
+        extractor_config(config),
         {"split": collection["split"]},  # the section, and what labels came from: which images may be learned from
     )
     if not force and is_fresh(run.extractor, record):
-        return _content(run)
+        return extractor_content(run)
     paths = collection.training_paths()
     if not paths:
         raise UserError(
@@ -206,7 +214,7 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
 
     silence_decoders()
     codebook = config.features.codebook.model_dump()
-    parameters = config.features.model_dump(exclude={"max_training_images", "codebook"})
+    parameters = config.features.model_dump(exclude={"kind", "onnx", "max_training_images", "codebook"})
     extractor = VistermExtractor(
         **parameters,
         codebook=codebook.pop("kind"),
@@ -225,21 +233,19 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
             raise UserError(f"{root}: {error}") from None
         extractor.save(folder / "files")
         record["training_images"] = len(paths)
+        record["last_image"] = collection.last_id  # those after it came since
         arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
         record["content"] = fingerprint(record["config"], arrays)
-    return _content(run)
+    return extractor_content(run)
 
 
-def _content(run: Run) -> str:
-    record = read_record(run.extractor)
-    if record is None:
-        raise UserError(f"{run.folder}: no visterms yet; run 'visterm features IMAGES --run {run.name}' first")
-    return record["content"]
+def extract(
+    run: Run, config: Config, collection: Collection, root: Path, pending: Sequence[tuple[int, str]], console: Console
+) -> int:
+    """Extract pending images, a segment at a time; each counts from the moment it is in the catalogue.
 
-
-def _extract(run: Run, config: Config, collection: Collection, root: Path, console: Console) -> int:
-    """Extract what is pending, a segment at a time; each counts from the moment it is in the catalogue."""
-    pending = collection.pending()
+    Returns how many were tried; ``pending`` holds (id, path), as `Collection.pending` gives it.
+    """
     if not pending:
         return 0
     from joblib import Parallel, delayed, effective_n_jobs, parallel_config
@@ -280,7 +286,7 @@ def _extract(run: Run, config: Config, collection: Collection, root: Path, conso
 def extract_segment(
     files: Path, version: str, root: Path, images: Sequence[tuple[int, str]], target: Path, max_pixels: int, parent: int
 ) -> list[Outcome]:
-    """Read images, count their visterms and write one segment. The unit of work: it runs in any process.
+    """Read images, count their visterms or embed them, and write one segment. The unit of work: it runs in any process.
 
     Parameters
     ----------
@@ -319,7 +325,8 @@ def extract_segment(
                 n += 1
                 yield pixels
 
-    counts = _load_extractor(files, version).count(readable())
+    extractor: Any = load_extractor(files, version)
+    counts = extractor.count(readable()) if hasattr(extractor, "count") else embed(extractor, readable(), parent)
     if counts.shape[0]:
         write_segment(target, counts)
     return outcomes
@@ -342,17 +349,10 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-@functools.lru_cache(maxsize=1)
-def _load_extractor(files: Path, version: str) -> VistermExtractor:
-    from visterm.features import VistermExtractor
-
-    try:
-        return VistermExtractor.load(files).set_params(n_jobs=1)  # the segments are what runs in parallel
-    except (OSError, ValueError) as error:
-        raise UserError(f"{error}; run 'visterm features --force' to learn it again") from None
-
-
-def _report_skipped(skipped: list[tuple[str, str]], run: Run, console: Console) -> None:
+def report_skipped(
+    skipped: list[tuple[str, str]], run: Run, console: Console, among: Container[str] | None = None
+) -> None:
+    """Write skipped.txt, of all skipped files, and warn of them, or of those among some paths."""
     from visterm.features import printable
 
     file = run.folder / "skipped.txt"
@@ -360,6 +360,10 @@ def _report_skipped(skipped: list[tuple[str, str]], run: Run, console: Console) 
         file.unlink(missing_ok=True)
         return
     write_text(file, "".join(f"{printable(path)}: {reason}\n" for path, reason in skipped))
+    if among is not None:
+        skipped = [(path, reason) for path, reason in skipped if path in among]
+        if not skipped:
+            return
     console.warn(f"{count(len(skipped), 'file')} skipped:")
     for path, reason in skipped[:5]:
         console.warn(f"  {printable(path)}: {reason}")
@@ -423,7 +427,11 @@ def _train_record(run: Run, config: Config, learner_name: str, images: Sequence[
     return make_record(
         "train",
         {learner_name: getattr(config, learner_name).model_dump(), "seed": config.seed},
-        {"extractor": _content(run), "images": _identity(images), "clicks": config.collection.clicks is not None},
+        {
+            "extractor": extractor_content(run),
+            "images": identity(images),
+            "clicks": config.collection.clicks is not None,
+        },
     )
 
 
@@ -514,69 +522,19 @@ def _parameters(kind: Any, config: Config, learner_name: str) -> dict[str, Any]:
     return found | {name: value for name, value in others.items() if name in has}
 
 
-def _identity(images: Sequence[Image]) -> str:
-    """One fingerprint of images and what is known about them."""
-    return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
-
-
-def check_learners(names: Sequence[str]) -> None:
-    """Refuse names that are not those of learners."""
-    for name in names:
-        if name not in RANKERS:
-            near = difflib.get_close_matches(name, RANKERS, n=1)
-            raise UserError(
-                f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(RANKERS)}")
-            )
-
-
-def default_learner(run: Run, usual: str, console: Console, able: Sequence[str] = tuple(TRAINED)) -> str:
-    """The learner where none is named: the usual one, or else the only fitting one that is trained."""
-    trained = [name for name in able if name in run.learners()]
-    if usual in trained or len(trained) != 1:
-        return usual
-    console.say(f"by {trained[0]}, the only learner of run {run.name} that is trained for this")
-    return trained[0]
-
-
 def _check_features(run: Run, config: Config, collection: Collection) -> None:
     """The collection must be complete and made with this configuration."""
     again = f"run 'visterm features --run {run.name}' first"
     record = read_record(run.extractor)
-    made = record and record["inputs"]["split"] == collection["split"] and record["content"] == collection["extractor"]
+    learnt_alike = record and record["inputs"].get("split", collection["split"]) == collection["split"]
+    made = record and learnt_alike and record["content"] == collection["extractor"]
     if record is None or not made:
         raise UserError(f"run {run.name}: the features are not finished; {again}")
-    same = record["config"] == {"features": config.features.model_dump(), "seed": config.seed}
+    same = record["config"] == extractor_config(config)
     if not same or not collection["split"].startswith(split_key(config)):
         raise UserError(f"run {run.name}: the features were made with another configuration; {again}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {again}")
-
-
-def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
-    """Weighted visterm vectors of some images, CSR float32 (n, n_visterms) with unit rows."""
-    return _load_extractor((run.extractor / "files").absolute(), _content(run)).weighting_.transform(
-        collection.counts(images)
-    )
-
-
-def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
-    """What is known about some images, and the names of their labels, sorted.
-
-    Labels are (n,) strings if each image has just one, else, and for clicks, CSR (n, n_labels) of weights whose columns
-    have the order of the names.
-    """
-    import numpy as np
-    from scipy import sparse
-
-    names = sorted({name for image in images for name in image.labels})
-    if not clicks and all(len(image.labels) == 1 for image in images):
-        return np.array([next(iter(image.labels)) for image in images]), names
-    place = {name: i for i, name in enumerate(names)}
-    rows = [row for row, image in enumerate(images) for _ in image.labels]
-    columns = [place[name] for image in images for name in image.labels]
-    weights = [weight for image in images for weight in image.labels.values()]
-    y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(images), len(names)), dtype=np.float32)
-    return y, names
 
 
 # ----------------------------------------------------------------------------------------------------------- evaluate
@@ -626,11 +584,11 @@ def evaluate(
             wanted = _all_fresh(run, config, learnt_from, console)
         names = [name for name in dict.fromkeys(wanted) if name != "cosine"] or ["cosine"]
         for name in names:
-            _check_trained(run, name)
+            check_trained(run, name)
         folder = run.evaluation("+".join(names))
         record = _evaluation_record(run, config, collection, names)
         for name in names:
-            _warn_if_stale(run, name, learnt_from, console)
+            warn_if_stale(run, name, learnt_from, console)
             _warn_of_settings(run, config, name, console)
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:
@@ -656,35 +614,12 @@ def _all_fresh(run: Run, config: Config, learnt_from: Sequence[Image], console: 
     return found
 
 
-def _trained(run: Run, name: str) -> dict[str, Any]:
-    """The record of a trained learner; an empty one of cosine."""
-    return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
-
-
-def _is_stale(run: Run, name: str, learnt_from: Sequence[Image]) -> bool:
-    """Whether a learner was trained on other images or labels than these."""
-    inputs = _trained(run, name)["inputs"]
-    return bool(inputs) and inputs["images"] != _identity(learnt_from)
-
-
-def _warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Console) -> None:
-    if _is_stale(run, name, learnt_from):
-        console.warn(
-            f"{name} was trained before the training images or their labels changed; "
-            f"'{_how_to_train(run, name)}' renews it"
-        )
-
-
 def _warn_of_settings(run: Run, config: Config, name: str, console: Console) -> None:
-    trained = _trained(run, name)
+    trained = trained_record(run, name)
     if trained["inputs"] and trained["config"] != {name: getattr(config, name).model_dump(), "seed": config.seed}:
         console.warn(
-            f"{name} was trained with other settings than these; '{_how_to_train(run, name)}' with them renews it"
+            f"{name} was trained with other settings than these; '{how_to_train(run, name)}' with them renews it"
         )
-
-
-def _how_to_train(run: Run, name: str) -> str:
-    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
 
 
 def _test_images(run: Run, config: Config, collection: Collection) -> tuple[list[Image], list[Image]]:
@@ -707,16 +642,16 @@ def _evaluation_record(run: Run, config: Config, collection: Collection, names: 
     """What an evaluation of these learners would be made from."""
     queries, gallery = _test_images(run, config, collection)
     is_a = config.evaluate.is_a
-    trained = [_trained(run, name) for name in names]
+    trained = [trained_record(run, name) for name in names]
     return make_record(
         "evaluate",
         {"evaluate": config.evaluate.model_dump()},
         {
-            "extractor": _content(run),
+            "extractor": extractor_content(run),
             "learners": fingerprint([[n, t["inputs"], t.get("created")] for n, t in zip(names, trained, strict=True)]),
-            "queries": _identity(queries),
-            "gallery": _identity(gallery),
-            "train": _identity(collection.images("train", labelled=True)),
+            "queries": identity(queries),
+            "gallery": identity(gallery),
+            "train": identity(collection.images("train", labelled=True)),
             "is_a": None if is_a is None else file_sha256(is_a),
         },
     )
@@ -737,7 +672,7 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
     names = list(dict.fromkeys((*names, "cosine")))
     with console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase:
         for name in names:
-            systems[name] = measure(_load_learner(run, name), _trained(run, name), task, config)
+            systems[name] = measure(load_trained(run, name), trained_record(run, name), task, config)
             phase.advance_to(len(systems), note=name)
     with console.phase("writing the report"):
         write_results(
@@ -792,7 +727,7 @@ def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
     if config.evaluate.is_a is not None:
         # Of the learners, too: they may know labels of validation images, or of images that are gone.
         labels = {label for image in (*queries, *train) for label in image.labels}
-        labels.update(*(_trained(run, name).get("labels", ()) for name in names))
+        labels.update(*(trained_record(run, name).get("labels", ()) for name in names))
         siblings, warning = siblings_of(sorted(labels), Path(config.evaluate.is_a))
         warnings += [warning] if warning else []
     return Task(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
@@ -813,359 +748,15 @@ def _warnings(collection: Collection, queries, gallery, Q, X) -> list[str]:
         )
     if again:
         found.append(f"{count(again, 'test image')} of {len(queries):,} are exact duplicates of other test images")
-    n_empty = sum(int((np.diff(part.indptr) == 0).sum()) for part in ([Q] if X is Q else [Q, X]))
+    n_empty = sum(int((np.asarray((part != 0).sum(axis=1)) == 0).sum()) for part in ([Q] if X is Q else [Q, X]))
     if n_empty:
         found.append(
-            f"{count(n_empty, 'image')} consist only of visterms that every training image has: their vectors are all "
-            "zero, and nothing is near them"
+            f"{count(n_empty, 'image')} with vectors of zeros only (visterms that every training image has count as "
+            "nothing): nothing is near them"
         )
     if n_skipped := len(collection.skipped()):
         found.append(f"{count(n_skipped, 'file')} could not be read and took no part (visterm info --skipped)")
     return found
-
-
-# ------------------------------------------------------------------------------------------------- search, annotate
-
-
-def search(
-    run: Run, config: Config, queries: Sequence[str | Path], learner_name: str, k: int | None, console: Console
-) -> list[dict[str, Any]]:
-    """Find the k images of the collection that are most similar to each query image.
-
-    A query that is itself an image of the collection (the same file) is left out of its own results. k is cut to the
-    size of the collection.
-
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    queries : sequence of path
-        Image files, from anywhere.
-    learner_name : str
-        One of RANKERS.
-    k : int or None
-        Results for each query; None: RESULTS.
-    console : Console
-
-    Returns
-    -------
-    list of dict
-        ``{"query": path, "results": [{"rank", "path", "score", "labels"}, ...]}``, one a query. A query that cannot be
-        read has no results, and says why under ``"error"``.
-
-    Raises
-    ------
-    UserError
-        Nothing has been extracted or trained.
-    """
-    from visterm.retrieval import ExactIndex
-
-    check_learners([learner_name])
-    collection, images = _searchable(run, console)
-    learner = _load_learner(run, learner_name, verify=False)
-    _warn_if_stale(run, learner_name, _learnt_from(images), console)
-    Q, place, errors = _query_vectors(run, config, queries)
-    found: list[dict[str, Any]] = [
-        {"query": os.fspath(query), "results": []} | errors.get(i, {}) for i, query in enumerate(queries)
-    ]
-    if place:
-        root = collection.root
-        assert root is not None
-        rows = {os.path.realpath(root / image.path): i for i, image in enumerate(images)}
-        labels = _gallery_labels(learner, learner_name, images, console)
-        index = ExactIndex(learner, vectors(run, collection, images), labels, n_jobs=config.compute.n_jobs)
-        k = _cut(k, RESULTS, len(images), "the collection holds", "image", console)
-        ranking = index.search(Q, k=k, exclude=[rows.get(os.path.realpath(queries[i]), -1) for i in place])
-        for i, indices, scores in zip(place, ranking.indices, ranking.scores, strict=True):
-            found[i]["results"] = _ranked(images, indices, scores)
-    collection.close()
-    return found
-
-
-def search_label(
-    run: Run, config: Config, labels: Sequence[str], learner_name: str | None, k: int | None, console: Console
-) -> list[dict[str, Any]]:
-    """Find the k images of the collection that an annotator would soonest give each label.
-
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    labels : sequence of str
-    learner_name : str or None
-        A learner that ranks labels; None: wsabie.
-    k : int or None
-        Cut to the size of the collection; None: RESULTS.
-    console : Console
-
-    Returns
-    -------
-    list of dict
-        As `search`, with the label as ``"query"``.
-
-    Raises
-    ------
-    UserError
-        No such label, or nothing has been extracted or trained.
-    """
-    import numpy as np
-
-    learner, chosen, names, now = _annotator(run, learner_name, console)
-    numbers = [_label_number(label, names, run, chosen, now) for label in labels]
-    collection, images = _searchable(run, console)
-    X = vectors(run, collection, images)
-    blocks = [learner.label_scores(X[i : i + 1024])[:, numbers] for i in range(0, X.shape[0], 1024)]
-    scores = np.concatenate(blocks)  # (n_images, n_labels asked for)
-    k = _cut(k, RESULTS, len(images), "the collection holds", "image", console)
-    order = np.argsort(-scores, axis=0, kind="stable")[:k]
-    collection.close()
-    return [
-        {"query": label, "results": _ranked(images, order[:, i], scores[order[:, i], i])}
-        for i, label in enumerate(labels)
-    ]
-
-
-def annotate(
-    run: Run, config: Config, queries: Sequence[str | Path], learner_name: str | None, k: int | None, console: Console
-) -> list[dict[str, Any]]:
-    """Rank labels for images.
-
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    queries : sequence of path
-        Image files, from anywhere.
-    learner_name : str or None
-        A learner that ranks labels; None: wsabie.
-    k : int or None
-        Labels for each image; cut to the number of labels. None: LABELS.
-    console : Console
-
-    Returns
-    -------
-    list of dict
-        ``{"query": path, "labels": [{"rank", "label", "score"}, ...]}``, one a query. A query that cannot be read has
-        no labels, and says why under ``"error"``.
-
-    Raises
-    ------
-    UserError
-        The learner is not trained, or does not rank labels.
-    """
-    learner, _, names, _ = _annotator(run, learner_name, console)
-    Q, place, errors = _query_vectors(run, config, queries)
-    found: list[dict[str, Any]] = [
-        {"query": os.fspath(query), "labels": []} | errors.get(i, {}) for i, query in enumerate(queries)
-    ]
-    if place:
-        k = _cut(k, LABELS, len(names), "the learner knows", "label", console)
-        for i, indices, scores in zip(place, *learner.annotate(Q, k), strict=True):
-            found[i]["labels"] = _named(names, indices, scores)
-    return found
-
-
-def similar_labels(
-    run: Run, labels: Sequence[str], learner_name: str | None, k: int | None, console: Console
-) -> list[dict[str, Any]]:
-    """Find the labels that are nearest to each label.
-
-    Parameters
-    ----------
-    run : Run
-    labels : sequence of str
-    learner_name : str or None
-        A learner with vectors of labels; None: wsabie.
-    k : int or None
-        Cut to the number of other labels; None: LABELS.
-    console : Console
-
-    Returns
-    -------
-    list of dict
-        As `annotate`, with the label as ``"query"``.
-
-    Raises
-    ------
-    UserError
-        No such label, or the learner is not trained or has no vectors of labels.
-    """
-    learner, chosen, names, now = _annotator(run, learner_name, console)
-    numbers = [_label_number(label, names, run, chosen, now) for label in labels]
-    k = _cut(k, LABELS, len(names) - 1, "the learner knows", "other label", console)
-    try:
-        indices, scores = learner.similar_labels(numbers, k)
-    except NotImplementedError:
-        raise UserError(
-            f"{chosen} has no vectors of labels, which would tell what is near; "
-            f"{', '.join(WITH_LABEL_VECTORS)} have them"
-        ) from None
-    return [
-        {"query": label, "labels": _named(names, row, values)}
-        for label, row, values in zip(labels, indices, scores, strict=True)
-    ]
-
-
-def _searchable(run: Run, console: Console) -> tuple[Collection, list[Image]]:
-    """The collection of a run that can be searched, and its images."""
-    collection = Collection(run.collection)
-    images = collection.images()
-    if collection.root is None or not images:
-        raise UserError(f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first")
-    if collection["extractor"] != _content(run):
-        raise UserError(f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first")
-    if n_pending := collection.counts_by("status")["pending"]:
-        console.warn(f"{count(n_pending, 'image')} are not extracted yet and cannot be found")
-    return collection, images
-
-
-def _query_vectors(
-    run: Run, config: Config, queries: Sequence[str | Path]
-) -> tuple[sparse.csr_matrix, list[int], dict[int, dict[str, str]]]:
-    """Vectors of the queries that can be read, their places among the queries, and ``{"error"}`` of the others."""
-    from visterm.features import ImageError, read_image, silence_decoders
-
-    silence_decoders()
-    extractor = _load_extractor((run.extractor / "files").absolute(), _content(run))
-    place: list[int] = []
-    errors = {}
-
-    def readable() -> Iterator[np.ndarray]:
-        for i, query in enumerate(queries):
-            try:
-                pixels = read_image(query, max_pixels=config.collection.max_pixels)
-            except ImageError as error:
-                errors[i] = {"error": error.reason}
-            else:
-                place.append(i)
-                yield pixels
-
-    return extractor.weighting_.transform(extractor.count(readable())), place, errors
-
-
-def _cut(k: int | None, usual: int, most: int, holds: str, noun: str, console: Console) -> int:
-    """Length of the lists: as asked, or else the usual one, but not more than there is."""
-    if k is None:
-        return min(usual, most)
-    if k > most:
-        console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
-    return min(k, most)
-
-
-def _ranked(images: Sequence[Image], indices, scores) -> list[dict[str, Any]]:
-    return [
-        {"rank": rank, "path": images[i].path, "score": round(float(score), 6), "labels": sorted(images[i].labels)}
-        for rank, (i, score) in enumerate(zip(indices, scores, strict=True), start=1)
-        if i >= 0
-    ]
-
-
-def _named(names: Sequence[str], indices, scores) -> list[dict[str, Any]]:
-    return [
-        {"rank": rank, "label": names[i], "score": round(float(score), 6)}
-        for rank, (i, score) in enumerate(zip(indices, scores, strict=True), start=1)
-    ]
-
-
-def _gallery_labels(learner: Any, name: str, images: Sequence[Image], console: Console) -> np.ndarray | None:
-    """Labels of the gallery for a learner whose metrics they choose (MuSL), if each image has just one."""
-    import numpy as np
-
-    if not hasattr(learner, "metric_of_category_"):
-        return None
-    if any(len(image.labels) != 1 for image in images):
-        console.warn(f"{name} searches without the labels of the images, since not every image has just one")
-        return None
-    labels = np.array([next(iter(image.labels)) for image in images])
-    unknown = ~np.isin(labels, learner.classes_)
-    if unknown.any():
-        n_labels = count(len(set(labels[unknown])), "label")
-        console.warn(
-            f"{name} did not learn {n_labels} of {count(int(unknown.sum()), 'image')}, such as {labels[unknown][0]}"
-        )
-    return labels
-
-
-def _annotator(run: Run, name: str | None, console: Console) -> tuple[Any, str, list[str], set[str]]:
-    """A trained learner that ranks labels, its name, those of its labels by number, and the labels of the run now."""
-    from visterm.learners import LEARNERS
-
-    check_learners([name] if name is not None else [])
-    _content(run)
-    able = [other for other, kind in TRAINED.items() if hasattr(LEARNERS.get(kind), "annotate")]
-    chosen = name or default_learner(run, "wsabie", console, able)
-    if chosen not in able:
-        raise UserError(f"{chosen} ranks images, not labels; {', '.join(able)} rank labels")
-    _check_trained(run, chosen, able)
-    learner = _load_learner(run, chosen)
-    collection = Collection(run.collection)
-    learnt_from = _learnt_from(collection.images())
-    collection.close()
-    _warn_if_stale(run, chosen, learnt_from, console)
-    return learner, chosen, _trained(run, chosen)["labels"], {label for image in learnt_from for label in image.labels}
-
-
-def _learnt_from(images: Sequence[Image]) -> list[Image]:
-    """Those of all images of a run that a learner is trained on."""
-    return [image for image in images if image.split in ("train", "validation") and image.labels]
-
-
-def _label_number(label: str, names: Sequence[str], run: Run, learner: str, now: set[str]) -> int:
-    if label in names:
-        return names.index(label)
-    if label in now:
-        raise UserError(
-            f"{learner} was trained before the label {label!r} came; run '{_how_to_train(run, learner)}' first"
-        )
-    near = difflib.get_close_matches(label, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}"
-    raise UserError(f"run {run.name} has no label {label!r}; {hint}")
-
-
-def _load_learner(run: Run, name: str, *, verify: bool = True) -> SimilarityLearner:
-    """Load the trained learner of a run; cosine needs no training."""
-    from visterm.learners import load_learner
-
-    _check_trained(run, name)
-    if name == "cosine":
-        return _cosine(run)
-    try:
-        files = run.learner(name) / "files"
-        size = sum(path.stat().st_size for path in files.glob("*.npy"))
-        # Of a large W a search reads only some rows; checking all of it would be most of the time.
-        return load_learner(files, mmap_mode="r", verify=verify or size < _CHECKED_BYTES)
-    except ValueError as error:
-        raise UserError(f"{error}; run '{_how_to_train(run, name)} --force'") from None
-
-
-def _check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
-    """Refuse a learner that is not trained, or on other features, and say which could be taken; cosine needs none."""
-    if name == "cosine":
-        return
-    record = read_record(run.learner(name))
-    if record is None:
-        collection = Collection(run.collection)
-        has_labels = bool(collection.labels())
-        collection.close()
-        cosine = "; --learner cosine needs no training" if "cosine" in able else ""
-        if not has_labels:
-            ways = "" if cosine else f": {WAYS_TO_LABEL}"
-            raise UserError(f"run {run.name} has no labels that {name} could learn from{ways}{cosine}")
-        others = [other for other in able if other in run.learners()]
-        hint = f"trained: {', '.join(others)}; use --learner {others[0]}, or " if others else ""
-        raise UserError(f"run {run.name} has no trained {name}; {hint}run '{_how_to_train(run, name)}' first{cosine}")
-    if record["inputs"]["extractor"] != _content(run):
-        raise UserError(f"run {run.name}: {name} was trained on other features; run '{_how_to_train(run, name)}' again")
-
-
-def _cosine(run: Run) -> SimilarityLearner:
-    """The untrained similarity, for vectors of this run."""
-    import numpy as np
-
-    from visterm.learners import Cosine
-
-    extractor = _load_extractor((run.extractor / "files").absolute(), _content(run))
-    return Cosine().fit(np.zeros((1, len(extractor.weighting_.idf_)), dtype=np.float32))
 
 
 # --------------------------------------------------------------------------------------------------------------- info
@@ -1186,8 +777,9 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         "skipped": status["skipped"],
         "classes": len(classes),
         "splits": {split or "none": n for split, n in splits.items()},
-        "visterms": extractor["config"]["features"]["n_visterms"] if extractor else 0,
-        "learned from": count(extractor["training_images"], "training image") if extractor else "nothing yet",
+        **_describe_extractor(extractor, config),
+        "excluded": status["excluded"],
+        **_describe_counts(run, collection),
         "learners": {},
         "evaluations": {},
         "skipped_files": collection.skipped(),
@@ -1197,7 +789,7 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         try:
             record = read_record(run.learner(name))
         except UserError:
-            found["learners"][name] = f"damaged: '{_how_to_train(run, name)} --force' makes it again"
+            found["learners"][name] = f"damaged: '{how_to_train(run, name)} --force' makes it again"
             continue
         assert record is not None
         fresh = extractor is not None and is_fresh(run.learner(name), _train_record(run, config, name, learnt_from))
@@ -1205,7 +797,7 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         found["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
     if unfinished := [name for name in TRAINED if (_checkpoint(run, name) / "record.json").exists()]:
         found["unfinished"] = {
-            name: f"training was interrupted: '{_how_to_train(run, name)}' with the same settings goes on"
+            name: f"training was interrupted: '{how_to_train(run, name)}' with the same settings goes on"
             for name in unfinished
         }
     for folder in sorted(run.folder.glob("evaluations/*")):
@@ -1213,6 +805,32 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
             found["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
     collection.close()
     return found
+
+
+def _describe_counts(run: Run, collection: Collection) -> dict[str, Any]:
+    """How the counts lie on disk, and how far they have grown away from what was learned of them."""
+    try:
+        stored = collection.stored()
+        segments = {
+            "number": len(stored),
+            "dead_rows": sum(segment.rows - segment.living for segment in stored),
+            "to_merge": len(collection.mergeable()),
+        }
+        return {"segments": segments, "growth": growth(run, collection)}
+    except UserError as error:  # a damaged segment; the rest is worth knowing
+        return {"segments": {"error": str(error)}, "growth": None}
+
+
+def _describe_extractor(record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
+    """How vectors are made."""
+    if record is None or "training_images" in record:
+        return {
+            "visterms": record["config"]["features"]["n_visterms"] if record else 0,
+            "learned from": count(record["training_images"], "training image") if record else "nothing yet",
+        }
+    vectors = config.collection.vectors.file
+    source = f"read from {vectors}" if vectors is not None else f"made by {config.features.onnx.model}"
+    return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers, {source}"}
 
 
 def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from .evaluate import (
     evaluate_test_test,
     relevance_from_labels,
 )
+from .explain import Contributions, Pair, explain
 from .index import ExactIndex, SupportsSimilarity
 from .labels import (
     knn_accuracy,
@@ -21,13 +22,17 @@ from .labels import (
 )
 from .metrics import average_precision, chance_average_precision, chance_precision, precision_at
 from .ranking import Ranking
+from .two_stage import TwoStageIndex
 
 __all__ = [
     "Comparison",
+    "Contributions",
     "Evaluation",
     "ExactIndex",
+    "Pair",
     "Ranking",
     "SupportsSimilarity",
+    "TwoStageIndex",
     "average_precision",
     "chance_average_precision",
     "chance_precision",
@@ -36,6 +41,7 @@ __all__ = [
     "evaluate_index",
     "evaluate_query_gallery",
     "evaluate_test_test",
+    "explain",
     "knn_accuracy",
     "knn_labels",
     "label_precision_at",

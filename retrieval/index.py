@@ -12,12 +12,17 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed, effective_n_jobs
-from numba import njit
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from .ranking import Ranking
 
 QUERIES_PER_TRANSFORM = 256  # dense queries held at once: 10 MB at d = 10,000
-QUERIES_PER_BLOCK = 64  # queries that one pass over the gallery serves; beyond that the block leaves the cache
+QUERIES_PER_BLOCK = 64  # queries that one pass over a dense gallery serves; beyond that the block leaves the cache
+LANES = 16  # float32 numbers of a cache line, and of the widest vector registers
+LINES = 2  # lines of queries that one pass over a sparse gallery serves; their sums stay in registers
 ROWS_AT_ONCE = 64  # gallery rows scored before the best are picked: 16 KB of scores, in the first-level cache
 ONE_BY_ONE = 2  # up to so many queries are faster alone than in a block so narrow
 FEW_QUERIES = 8  # fewer than this for each thread, and the threads share the gallery instead
@@ -53,25 +58,52 @@ def _score_sparse_one(indptr, indices, data, first, query, scores):
         scores[r, 0] = total
 
 
+@intrinsic
+def _sum_row(typingctx, indices, data, start, stop, queries, scores, r):
+    """``scores[r] = sum_p data[p] * queries[indices[p]]`` over start <= p < stop; rows of LINES * LANES float32.
+
+    Written for LLVM, as Numba has no vectors: left to itself it loads and stores the sums for every entry.
+    """
+
+    def codegen(context, builder, signature, arguments):
+        indices, data, queries, scores = (
+            context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 1, 4, 5)
+        )
+        start, stop, r = arguments[2], arguments[3], arguments[6]
+        word, lane = ir.IntType(64), ir.IntType(32)
+        vector = ir.VectorType(ir.FloatType(), LANES)
+        zeros = ir.Constant(vector, [0.0] * LANES)
+        first_lane = ir.Constant(ir.VectorType(lane, LANES), [0] * LANES)
+
+        def line(array, row, number):
+            place = builder.add(builder.mul(row, word(LINES * LANES)), word(number * LANES))
+            return builder.bitcast(builder.gep(array, [place]), vector.as_pointer())
+
+        totals = [cgutils.alloca_once(builder, vector) for _ in range(LINES)]  # LLVM keeps them in registers
+        for total in totals:
+            builder.store(zeros, total)
+        with cgutils.for_range_slice(builder, start, stop, word(1)) as (p, _):
+            column = builder.load(builder.gep(indices, [p]))
+            if column.type.width < word.width:
+                column = builder.zext(column, word)
+            value = builder.insert_element(zeros, builder.load(builder.gep(data, [p])), lane(0))
+            values = builder.shuffle_vector(value, zeros, first_lane)  # the value in every lane
+            for number, total in enumerate(totals):
+                products = builder.fmul(values, builder.load(line(queries, column, number), align=4))
+                builder.store(builder.fadd(builder.load(total), products), total)
+        for number, total in enumerate(totals):
+            builder.store(builder.load(total), line(scores, r, number), align=4)
+        return context.get_dummy_value()
+
+    return types.void(indices, data, types.int64, types.int64, queries, scores, types.int64), codegen
+
+
 @njit(cache=True, nogil=True)
 def _score_sparse(indptr, indices, data, first, queries, scores):
     """``scores[r, q] = sum_p data[p] * queries[indices[p], q]`` over the entries p of row first + r."""
-    n_queries = scores.shape[1]
     for r in range(scores.shape[0]):
-        total = scores[r]
-        for q in range(n_queries):
-            total[q] = np.float32(0)
-        p, stop = np.int64(indptr[first + r]), np.int64(indptr[first + r + 1])
-        while p + 1 < stop:  # two entries a turn halve the loads and stores of total; the order of sums stays
-            a, b = data[p], data[p + 1]
-            row_a, row_b = queries[np.uint64(indices[p])], queries[np.uint64(indices[p + 1])]
-            for q in range(n_queries):
-                total[q] = (total[q] + a * row_a[q]) + b * row_b[q]
-            p += 2
-        if p < stop:
-            a, row_a = data[p], queries[np.uint64(indices[p])]
-            for q in range(n_queries):
-                total[q] += a * row_a[q]
+        start, stop = np.int64(indptr[first + r]), np.int64(indptr[first + r + 1])
+        _sum_row(indices, data, start, stop, queries, scores, r)  # type: ignore[call-arg]  # Numba passes the context
 
 
 @njit(cache=True, nogil=True)
@@ -123,14 +155,19 @@ def _sift_down(scores, indices, hole):
 def _keep_best(scores, first, exclude, n_kept, bar, top_scores, top_indices):
     """Keep the gallery rows first, first + 1, ... where they are among the best k of a query so far.
 
-    ``scores`` is (n_rows, n_queries). The first k of a query are just stored; then they become a heap, and
-    ``bar`` (n_queries,), until then -inf, holds the worst of them. Rows come in ascending order, so a score
+    ``scores`` is (n_rows, at least n_queries). The first k of a query are just stored; then they become a heap,
+    and ``bar`` (n_queries,), until then -inf, holds the worst of them. Rows come in ascending order, so a score
     equal to the bar loses by its index. Returns False at a NaN score.
     """
-    k = top_scores.shape[1]
+    n_queries, k = top_scores.shape
     for r in range(scores.shape[0]):
         row = first + r
-        for q in range(scores.shape[1]):
+        over = 0  # of all queries at once, by vector units: most rows are among the best of none
+        for q in range(n_queries):
+            over += not scores[r, q] <= bar[q]
+        if over == 0:
+            continue
+        for q in range(n_queries):
             score = scores[r, q]
             if score <= bar[q] or row == exclude[q]:
                 continue
@@ -153,18 +190,20 @@ def _keep_best(scores, first, exclude, n_kept, bar, top_scores, top_indices):
 
 @njit(cache=True, nogil=True)
 def _search_sparse(indptr, indices, data, first, last, queries, exclude, top_scores, top_indices):
-    """Find the best of rows [first, last) of a CSR gallery for queries (d, n_queries).
+    """Find the best of rows [first, last) of a CSR gallery for queries (d, 1) or (d, LINES * LANES).
 
-    Fills top_scores and top_indices, (n_queries, k), in no order. Returns False at a NaN score.
+    Fills top_scores and top_indices, (n_queries, k), in no order; columns beyond n_queries are filling. Returns
+    False at a NaN score.
     """
-    n_queries = queries.shape[1]
-    buffer = np.empty((ROWS_AT_ONCE, n_queries), np.float32)
+    n_queries = len(top_scores)
+    query = queries.reshape(-1)  # of one alone; contiguous, which queries[:, 0] is not to the compiler
+    buffer = np.empty((ROWS_AT_ONCE, queries.shape[1]), np.float32)
     n_kept = np.zeros(n_queries, np.int64)
     bar = np.full(n_queries, -np.inf, np.float32)
     for start in range(first, last, ROWS_AT_ONCE):
         scores = buffer[: min(ROWS_AT_ONCE, last - start)]
-        if n_queries == 1:
-            _score_sparse_one(indptr, indices, data, start, queries[:, 0], scores)
+        if queries.shape[1] == 1:
+            _score_sparse_one(indptr, indices, data, start, query, scores)
         else:
             _score_sparse(indptr, indices, data, start, queries, scores)
         if not _keep_best(scores, start, exclude, n_kept, bar, top_scores, top_indices):
@@ -311,7 +350,8 @@ class ExactIndex:
         if n_queries <= ONE_BY_ONE:
             n_blocks = n_queries
         else:
-            n_blocks = max(-(-n_queries // QUERIES_PER_BLOCK), n_threads // n_parts)
+            size = LINES * LANES if sp.issparse(gallery) else QUERIES_PER_BLOCK
+            n_blocks = max(-(-n_queries // size), n_threads // n_parts)
 
         def search_part(columns, own, first, last):
             size = min(k, last - first)
@@ -329,7 +369,7 @@ class ExactIndex:
         blocks = np.array_split(np.arange(n_queries), n_blocks)
         tasks = []
         for block in blocks:
-            columns = np.ascontiguousarray(queries[block].T)  # (d, n_block): the queries side by side
+            columns = _side_by_side(queries[block], pad=sp.issparse(gallery) and len(block) > 1)
             for first, last in pairwise(bounds):
                 tasks.append(delayed(search_part)(columns, exclude[block], first, last))
         found = Parallel(n_jobs=n_threads, prefer="threads")(tasks)
@@ -360,6 +400,18 @@ class ExactIndex:
         if not np.isfinite(queries).all():
             raise ValueError("the queries hold NaN or infinity")
         return queries
+
+
+def _side_by_side(queries: np.ndarray, pad: bool) -> np.ndarray:
+    """(d, n_queries), or padded with zeros to (d, LINES * LANES) where each line is one of the cache."""
+    if not pad:
+        return np.ascontiguousarray(queries.T)
+    n_queries, d = queries.shape
+    space = np.zeros(d * LINES * LANES + LANES, np.float32)
+    start = -space.ctypes.data // space.itemsize % LANES
+    columns = space[start : start + d * LINES * LANES].reshape(d, LINES * LANES)
+    columns[:, :n_queries] = queries.T
+    return columns
 
 
 def _check_gallery(X: Any) -> Any:

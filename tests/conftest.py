@@ -54,3 +54,49 @@ def _write_images(root: Path, names: list[str], seed: int = 0) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(cv2.imencode(".jpg", np.clip(pixels, 0, 255).astype(np.uint8))[1].tobytes())
+
+
+@pytest.fixture(scope="session")
+def write_model():
+    """Function (file, side, size) that writes a small ONNX image model; returns a reference of it in NumPy."""
+    return _write_model
+
+
+def _write_model(file: Path, side: int | str = "side", size: int = 16, n: int | str = "n", seed: int = 0):
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(seed)
+    constants = {
+        "w": rng.normal(size=(8, 3, 4, 4)).astype(np.float32),
+        "b": rng.normal(size=8).astype(np.float32),
+        "v": rng.normal(size=(size, 8)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["image", "w", "b"], ["convolved"], strides=[4, 4]),
+        helper.make_node("Relu", ["convolved"], ["positive"]),
+        helper.make_node("GlobalAveragePool", ["positive"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "v"], ["embedding"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [n, 3, side, side])],
+        [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [n, size])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+
+    def tensors(images: np.ndarray) -> dict[str, np.ndarray]:
+        """What the model gives for images (n, 3, height, width), whose sides are multiples of 4."""
+        n, _, height, width = images.shape
+        blocks = images.reshape(n, 3, height // 4, 4, width // 4, 4).transpose(0, 2, 4, 1, 3, 5)
+        found = blocks.reshape(n, height // 4, width // 4, 48) @ constants["w"].reshape(8, 48).T + constants["b"]
+        convolved = found.transpose(0, 3, 1, 2)
+        positive = np.maximum(convolved, 0)
+        flat = positive.mean(axis=(2, 3))
+        embedding = flat @ constants["v"].T
+        return {"convolved": convolved, "positive": positive, "flat": flat, "embedding": embedding}
+
+    return tensors

@@ -554,3 +554,58 @@ def test_a_damaged_forest_is_one_clear_line(forest, tmp_path, damage):
     with pytest.raises(ValueError, match="extractor in .* is damaged") as caught:
         VistermExtractor.load(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+# -- what each block adds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["extractor", "forest"])
+def test_blocks_sum_to_the_vector_of_the_image(request, name, other):
+    extractor = request.getfixturevalue(name)
+    for image in [*other, other[0][:70, :40], other[0][..., 0]]:  # smaller than a block, and grey
+        boxes, vectors = extractor.block_vectors(image)
+        np.testing.assert_array_equal(boxes, block_grid(*image.shape[:2]))
+        assert vectors.shape == (len(boxes), extractor.n_visterms)
+        assert vectors.dtype == np.float32
+        expected = extractor.transform([image]).toarray()
+        np.testing.assert_allclose(vectors.sum(axis=0), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_block_adds_its_visterm(extractor, other):
+    vectors = extractor.block_vectors(other[0])[1]
+    weights = extractor.transform(other[:1]).toarray()[0] / np.maximum(extractor.count(other[:1]).toarray()[0], 1)
+    for row, visterm in zip(vectors.toarray(), extractor.blocks(other[0])[1], strict=True):
+        np.testing.assert_allclose(row, np.where(np.arange(len(row)) == visterm, weights, 0), rtol=1e-6)
+
+
+def test_a_block_adds_every_node_that_it_passes(forest, other):
+    nodes = forest.codebook_.nodes_
+    vectors, leaves = forest.block_vectors(other[0])[1].toarray(), forest.blocks(other[0])[1]
+    for row, ends in zip(vectors, leaves, strict=True):
+        passed = set()
+        for leaf in ends:
+            root = max(root for root in forest.codebook_.roots_ if root <= leaf)
+            at = root
+            while at != leaf:
+                passed.add(at)
+                at = nodes[at, 2] if leaf >= nodes[at, 2] else at + 1  # a subtree is a range of visterms
+            passed.add(leaf)
+        with_weight = {node for node in passed if forest.weighting_.idf_[node] > 0}
+        assert set(np.flatnonzero(row)) == with_weight
+
+
+def test_blocks_of_visterms_without_weight_are_empty(extractor, other):
+    twin = clone(extractor)
+    twin.palette_, twin.codebook_ = extractor.palette_, extractor.codebook_
+    twin.fit_weighting(extractor.count(other[:1]))  # every visterm of this image is in every training image
+    boxes, vectors = twin.block_vectors(other[0])
+    assert vectors.shape[0] == len(boxes)
+    assert vectors.nnz == 0
+
+
+def test_parts_need_fitted_weights_of_as_many_visterms():
+    counts = sp.csr_matrix(np.ones((2, 3), dtype=np.int32))
+    with pytest.raises(NotFittedError):
+        VistermWeighting().transform_parts(counts)
+    with pytest.raises(ValueError, match="counts have 2 visterms, the weights 3"):
+        VistermWeighting().fit(counts).transform_parts(counts[:, :2])

@@ -218,7 +218,7 @@ def test_search_finds_an_image_from_outside(done, tmp_path, write_images):
     (answer,) = json.loads(visterm("search", query, "--json", cwd=done).stdout)
     assert answer["query"] == query
     assert [result["rank"] for result in answer["results"]] == list(range(1, 11))
-    assert set(answer["results"][0]) == {"rank", "path", "score", "labels"}
+    assert set(answer["results"][0]) == {"rank", "id", "path", "score", "labels"}
     assert [result["labels"] for result in answer["results"][:5]] == [["pear"]] * 5
     table = visterm("search", query, "-k", "3", cwd=done).stdout.splitlines()
     assert table[0] == query

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 from visterm.features import images
 from visterm.learners import LEARNERS
 from visterm.learners.annotation import AnnotatorMixin
+from visterm.pipeline.artifacts import TRAINED
 from visterm.pipeline.cli import app
 from visterm.pipeline.config import Config, UserError
 from visterm.pipeline.measure import read_is_a, siblings_of
-from visterm.pipeline.stages import TRAINED, WITH_LABEL_VECTORS
+from visterm.pipeline.searcher import WITH_LABEL_VECTORS
 
 CLASSES = ("apple", "pear", "plum", "quince")
 ANNOTATORS = [name for name in TRAINED if hasattr(LEARNERS[TRAINED[name]], "annotate")]
@@ -340,7 +341,7 @@ def test_images_for_a_label(done, learner):
     assert [answer["query"] for answer in answers] == ["plum", "pear"]
     for answer in answers:
         assert [result["rank"] for result in answer["results"]] == [1, 2, 3, 4, 5]
-        assert set(answer["results"][0]) == {"rank", "path", "score", "labels"}
+        assert set(answer["results"][0]) == {"rank", "id", "path", "score", "labels"}
         assert answer["results"][0]["labels"] == [answer["query"]]
         scores = [result["score"] for result in answer["results"]]
         assert scores == sorted(scores, reverse=True)

@@ -305,7 +305,7 @@ def test_names_of_lines_stay_apart_and_in_the_frame():
 
 
 def test_the_page_has_the_colours_of_the_picture():
-    css = (report.files("visterm.pipeline") / "report.html.jinja").read_text("utf-8")
+    css = (report.files("visterm.pipeline") / "shared.html.jinja").read_text("utf-8")
     assert re.findall(r"--other\d: (#\w+);", css)[: len(report.OTHERS)] == [color for color, *_ in report.OTHERS]
     assert len({color for color, *_ in report.OTHERS}) == len(report.OTHERS)
 
@@ -406,7 +406,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
 
 def test_contrast():
     """Text 4.5:1 on its ground, in both colour schemes (WCAG 2.1, relative luminance)."""
-    css = (report.files("visterm.pipeline") / "report.html.jinja").read_text("utf-8")
+    css = (report.files("visterm.pipeline") / "shared.html.jinja").read_text("utf-8")
     schemes = re.findall(r":root \{(.*?--warn-rule: #\w+;)", css, re.DOTALL)
     assert len(schemes) == 2
 

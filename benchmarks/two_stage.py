@@ -1,0 +1,176 @@
+"""Search in two stages of a million images: ``python -m benchmarks two_stage [--quick]``.
+
+The gallery repeats the vectors of Caltech-101's 38 categories with noise. A copy of an image has each of its entries
+replaced, with probability 1/2, by an entry drawn from all images, multiplies every weight by a number drawn from 0.5 to
+1.5, and is scaled to unit length again; queries are further such copies. So no two images are alike, and what a query
+shares with the copies of its own image is a quarter of its entries. The similarity is OASIS's, trained on the images.
+
+Peers: exact search; and what a low-rank embedding of the same score finds in FAISS, in an environment of its own. Its
+128 directions are the best for the gallery: with H the query sides and T the gallery sides of a sample of s images,
+
+    T H' ~ Z S U',    a(q) = sqrt(s) S^-1 Z' T h(q),    g(x) = U' H t(x) / sqrt(s),    a(q)' g(x) ~ s(q, x)
+
+Largest inner products become smallest distances by the further coordinate sqrt(max |g|^2 - |g(x)|^2), 0 for queries.
+Recall is the share of the exact 10 best among the candidates, which is what exact scores of the candidates leave.
+"""
+
+import time
+from statistics import median
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.preprocessing import normalize
+from sklearn.utils.extmath import randomized_svd
+
+from visterm.learners import OASIS
+from visterm.retrieval import ExactIndex, TwoStageIndex
+
+from . import machine
+from .peers import attempt, run_in
+from .search import FAISS
+from .vectors import load_vectors
+
+COMMAND = "python -m benchmarks two_stage"
+SET = "caltech101-38"
+D = 10_000
+K = 10
+N_QUERIES = 200
+N_COMPONENTS = 128
+SAMPLE = 4096
+REPLACED = 0.5
+INDEXES = {"hnsw": "HNSW of 32 links", "ivf": "IVF, four times the root of the images as lists, 64 of them searched"}
+FAISS_SCRIPT = """
+import time
+import faiss
+import numpy as np
+
+faiss.omp_set_num_threads(int(inputs["threads"]))
+G, A, n = inputs["gallery"], inputs["queries"], int(inputs["candidates"])
+if inputs["kind"] == "hnsw":
+    index = faiss.IndexHNSWFlat(G.shape[1], 32)
+    index.hnsw.efConstruction, index.hnsw.efSearch = 100, n
+else:
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(G.shape[1]), G.shape[1], round(4 * len(G) ** 0.5))
+    index.nprobe = 64
+    index.train(G)
+index.add(G)
+faiss.omp_set_num_threads(1)
+times, found = [], []
+for query in A:
+    start = time.perf_counter()
+    found.append(index.search(query[None], n)[1][0])
+    times.append(time.perf_counter() - start)
+outputs["seconds"], outputs["found"] = np.median(times), found
+"""
+
+
+def repeated(X: sp.csr_matrix, n: int, rng: np.random.Generator) -> sp.csr_matrix:
+    """N noisy copies of images drawn at random; see the head of the file."""
+    copies = sp.csr_matrix(X[rng.integers(0, X.shape[0], n)])
+    swapped = np.flatnonzero(rng.random(copies.nnz, np.float32) < REPLACED)
+    others = rng.integers(0, X.nnz, len(swapped))
+    copies.indices[swapped], copies.data[swapped] = X.indices[others], X.data[others]
+    copies.data *= rng.random(copies.nnz, np.float32) + np.float32(0.5)
+    copies.has_sorted_indices = copies.has_canonical_format = False
+    copies.sum_duplicates()
+    return normalize(copies, copy=False)
+
+
+def alone(index: ExactIndex, Q: sp.csr_matrix) -> float:
+    """Median seconds of a query by itself."""
+    index.search(Q[:1], K)
+    times = []
+    for row in range(Q.shape[0]):
+        start = time.perf_counter()
+        index.search(Q[row], K)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def embed(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    """g of the gallery and a of the queries, with the further coordinate."""
+    sample = T[np.random.default_rng(0).permutation(T.shape[0])[:SAMPLE]]
+    H, s = learner.transform_query(sample), sample.shape[0]
+    Z, S, Ut = randomized_svd(sample @ H.T, N_COMPONENTS, random_state=0)
+    A = learner.transform_query(Q) @ ((sample.T @ Z) / S * s**0.5)
+    G = T @ (H.T @ Ut.T / s**0.5)
+    squares = (G**2).sum(axis=1)
+    gallery = np.c_[G, np.sqrt(squares.max() - squares)].astype(np.float32)
+    return gallery, np.c_[A, np.zeros(len(A))].astype(np.float32)
+
+
+def against_faiss(kind: str, learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> list[dict]:
+    index = TwoStageIndex(learner, T)
+    gallery, queries = embed(learner, T, Q)
+    n = index.n_candidates
+    given = {"gallery": gallery, "queries": queries, "candidates": n, "kind": kind, "threads": 2}
+    peer = run_in("faiss", FAISS, FAISS_SCRIPT, given, timeout=1800, threads=2)
+    wanted = ExactIndex(learner, T).search(Q, K).indices
+    recall = np.mean([np.isin(*both).mean() for both in zip(wanted, peer["found"], strict=True)])
+    common = {
+        "n": T.shape[0],
+        "command": COMMAND,
+        "what": f"{n} candidates of {T.shape[0]} images, {D} visterms, OASIS",
+        "peer_name": f"FAISS {INDEXES[kind]}, of {N_COMPONENTS} directions",
+        "measured": f"{Q.shape[0]} queries, one after the other, 1 thread",
+    }
+    ours, found = alone(index, Q), index.recall(Q, K)
+    time_of = {"unit": "ms per query", "limit": "ours with W's product and exact scores, the peer without"}
+    return [
+        {
+            "name": f"search-two-stage-{kind}-recall",
+            "ours": found,
+            "peer": float(recall),
+            "ratio": found / float(recall),
+            "unit": f"recall at {K}",
+            "limit": "1",
+            **common,
+        },
+        {
+            "name": f"search-two-stage-{kind}",
+            "ours": 1000 * ours,
+            "peer": 1000 * float(peer["seconds"]),
+            "ratio": float(peer["seconds"]) / ours,
+            **time_of,
+            **common,
+        },
+    ]
+
+
+def against_exact(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> list[dict]:
+    start = time.perf_counter()
+    index = TwoStageIndex(learner, T)
+    built = time.perf_counter() - start
+    exact = ExactIndex(learner, T, n_jobs=2)
+    found, ours, peer = index.recall(Q, K), alone(index, Q), alone(exact, Q[:50])
+    least = 4 * T.nnz / T.shape[0] * D / machine.memory_bandwidth(1)  # W's rows of the query's visterms
+    return [
+        {
+            "name": "search-two-stage-1m",
+            "what": f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {found:.4f}",
+            "ours": 1000 * ours,
+            "peer": 1000 * peer,
+            "peer_name": "exact search, 2 threads",
+            "ratio": peer / ours,
+            "unit": "ms per query",
+            "limit": f"{1000 * least:.2g} ms: W's rows of the query's visterms read, at the bandwidth of the memory",
+            "bound": 1000 * least,
+            "n": T.shape[0],
+            "recall": found,
+            "measured": f"median of {Q.shape[0]} queries, 1 thread; built in {built:.1f} s",
+            "command": COMMAND,
+        }
+    ]
+
+
+def run(quick: bool = False) -> list[dict]:
+    X, y, train = load_vectors(D, SET)
+    X = sp.csr_matrix(X)
+    learner = OASIS(random_state=0).fit(X[train], y[train])
+    rng = np.random.default_rng(0)
+    n = 20_000 if quick else 1_000_000
+    T, Q = repeated(X, n, rng), repeated(X, N_QUERIES, rng)
+    records = against_exact(learner, T, Q)
+    for kind in INDEXES:
+        records += sum(attempt(against_faiss, kind, learner, T[: n // 5], Q), [])
+    return records

@@ -1,0 +1,270 @@
+"""The state of a run that the service answers from, and its exchange for a newer one while requests go on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections import Counter
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .artifacts import extractor_content
+from .collection import Image
+from .config import UserError
+from .run import Run
+from .searcher import Searcher
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+_VECTORS_KEPT = 256  # of uploads: a learner switch, a next page, an explanation ask again
+
+
+class Asked(NamedTuple):
+    """One query that was found or read."""
+
+    name: str
+    key: str  # SHA-256 of the image's bytes
+    Q: Any  # CSR or ndarray (1, n_features), as the gallery
+    row: int  # of the collection, -1 for none
+
+
+class Snapshot:
+    """One state of a run. A request takes one and is answered from it throughout.
+
+    Parameters
+    ----------
+    searcher : Searcher
+
+    Attributes
+    ----------
+    searcher : Searcher
+    labels : Counter
+        Images of each label.
+    sizes : int32 array, (n_images, 2)
+        Width and height in pixels; 0 where unknown.
+    extractor : str
+        Fingerprint of what vectors are made with.
+    default_learner : str
+    """
+
+    def __init__(self, searcher: Searcher):
+        self.searcher = searcher
+        self.labels = Counter(label for image in searcher.images for label in image.labels)
+        self.sizes = _sizes(searcher)
+        self.extractor = extractor_content(searcher.run)
+        trained = searcher.learners
+        self.default_learner = "oasis" if "oasis" in trained else trained[0]
+        self.used = {self.default_learner}  # learners that a newer state should have at hand, too
+        self._vectors: dict[str, Any] = {}
+        self._metrics_of: dict[str, dict[str, int]] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def rows_by_key(self) -> dict[str, int]:
+        """A row of the collection by the SHA-256 of its image."""
+        return {image.sha256: row for row, image in reversed(list(enumerate(self.searcher.images)))}
+
+    def image(self, number: int) -> Image:
+        """Return an image by its id.
+
+        Raises
+        ------
+        KeyError
+            There is none of this id.
+        """
+        return self.searcher.images[self.searcher.place[number]]
+
+    def ask_image(self, number: int) -> Asked:
+        """Return an image of the collection as a query; KeyError as `image`."""
+        row = self.searcher.place[number]
+        image = self.searcher.images[row]
+        return Asked(image.path, image.sha256, self.searcher.X[row : row + 1], row)
+
+    def ask_pixels(self, name: str, key: str, pixels: Any) -> Asked:
+        """Return a picture from outside as a query.
+
+        Parameters
+        ----------
+        name, key : str
+        pixels : function () -> RGB uint8 array (height, width, 3)
+            Called only if the vector is not known yet.
+        """
+        with self._lock:
+            Q = self._vectors.get(key)
+        if Q is None:
+            asked = self.searcher.queries([pixels()])
+            if asked.errors:
+                raise UserError(f"{name}: {asked.errors[0]}")
+            Q = asked.Q
+            with self._lock:
+                if len(self._vectors) >= _VECTORS_KEPT:
+                    del self._vectors[next(iter(self._vectors))]
+                self._vectors[key] = Q
+        return Asked(name, key, Q, -1)
+
+    def rank(
+        self,
+        asked: Asked,
+        learner: str,
+        k: int,
+        offset: int = 0,
+        *,
+        label: str | None = None,
+        exclude_duplicates: bool = False,
+    ) -> list[tuple[int, float]]:
+        """Rank the collection for a query.
+
+        Parameters
+        ----------
+        asked : Asked
+            One of the collection is left out of its own results.
+        learner : str
+        k, offset : int
+            How many, and how many to pass over.
+        label : str, optional
+            Only images of this label.
+        exclude_duplicates : bool, default=False
+            No image twice, and not the query itself under another name.
+
+        Returns
+        -------
+        list of (row, score)
+            Best first.
+        """
+        index, images = self.searcher.index(learner), self.searcher.images
+        self.used.add(learner)
+        n, wanted = len(images), offset + k
+        depth = wanted
+        while True:
+            depth = min(depth, n)
+            ranking = index.search(asked.Q, k=depth, exclude=[asked.row])
+            found = [(int(row), float(score)) for row, score in zip(ranking.indices[0], ranking.scores[0]) if row >= 0]  # noqa: B905  # of one shape
+            if label is not None:
+                found = [(row, score) for row, score in found if label in images[row].labels]
+            if exclude_duplicates:
+                seen = {asked.key}
+                found = [
+                    (row, score)
+                    for row, score in found
+                    if not (images[row].sha256 in seen or seen.add(images[row].sha256))  # type: ignore[func-returns-value]
+                ]
+            if len(found) >= wanted or depth == n:
+                return found[offset:wanted]
+            depth *= 8  # a filter left too few
+
+    def rank_rows(self, rows: list[int], learner: str, k: int) -> list[list[tuple[int, float]]]:
+        """Rank the collection for some of its images at once, each without itself: lists of (row, score)."""
+        self.used.add(learner)
+        n = len(self.searcher.images)
+        ranking = self.searcher.index(learner).search(self.searcher.X[rows], k=min(k, n), exclude=rows)
+        return [
+            [(row, score) for row, score in zip(some, scores, strict=True) if row >= 0]
+            for some, scores in zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
+        ]
+
+    def metric(self, learner: str, row: int) -> dict[str, int]:
+        """Which of a learner's metrics ranks an image, ``{"metric": number}``; of a learner with one metric ``{}``."""
+        labels = self.searcher.images[row].labels
+        number = self._metrics(learner).get(next(iter(labels), ""))
+        return {} if number is None or len(labels) != 1 else {"metric": number}
+
+    def _metrics(self, learner: str) -> dict[str, int]:
+        """Number of the metric of each label (MuSL)."""
+        if learner not in self._metrics_of:
+            model: Any = self.searcher.learner(learner)
+            metrics = getattr(model, "metric_of_category_", None)
+            self._metrics_of[learner] = (
+                {} if metrics is None else dict(zip(model.classes_.tolist(), map(int, metrics), strict=True))
+            )
+        return self._metrics_of[learner]
+
+    def warm(self, learners: set[str]) -> None:
+        """Load learners, make their indexes and touch what a search touches, so that no request waits for it."""
+        for name in learners & set(self.searcher.learners):
+            with contextlib.suppress(UserError):  # who asks for it is told
+                self.used.add(name)
+                index = self.searcher.index(name)
+                for n in (1, 32):  # alone and together, which is other compiled code
+                    index.search(self.searcher.X[:n], k=1)
+
+
+def _sizes(searcher: Searcher) -> np.ndarray:
+    """Width and height of every image, from the catalogue."""
+    sizes = np.zeros((len(searcher.images), 2), np.int32)
+    with contextlib.closing(sqlite3.connect(searcher.run.collection / "catalogue.sqlite")) as db:
+        for number, width, height in db.execute("SELECT id, width, height FROM images WHERE status = 'ok'"):
+            if (row := searcher.place.get(number)) is not None and width:
+                sizes[row] = width, height
+    return sizes
+
+
+class Current:
+    """The newest state of a run that can be searched.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        Exchanged in one step; whoever has taken the old one goes on with it.
+    problem : str or None
+        Why the run on disk cannot be searched just now, so that answers are of an older state.
+
+    Raises
+    ------
+    UserError
+        It cannot be searched at all yet.
+    """
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.problem: str | None = None
+        self.snapshot = Snapshot(Searcher(run))
+        self.snapshot.warm(self.snapshot.used)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def refresh(self) -> Snapshot:
+        """Exchange the state if the run has changed on disk; return the one in force."""
+        with self._lock:
+            old = self.snapshot
+            if old.searcher.is_current():
+                self.problem = None
+                return old
+            try:
+                new = Snapshot(Searcher(self.run))
+                new.warm(old.used)
+            except (UserError, OSError, ValueError, sqlite3.Error) as error:  # in the middle of a change
+                if self.problem != str(error):
+                    _log.warning("%s; answers are of the state before", error)
+                self.problem = str(error)
+                return old
+            self.snapshot, self.problem = new, None
+            return new
+
+    def start(self) -> None:
+        """Look for changes in the background, twice a second."""
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._watch, name="visterm-current", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            try:
+                self.refresh()
+            except Exception:  # of one look; the next may succeed
+                _log.exception("looking for a newer state of %s", self.run.folder)
+
+    def stop(self) -> None:
+        """End the looking."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()

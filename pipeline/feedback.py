@@ -1,0 +1,882 @@
+"""Feedback that teaches: marks that people give to results, and an online learner that they move.
+
+A mark says of one image that it is relevant to one query, or that it is not. Marks are only ever added, to one SQLite
+file of the run. The marks of a query make triplets (query, relevant, not relevant), and `partial_fit` moves the trained
+learner by them, the base: a version is the base and the standing marks, nothing else, so that marks that were taken
+back leave no trace in the next one.
+
+A step of OASIS or of diagonal AROMA changes W only between visterms of the images at hand. So a version is kept as that
+block of W: plain, exact, and small beside the 400 MB of a W of 10,000 visterms. The base is never written to.
+
+    runs/<run>/feedback.sqlite                marks, and the vectors of queries
+    runs/<run>/feedback/<learner>/in_force.json     which version answers; replaced in one step
+    runs/<run>/feedback/<learner>/<n>/        visterms.npy, block.npy, record.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .artifacts import check_trained, extractor_content, load_trained, supervision, vectors
+from .collection import Collection, Image
+from .config import UserError
+from .run import Run, fingerprint, make_record, publish, read_record, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import sparse
+
+    from visterm.learners import SimilarityLearner
+
+# How far a mark moves a learner, by measurement on caltech101: 20 marks change a third of the top 20 of their query,
+# and 400 right marks cost less than 0.002 of held-out mAP. See docs/feedback.md.
+STEPS_PER_MARK = 10
+TEACHABLE: dict[str, dict[str, Any]] = {"oasis": {"C": 0.03}, "aroma": {"r": 10.0}}
+_ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
+
+MAX_FALL = 0.005  # of held-out mAP, below the base: a version that would cost more is not put in force
+MAX_HELD_OUT = 2000  # images that the guard ranks, and
+MAX_QUERIES = 250  # those of them that it ranks them for: half of an update's time at 10,000 visterms goes into these
+KEPT = 5  # versions that undo can go back to
+
+
+# --------------------------------------------------------------------------------------------------------------- marks
+
+
+class Ledger:
+    """An SQLite file that is only added to.
+
+    What was written is on disk when the call returns, and stays there when the process is killed. Any number of
+    threads and processes may write: each call has a connection of its own. Nothing is made before the first write.
+
+    Parameters
+    ----------
+    file : Path
+    """
+
+    schema = ""
+    what = "what was to be written"  # for messages
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        """Yield a connection, or None where nothing was written yet."""
+        if not self.file.exists():
+            yield None
+            return
+        with self._explained("cannot be read"), contextlib.closing(self._connect()) as db:
+            has_tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            yield db if has_tables else None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection in a transaction: all of it is written, or nothing."""
+        with self._explained(f"{self.what} was not kept"):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(self._connect()) as db:
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                        for statement in self.schema.split(";\n\n"):
+                            db.execute(statement)
+                    yield db
+                    db.execute("COMMIT")
+                except BaseException:
+                    if db.in_transaction:  # a full disk has ended it already
+                        db.execute("ROLLBACK")
+                    raise
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.file, isolation_level=None, timeout=30)
+        try:
+            if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")  # on disk, not only out of the process
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:  # a full disk, no permission
+            raise UserError(f"{self.file}: {what} ({error}); mend this, then try again") from None
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"{self.file}: damaged ({error}); move it away to begin a new one") from None
+        except OSError as error:
+            raise UserError(f"{self.file}: {what} ({error.strerror}); mend this, then try again") from None
+
+
+class Mark(NamedTuple):
+    """One row of the marks."""
+
+    number: int
+    time: str  # UTC, ISO 8601
+    query: str  # SHA-256 of the query image's bytes
+    image: int  # id in the catalogue, at that time
+    path: str
+    sha256: str
+    mark: int  # 1 relevant, -1 not, 0 taken back
+    learner: str  # that the result came from, and its version: 0 is the base
+    version: int
+    undoes: int | None = None  # the row that was undone; `mark` is then what it was before
+
+
+class Marks(Ledger):
+    """Marks of results: relevant (1), not relevant (-1), or a mark taken back (0).
+
+    The last row of a query and an image's content is what stands. Images are named by id and by the SHA-256 of their
+    bytes, so that marks outlive a new extraction, a new id and a new path.
+
+    Parameters
+    ----------
+    file : Path
+        ``runs/<run>/feedback.sqlite``; made by the first mark.
+    """
+
+    what = "the mark"
+    schema = """
+CREATE TABLE marks (
+    number INTEGER PRIMARY KEY,
+    time TEXT NOT NULL,
+    query TEXT NOT NULL,
+    image INTEGER NOT NULL,
+    path BLOB NOT NULL,         -- as the file system's bytes
+    sha256 TEXT NOT NULL,
+    mark INTEGER NOT NULL CHECK (mark IN (-1, 0, 1)),
+    learner TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    undoes INTEGER UNIQUE       -- the row that this one undoes
+);
+
+CREATE INDEX by_query ON marks (query);
+
+CREATE TABLE queries (          -- vectors of queries that may not be in the collection
+    key TEXT NOT NULL,
+    extractor TEXT NOT NULL,    -- fingerprint of what they were made with
+    n_visterms INTEGER NOT NULL,
+    visterms BLOB NOT NULL,     -- int32, little-endian
+    weights BLOB NOT NULL,      -- float32
+    PRIMARY KEY (key, extractor)
+);
+
+CREATE TRIGGER no_update BEFORE UPDATE ON marks BEGIN SELECT RAISE(ABORT, 'marks are only added'); END;
+
+CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks are only added'); END
+"""
+
+    def add(
+        self,
+        query: str,
+        image: Image,
+        mark: int,
+        *,
+        learner: str,
+        version: int = 0,
+        vector: sparse.csr_matrix | None = None,
+        extractor: str = "",
+    ) -> int:
+        """Keep a mark: it is on disk when this returns.
+
+        Parameters
+        ----------
+        query : str
+            SHA-256 of the query image's bytes, in hexadecimal.
+        image : Image
+            Of the collection.
+        mark : {1, -1, 0}
+        learner : str
+            That the result came from.
+        version : int
+            Of the learner, as `Teacher.version` gives it.
+        vector : CSR float32 (1, n_visterms), optional
+            The query's vector, for a query that is no image of the collection. Kept once.
+        extractor : str
+            Fingerprint of what the vector was made with (`artifacts.extractor_content`).
+
+        Returns
+        -------
+        int
+            Number of the mark.
+
+        Raises
+        ------
+        UserError
+            No such mark or key; the disk is full, and nothing was changed.
+        """
+        _check_key(query)
+        if mark not in (1, -1, 0) or isinstance(mark, bool):
+            raise UserError(f"a mark is 1 (relevant), -1 (not relevant) or 0 (taken back), not {mark!r}")
+        with self._writing() as db:
+            if vector is not None:
+                parts = (vector.indices.astype("<i4").tobytes(), vector.data.astype("<f4").tobytes())
+                row = (query, extractor, vector.shape[1], *parts)
+                db.execute("INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?)", row)
+            return _insert(db, query, image.id, os.fsencode(image.path), image.sha256, int(mark), learner, version)
+
+    def undo(self, query: str) -> Mark | None:
+        """Take back the last mark of a query that still counts: what it replaced stands again.
+
+        Returns
+        -------
+        Mark or None
+            The row that was added, its ``mark`` what stands now; None where there is nothing to undo.
+        """
+        _check_key(query)
+        with self._writing() as db:
+            last, before = None, 0
+            for row in self._rows(
+                db,
+                "WHERE query = ? AND undoes IS NULL AND number NOT IN "
+                "(SELECT undoes FROM marks WHERE undoes IS NOT NULL) ORDER BY number DESC",
+                query,
+            ):
+                if last is None:
+                    last = row
+                elif row.sha256 == last.sha256:
+                    before = row.mark
+                    break
+            if last is None:
+                return None
+            image = (last.image, os.fsencode(last.path), last.sha256)
+            number = _insert(db, query, *image, before, last.learner, last.version, last.number)
+            return next(self._rows(db, "WHERE number = ?", number))
+
+    def of(self, query: str) -> list[Mark]:
+        """Marks of a query that stand, the oldest first; none that was taken back."""
+        return self.standing(query).get(query, [])
+
+    def standing(self, query: str | None = None) -> dict[str, list[Mark]]:
+        """Marks that stand, by query, in the order of their first marks."""
+        where = "" if query is None else "WHERE query = ? "
+        found: dict[str, dict[str, Mark]] = defaultdict(dict)
+        with self._reading() as db:
+            if db is not None:
+                for row in self._rows(db, f"{where}ORDER BY number", *([] if query is None else [query])):
+                    found[row.query].pop(row.sha256, None)  # the newest comes last
+                    found[row.query][row.sha256] = row
+        kept = {key: [mark for mark in marks.values() if mark.mark] for key, marks in found.items()}
+        return {key: marks for key, marks in kept.items() if marks}
+
+    def vector(self, query: str, extractor: str) -> sparse.csr_matrix | None:
+        """Vector of a query that was kept with its mark, if it was made with this extractor: CSR float32 (1, V)."""
+        import numpy as np
+        from scipy import sparse
+
+        with self._reading() as db:
+            found = (
+                db
+                and db.execute(
+                    "SELECT n_visterms, visterms, weights FROM queries WHERE key = ? AND extractor = ?",
+                    (query, extractor),
+                ).fetchone()
+            )
+        if not found:
+            return None
+        indices, data = np.frombuffer(found[1], "<i4"), np.frombuffer(found[2], "<f4")
+        return sparse.csr_matrix((data, indices, [0, len(indices)]), shape=(1, found[0]), dtype=np.float32)
+
+    def export(self) -> list[dict[str, Any]]:
+        """Every row ever added, in order: what `Mark` lists."""
+        with self._reading() as db:
+            return [] if db is None else [row._asdict() for row in self._rows(db, "ORDER BY number")]
+
+    @staticmethod
+    def _rows(db: sqlite3.Connection, where: str, *values: Any) -> Iterator[Mark]:
+        columns = ", ".join(Mark._fields)
+        for row in db.execute(f"SELECT {columns} FROM marks {where}", values):
+            found = Mark(*row)
+            yield found._replace(path=os.fsdecode(found.path))
+
+
+def _insert(
+    db: sqlite3.Connection,
+    query: str,
+    image: int,
+    path: bytes,
+    sha256: str,
+    mark: int,
+    learner: str,
+    version: int,
+    undoes: int | None = None,
+) -> int:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    cursor = db.execute(
+        "INSERT INTO marks (time, query, image, path, sha256, mark, learner, version, undoes) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (now, query, image, path, sha256, mark, learner, version, undoes),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _check_key(query: str) -> None:
+    if not isinstance(query, str) or not re.fullmatch(r"[0-9a-f]{64}", query):
+        raise UserError("a query is named by the SHA-256 of its image: 64 hexadecimal digits")
+
+
+# ------------------------------------------------------------------------------------------------------------- teacher
+
+
+@dataclass
+class _InForce:
+    """What `in_force.json` says of one learner."""
+
+    base: str  # fingerprint of the trained learner that versions stand on
+    version: int = 0  # that answers; 0 is the base
+    last: int = 0  # highest number that a version has had; none is given again
+    set_aside: list[int] = field(default_factory=list)  # marks not to be learned from: refused, or before a reset
+    # What undo goes back to, the latest last: a version, and after a reset what was set aside before it.
+    before: list[tuple[int, list[int] | None]] = field(default_factory=list)
+    void: bool = False  # versions were made, of a base that is no longer there
+
+
+class _Lesson(NamedTuple):
+    """The marks of one query, as rows of a matrix: the query first, then relevant images, then the others."""
+
+    X: sparse.csr_matrix
+    n_relevant: int
+    numbers: list[int]  # of the marks
+
+
+class _HeldOut(NamedTuple):
+    """Labelled images that a version is measured on: each is ranked among all, for some of them as queries."""
+
+    X: sparse.csr_matrix
+    own: np.ndarray  # (n_queries,) rows that are queries
+    relevant: np.ndarray  # bool (n_queries, n)
+    unmarked: np.ndarray  # bool (n,), images that no mark names
+
+    def map_of(self, scores: np.ndarray, among: np.ndarray) -> float:
+        """Mean average precision of float32 (n_queries, n) scores, of and among some of the images."""
+        import numpy as np
+
+        from visterm.learners.validation import mean_average_precision
+
+        rows, columns = np.flatnonzero(among[self.own]), np.flatnonzero(among)
+        here = np.ix_(rows, columns)
+        return mean_average_precision(scores[here], self.relevant[here], np.searchsorted(columns, self.own[rows]))
+
+
+class Teacher:
+    """Moves the online learners of a run by the marks of its users, in versions that can be undone.
+
+    Threads and processes may share a run: an update has a lock of its own, and a search sees one version or the next.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    marks : Marks
+        Of the run.
+
+    Notes
+    -----
+    Each query's marks are learned by `partial_fit` on the query and its marked images, with one label that query and
+    relevant images share. So every triplet has the query or an image relevant to it first, another of them second, and
+    an image marked as not relevant third: nothing is taken for not relevant because nobody looked at it. A query needs
+    one mark of each kind.
+
+    Every version starts from the base, with `STEPS_PER_MARK` triplets for each standing mark. It is measured on
+    held-out images, and refused if mean average precision falls by more than `MAX_FALL` below the base's, among all of
+    them or among those that no mark names; the marks that came with it are set aside.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.marks = Marks(run.marks)
+        self._measured: dict[tuple[str, str, int, str], np.ndarray] = {}  # scores of the base and the version in force
+
+    def version(self, learner: str) -> int:
+        """Number of the version in force; 0 is the trained learner itself."""
+        return self._in_force(learner).version if learner in TEACHABLE else 0
+
+    def update(self, learner: str = "oasis") -> dict[str, Any]:
+        """Learn the marks that stand, and put the version in force if it costs no more than `MAX_FALL`.
+
+        Parameters
+        ----------
+        learner : str
+            "oasis" or "aroma".
+
+        Returns
+        -------
+        dict
+            ``learner``, ``accepted``, ``reason`` (None where accepted), ``from_version``, ``to_version``; of the marks
+            that the version before did not know ``n_relevant`` and ``n_not``; ``n_marks`` it rests on, ``n_left_out``
+            (their image or query is gone, or the query has marks of one kind only); ``map_base``, ``map_before``,
+            ``map_after`` of held-out images that no mark names (None where nothing was measured); ``milliseconds``.
+
+        Raises
+        ------
+        UserError
+            The learner is not trained, or cannot be moved by marks.
+        """
+        started = time.perf_counter()
+        _check_teachable(learner)
+        with self._locked(learner):
+            check_trained(self.run, learner)
+            state = self._in_force(learner)
+            known = set(self._learned(learner, state.version))
+            lessons, marks, n_left_out, held_out = self._lessons(learner, state)
+            numbers = sorted(number for lesson in lessons for number in lesson.numbers)
+            new = [number for number in numbers if number not in known]
+            answer: dict[str, Any] = {
+                "learner": learner,
+                "accepted": False,
+                "reason": None,
+                "from_version": state.version,
+                "to_version": state.version,
+                "n_relevant": sum(marks[number].mark > 0 for number in new),
+                "n_not": sum(marks[number].mark < 0 for number in new),
+                "n_marks": len(numbers),
+                "n_left_out": n_left_out,
+                "map_base": None,
+                "map_before": None,
+                "map_after": None,
+            }
+            if set(numbers) == known:
+                answer["reason"] = _nothing_new(marks, bool(known), n_left_out)
+            else:
+                self._teach(learner, state, lessons, held_out, new, answer)
+        return answer | {"milliseconds": round(1000 * (time.perf_counter() - started), 1)}
+
+    def undo(self, learner: str = "oasis") -> dict[str, Any]:
+        """Put back what was in force before the last update or reset, exactly as it was; its marks stand.
+
+        Returns
+        -------
+        dict
+            ``learner``, ``from_version``, ``to_version``.
+
+        Raises
+        ------
+        UserError
+            There is nothing to undo.
+        """
+        _check_teachable(learner)
+        with self._locked(learner):
+            check_trained(self.run, learner)
+            state = self._in_force(learner)
+            if not state.before:
+                why = "the base is in force" if not state.version else "older versions are not kept"
+                raise UserError(f"{learner}: nothing to undo, {why}; 'visterm feedback reset' goes back to the base")
+            before = state.version
+            state.version, set_aside = state.before.pop()
+            if set_aside is not None:
+                state.set_aside = set_aside
+            self._put_in_force(learner, state)
+        return {"learner": learner, "from_version": before, "to_version": state.version}
+
+    def reset(self, learner: str = "oasis") -> dict[str, Any]:
+        """Put the base in force. Marks so far stay in the file, but are not learned from again; `undo` undoes this.
+
+        Returns
+        -------
+        dict
+            ``learner``, ``from_version``, ``to_version``.
+        """
+        _check_teachable(learner)
+        with self._locked(learner):
+            check_trained(self.run, learner)
+            state = self._in_force(learner)
+            before = state.version
+            state.before.append((before, state.set_aside))
+            state.version = 0
+            standing = {mark.number for marks in self.marks.standing().values() for mark in marks}
+            state.set_aside = sorted(standing.union(state.set_aside))
+            self._put_in_force(learner, state)
+        return {"learner": learner, "from_version": before, "to_version": 0}
+
+    def load(self, learner: str) -> SimilarityLearner:
+        """Load the learner that is in force: the trained one, with what the version changed laid over it.
+
+        Raises
+        ------
+        UserError
+            It is not trained, or the version is damaged.
+        """
+        if learner not in TEACHABLE:
+            return load_trained(self.run, learner, verify=False)
+        for _ in range(3):  # a version may be removed between the look at its number and the look at its files
+            state = self._in_force(learner)
+            if not state.version:
+                return load_trained(self.run, learner, verify=False)
+            with contextlib.suppress(FileNotFoundError):
+                model = self._base_copy(learner)
+                self._lay_over(model, learner, state.version)
+                return model
+        raise UserError(
+            f"{self._folder(learner) / str(state.version)}: damaged version of {learner}; "
+            f"'visterm feedback reset --learner {learner}' goes back to the base"
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What was marked, and what the learners made of it.
+
+        Returns
+        -------
+        dict
+            ``file``, ``queries``, ``relevant`` and ``not`` (marks that stand), and under ``learners`` for each that is
+            trained and can learn from marks: ``version``, ``marks`` it rests on, ``waiting`` to be learned,
+            ``set_aside``, ``void`` (versions stood on a base that was trained again since), ``map_base`` and
+            ``map_after`` of the version in force, ``undo`` (versions it can go back to).
+        """
+        standing = self.marks.standing()
+        marks = {mark.number: mark for found in standing.values() for mark in found}
+        learners = {}
+        for name in TEACHABLE:
+            if name not in self.run.learners():
+                continue
+            state = self._in_force(name)
+            learned = set(self._learned(name, state.version))
+            record = self._record(name, state.version) if state.version else {}
+            learners[name] = {
+                "version": state.version,
+                "marks": len(learned),
+                "waiting": len(marks.keys() - learned - set(state.set_aside)),
+                "set_aside": len(marks.keys() & set(state.set_aside)),
+                "void": state.void,
+                "map_base": record.get("result", {}).get("map_base"),
+                "map_after": record.get("result", {}).get("map_after"),
+                "undo": [version for version, _ in reversed(state.before)],
+            }
+        return {
+            "file": str(self.marks.file),
+            "queries": len(standing),
+            "relevant": sum(mark.mark > 0 for mark in marks.values()),
+            "not": sum(mark.mark < 0 for mark in marks.values()),
+            "learners": learners,
+        }
+
+    # --- lessons --------------------------------------------------------------------------------------------------
+
+    def _lessons(self, learner: str, state: _InForce) -> tuple[list[_Lesson], dict[int, Mark], int, _HeldOut]:
+        """What can be learned, the standing marks by number, how many are left out, and what to measure on."""
+        from scipy import sparse
+
+        set_aside = set(state.set_aside)
+        standing = {
+            key: [mark for mark in marks if mark.number not in set_aside and mark.sha256 != key]
+            for key, marks in self.marks.standing().items()
+        }
+        content = extractor_content(self.run)
+        with contextlib.closing(Collection(self.run.collection)) as collection:
+            images = collection.images()
+            by_content: dict[str, Image] = {}
+            for image in images:
+                by_content.setdefault(image.sha256, image)
+            wanted = {key for key in standing if key in by_content}
+            wanted.update(mark.sha256 for marks in standing.values() for mark in marks if mark.sha256 in by_content)
+            held_out = _held_out(self.run, learner, collection, images, wanted)
+            place = {sha256: row for row, sha256 in enumerate(sorted(wanted))}
+            X = _sparse_vectors(self.run, collection, [by_content[sha256] for sha256 in place]) if place else None
+        lessons: list[_Lesson] = []
+        n_left_out = 0
+        for key, marks in standing.items():
+            query = X[[place[key]]] if key in place and X is not None else self.marks.vector(key, content)
+            here = [mark for mark in marks if mark.sha256 in place]
+            relevant = [mark for mark in here if mark.mark > 0]
+            others = [mark for mark in here if mark.mark < 0]
+            if query is None or not relevant or not others or X is None:
+                n_left_out += len(marks)
+                continue
+            n_left_out += len(marks) - len(here)
+            chosen = [*relevant, *others]
+            rows = X[[place[mark.sha256] for mark in chosen]]
+            stacked = sparse.vstack([query, rows], format="csr")
+            lessons.append(_Lesson(stacked, len(relevant), [mark.number for mark in chosen]))
+        return lessons, {mark.number: mark for marks in standing.values() for mark in marks}, n_left_out, held_out
+
+    def _teach(
+        self,
+        learner: str,
+        state: _InForce,
+        lessons: Sequence[_Lesson],
+        held_out: _HeldOut,
+        new: list[int],
+        answer: dict[str, Any],
+    ) -> None:
+        """Make the next version, measure it, and put it in force or refuse it; the answer is filled in."""
+        import numpy as np
+
+        model = self._base_copy(learner)
+        _prepare(model, learner)
+        for lesson in lessons:
+            _learn(model, lesson)
+        scores = {"after": model.similarity(held_out.X[held_out.own], held_out.X)}
+        for when, version in (("base", 0), ("before", state.version)):
+            scores[when] = self._scores(learner, state, version, held_out)
+        everything = np.ones_like(held_out.unmarked)
+        falls = []
+        for among in (everything, held_out.unmarked):  # the last is what is shown: marks do not flatter it
+            for when, found in scores.items():
+                answer[f"map_{when}"] = round(held_out.map_of(found, among), 4)
+            falls.append(held_out.map_of(scores["base"], among) - held_out.map_of(scores["after"], among))
+        if max(falls) > MAX_FALL:
+            n = len(held_out.own)
+            answer["reason"] = (
+                f"held-out mAP would fall by {max(falls):.4f} below the base ({n} queries; at most {MAX_FALL}): the "
+                f"model stays as it was, and the {len(new)} new marks are set aside"
+            )
+            state.set_aside = sorted({*state.set_aside, *new})
+            self._put_in_force(learner, state)
+            return
+        visterms = np.unique(np.concatenate([lesson.X.indices for lesson in lessons]) if lessons else np.zeros(0, int))
+        version = state.last + 1
+        result = {key: value for key, value in answer.items() if key not in ("accepted", "reason", "to_version")}
+        record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **TEACHABLE[learner]}, {"base": state.base})
+        record |= {"marks": sorted(n for lesson in lessons for n in lesson.numbers), "result": result}
+        with publish(self._folder(learner) / str(version), record) as folder:
+            np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
+            block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
+            np.save(folder / "block.npy", block, allow_pickle=False)
+        state.before.append((state.version, None))
+        state.version = state.last = version
+        self._put_in_force(learner, state)
+        self._remember(learner, state, scores, held_out)
+        answer |= {"accepted": True, "to_version": version}
+
+    def _scores(self, learner: str, state: _InForce, version: int, held_out: _HeldOut) -> np.ndarray:
+        """Scores of the held-out images by a version, float32 (n_queries, n); of the last two they are remembered."""
+        key = (learner, state.base, version, _digest(held_out))
+        if key not in self._measured:
+            model = self._base_copy(learner)
+            if version:
+                self._lay_over(model, learner, version)
+            self._measured[key] = model.similarity(held_out.X[held_out.own], held_out.X)
+        return self._measured[key]
+
+    def _remember(self, learner: str, state: _InForce, scores: dict[str, np.ndarray], held_out: _HeldOut) -> None:
+        digest = _digest(held_out)
+        others = {key: found for key, found in self._measured.items() if key[0] != learner}
+        own = {
+            (learner, state.base, 0, digest): scores["base"],
+            (learner, state.base, state.version, digest): scores["after"],
+        }
+        self._measured = others | own
+
+    # --- on disk --------------------------------------------------------------------------------------------------
+
+    def _folder(self, learner: str) -> Path:
+        return self.run.taught(learner)
+
+    def _in_force(self, learner: str) -> _InForce:
+        """What the small file says; the base, if it speaks of a base that is no longer there."""
+        base = _fingerprint_of(self.run, learner)
+        file = self._folder(learner) / "in_force.json"
+        try:
+            found = _InForce(**json.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return _InForce(base)
+        except (OSError, ValueError, TypeError):
+            raise UserError(f"{file}: damaged; remove it to go back to the base") from None
+        if found.base == base:
+            return found
+        # Numbers go on, so that no two models of a learner have the same one. The marks are learned anew.
+        return _InForce(base, last=found.last, set_aside=found.set_aside, void=bool(found.last))
+
+    def _put_in_force(self, learner: str, state: _InForce) -> None:
+        """Write the small file, in one step; then remove what can no longer be gone back to."""
+        folder = self._folder(learner)
+        state.before = state.before[-KEPT:]
+        state.void = False
+        write_text(folder / "in_force.json", json.dumps(vars(state)))
+        kept = {str(version) for version in (state.version, *(version for version, _ in state.before))}
+        for path in folder.iterdir():
+            if path.is_dir() and path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _record(self, learner: str, version: int) -> dict[str, Any]:
+        record = read_record(self._folder(learner) / str(version))
+        if record is None:
+            raise UserError(
+                f"{self._folder(learner) / str(version)}: this version of {learner} is gone; "
+                f"'visterm feedback reset --learner {learner}' goes back to the base"
+            )
+        return record
+
+    def _learned(self, learner: str, version: int) -> list[int]:
+        """Numbers of the marks that a version rests on."""
+        if not version:
+            return []
+        try:
+            return self._record(learner, version)["marks"]
+        except UserError:
+            return []  # damaged: reset and update must still work
+
+    def _base_copy(self, learner: str) -> Any:
+        """Load the base, mapped so that what is written to it stays in this process: no copy of W is made."""
+        import numpy as np
+
+        from visterm.learners import load_learner
+
+        check_trained(self.run, learner)
+        try:
+            model = load_learner(self.run.learner(learner) / "files", mmap_mode="c", verify=False)
+        except ValueError as error:
+            raise UserError(f"{error}; run 'visterm train --learner {learner} --force'") from None
+        setattr(model, _ARRAY[learner], np.asarray(getattr(model, _ARRAY[learner])))
+        return model
+
+    def _lay_over(self, model: Any, learner: str, version: int) -> None:
+        import numpy as np
+
+        folder = self._folder(learner) / str(version)
+        try:
+            visterms, block = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("visterms", "block"))
+            getattr(model, _ARRAY[learner])[np.ix_(visterms, visterms)] = block
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, EOFError, IndexError):
+            raise UserError(
+                f"{folder}: damaged version of {learner}; 'visterm feedback undo' or 'visterm feedback reset' with "
+                f"--learner {learner} takes an older one"
+            ) from None
+
+    @contextlib.contextmanager
+    def _locked(self, learner: str) -> Iterator[None]:
+        """Wait for other updates of the learner, in this process and in others, to end."""
+        folder = self._folder(learner)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = open(folder / ".lock", "w")  # noqa: SIM115  # closed below; opened apart from the work inside
+        except OSError as error:
+            raise UserError(f"{folder}: cannot be written ({error.strerror})") from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                yield
+            except OSError as error:
+                raise UserError(
+                    f"{folder}: the version was not kept ({error.strerror or error}); the model stays as it was"
+                ) from None
+
+
+def _check_teachable(learner: str) -> None:
+    if learner not in TEACHABLE:
+        raise UserError(f"{learner} does not learn from marks; {' and '.join(TEACHABLE)} do")
+
+
+def _fingerprint_of(run: Run, learner: str) -> str:
+    """What tells a trained learner from every other, one trained again with the same settings too; "" of none."""
+    record = read_record(run.learner(learner))
+    try:
+        files = (run.learner(learner) / "files" / "learner.json").read_bytes()
+    except OSError:
+        return ""
+    return fingerprint(record and record.get("created"), hashlib.sha256(files).hexdigest())
+
+
+def _nothing_new(marks: dict[int, Mark], taught: bool, n_left_out: int) -> str:
+    """Why there is nothing to learn."""
+    if not marks:
+        return "there are no marks to learn from"
+    if taught:
+        return "nothing new to learn: the model knows these marks"
+    if n_left_out and {mark.mark for mark in marks.values()} == {1, -1}:
+        return "nothing to learn: no query has a relevant and a not relevant mark on images that are still there"
+    kind = "relevant" if marks and all(mark.mark < 0 for mark in marks.values()) else "not relevant"
+    return f"a query needs one relevant and one not relevant mark; there is none that says {kind}"
+
+
+def _prepare(model: Any, learner: str) -> None:
+    """Set what `partial_fit` reads: how far a mark moves the model, and nothing of how the base was trained."""
+    settings = {"click_cutoff": None, "check_negatives": True, "pairs_per_query": 1, **TEACHABLE[learner]}
+    if learner == "oasis":
+        # Projecting all of W after every update would cost minutes; a symmetric one stays so at every step.
+        variant = {"symmetric": "online-symmetric", "psd": "online-symmetric"}.get(model.variant, model.variant)
+        settings |= {"n_rankers": 1, "psd_every": None, "variant": variant}
+    elif model.covariance == "factored":
+        raise UserError(
+            "aroma with the factored covariance does not learn from marks: one of them changes all of W; "
+            "the diagonal covariance does, or oasis"
+        )
+    model.set_params(**settings)
+
+
+def _learn(model: Any, lesson: _Lesson) -> None:
+    """Move the model by the marks of one query."""
+    import numpy as np
+    from scipy import sparse
+
+    n_steps = STEPS_PER_MARK * len(lesson.numbers)
+    y = sparse.csr_array((np.arange(lesson.X.shape[0]) <= lesson.n_relevant).astype(np.float32)[:, None])
+    with _not_said("never a query"):  # images marked as not relevant are none on purpose
+        model.set_params(n_steps=n_steps, pass_steps=n_steps).partial_fit(lesson.X, y)
+
+
+@contextlib.contextmanager
+def _not_said(text: str) -> Iterator[None]:
+    """Keep one message of the learners' loop from the log."""
+    log = logging.getLogger("visterm.learners.online")
+
+    def keep(record: logging.LogRecord) -> bool:
+        return text not in record.getMessage()
+
+    log.addFilter(keep)
+    try:
+        yield
+    finally:
+        log.removeFilter(keep)
+
+
+def _sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
+    """Vectors as `artifacts.vectors`; dense ones, of other models than visterms, become sparse, too."""
+    from scipy import sparse
+
+    return sparse.csr_matrix(vectors(run, collection, images))
+
+
+def _held_out(run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]) -> _HeldOut:
+    """Labelled test images; where none of them has another one to find, all labelled images."""
+    import numpy as np
+
+    from visterm.learners.triplets import related_images
+
+    config = run.configure(None, [])
+    clicks = config.collection.clicks is not None
+    labelled = [image for image in images if image.labels]
+    for chosen in ([image for image in labelled if image.split == "test"], labelled):
+        if not chosen:
+            continue
+        rng = np.random.default_rng(0)
+        chosen = [chosen[row] for row in np.sort(rng.permutation(len(chosen))[:MAX_HELD_OUT])]
+        own = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
+        y, _ = supervision(chosen, clicks=clicks)
+        cutoff = getattr(config, learner).click_cutoff if clicks else None
+        relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
+        if relevant.sum() > len(own):  # each is related to itself
+            unmarked = np.array([image.sha256 not in marked for image in chosen])
+            return _HeldOut(_sparse_vectors(run, collection, chosen), own, relevant, unmarked)
+    raise UserError(f"run {run.name}: no labelled images to measure an update on; nothing is learned without")
+
+
+def _digest(held_out: _HeldOut) -> str:
+    """Which images these are, by their vectors."""
+    found = hashlib.sha256()
+    X = held_out.X  # CSR, or dense where vectors are not of visterms
+    for array in (X.indptr, X.indices, X.data) if hasattr(X, "indptr") else (X,):
+        found.update(array.tobytes())
+    return found.hexdigest()

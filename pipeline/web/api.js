@@ -1,0 +1,52 @@
+// The service's JSON API. Addresses are relative, so that the page also works below a path of another server.
+
+export class ApiError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export async function request(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { headers: { Accept: "application/json" }, ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The server does not answer. Is visterm serve still running?", 0);
+  }
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok || body?.ok === false)
+    throw new ApiError(typeof body.error === "string" ? body.error : `The server answered ${response.status}.`, response.status);
+  return body;
+}
+
+export const query = (values) => {
+  const kept = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return new URLSearchParams(kept).toString();
+};
+export const get = (path, values = {}, options = {}) => {
+  const asked = query(values);
+  return request(asked ? `${path}?${asked}` : path, options);
+};
+export const post = (path, body) =>
+  request(path, {
+    method: "POST",
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+// One query by id, upload or label: { id | upload | query_label, learner, label, k, offset }.
+export async function search(values, options) {
+  const [answer] = [await get("search", values, options)].flat();
+  return answer;
+}
+
+// One query by a picture from outside.
+export async function upload(file, values, options) {
+  const form = new FormData();
+  form.append("file", file, file.name || "pasted.png");
+  for (const [name, value] of Object.entries(values)) if (value) form.append(name, value);
+  const [answer] = [await request("search", { method: "POST", body: form, headers: { Accept: "application/json" }, ...options })].flat();
+  return answer;
+}

@@ -1,0 +1,63 @@
+// Two rankings of one query, one row a rank: what moved, in words and arrows.
+
+import { el, fileName, picture, plural } from "./dom.js";
+
+// How each image of `after` moved against `before`: { id: { kind, by } }, and the images that left.
+export function moves(before, after) {
+  const place = new Map(before.map((image, i) => [image.id, i]));
+  const moved = new Map();
+  after.forEach((image, i) => {
+    const was = place.get(image.id);
+    if (was === undefined) moved.set(image.id, { kind: "new" });
+    else moved.set(image.id, { kind: was === i ? "same" : was > i ? "up" : "down", by: Math.abs(was - i) });
+  });
+  return { moved, left: before.filter((image) => !moved.has(image.id)) };
+}
+
+const WORDS = { same: () => "= same", up: (by) => `▲ up ${by}`, down: (by) => `▼ down ${by}`, new: () => "★ new" };
+
+function precision(images, marks) {
+  const marked = images.filter((image) => marks.get(image.id));
+  return marked.length ? images.filter((image) => marks.get(image.id) === 1).length / images.length : null;
+}
+
+export function drawComparison(before, after, marks, address) {
+  const { moved, left } = moves(before.results, after.results);
+  const tally = { same: 0, up: 0, down: 0, new: 0 };
+  for (const { kind } of moved.values()) tally[kind] += 1;
+  const n = after.results.length;
+  const [first, second] = [precision(before.results, marks), precision(after.results, marks)];
+  const words = `${n} shown: ${tally.same} same place, ${tally.up} up, ${tally.down} down, ${tally.new} new; overlap ${n - tally.new} of ${n}` +
+    (first !== null || second !== null ? `; precision at ${n} by your marks ${(first ?? 0).toFixed(2)} to ${(second ?? 0).toFixed(2)}`
+      : "") + ".";
+
+  const cell = (image, place, mark) =>
+    !image ? el("td", { class: "none" }, `No result at position ${place}`)
+      : el("td", { "data-id": image.id, "data-kind": mark?.kind },
+        el("a", { class: "open", href: address(image) }, picture(image, { size: 256, lazy: place > 6 }),
+          el("span", { class: "text" }, el("span", { class: "name", title: image.path }, fileName(image.path)),
+            el("span", { class: "labels" }, image.labels.join(", ")),
+            mark ? el("span", { class: `moved ${mark.kind}` }, WORDS[mark.kind](mark.by)) : null)));
+  const rows = Array.from({ length: Math.max(before.results.length, n) }, (_, i) =>
+    el("tr", {}, el("th", { scope: "row" }, i + 1), cell(before.results[i], i + 1),
+      cell(after.results[i], i + 1, moved.get(after.results[i]?.id))));
+  const table = el("table", { class: "versus" },
+    el("caption", { class: "unseen" }, `${before.name} against ${after.name}`),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rank"), el("th", { scope: "col" }, before.name),
+      el("th", { scope: "col" }, after.name))),
+    el("tbody", {}, rows));
+  const same = (event, on) => {
+    table.querySelectorAll(".twin").forEach((node) => node.classList.remove("twin"));
+    const id = event.target.closest("td")?.dataset.id;
+    if (on && id) table.querySelectorAll(`td[data-id="${id}"]`).forEach((node) => node.classList.add("twin"));
+  };
+  for (const name of ["pointerover", "focusin"]) table.addEventListener(name, (event) => same(event, true));
+  for (const name of ["pointerleave", "focusout"]) table.addEventListener(name, (event) => same(event, false));
+  return [
+    el("p", { class: "summary", id: "summary" }, words),
+    el("p", { class: "quiet" }, "Ranks compare; scores of different models do not."),
+    table,
+    left.length ? el("p", { class: "left" }, `${plural(left.length, "image")} left the top ${n}: `,
+      left.map((image, i) => [i ? ", " : "", el("a", { href: address(image) }, fileName(image.path))])) : null,
+  ];
+}

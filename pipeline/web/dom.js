@@ -1,0 +1,153 @@
+// Small things that all parts of the page share: elements, icons, numbers in words, messages, what this browser remembers.
+// Text from the server is only ever set as text (textContent, attributes), never as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, entry] of Object.entries(value)) node.style.setProperty(key, entry);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+export const $ = (selector, root = document) => root.querySelector(selector);
+export const el = (tag, props = {}, ...children) => fill(document.createElement(tag), props, children);
+export const svg = (tag, props = {}, ...children) => fill(document.createElementNS(SVG, tag), props, children);
+
+const ICONS = {
+  check: "M4 12.5l5 5L20 6.5",
+  cross: "M6 6l12 12M18 6L6 18",
+  search: "M16 16l5 5M18 10.5a7.5 7.5 0 1 1-15 0a7.5 7.5 0 0 1 15 0z",
+  left: "M15 5l-7 7l7 7",
+  right: "M9 5l7 7l-7 7",
+  question: "M8.5 9a3.5 3.5 0 1 1 5 3.2c-1 .5-1.5 1.1-1.5 2.3M12 18.2v.1",
+};
+
+export const icon = (name) =>
+  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+
+export const keyName = (name) => el("kbd", { "aria-hidden": "true" }, name);
+
+export const count = (n) => n.toLocaleString("en");
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+export const seconds = (s) => (s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`);
+export const fileName = (path) => path.slice(path.lastIndexOf("/") + 1) || path;
+export const figure = (number) => (Number.isFinite(number) ? Number(number.toPrecision(4)).toString() : "–");
+
+// ---- what this browser remembers (theme, density, recent queries); nothing of it leaves the browser
+
+export function remembered(name, otherwise) {
+  try {
+    return JSON.parse(localStorage.getItem(`visterm.${name}`)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+export function remember(name, value) {
+  try {
+    localStorage.setItem(`visterm.${name}`, JSON.stringify(value));
+  } catch {
+    // private windows may refuse: the setting then lasts as long as the page
+  }
+}
+
+export function setLook({ theme = remembered("theme", "system"), density = remembered("density", "normal") } = {}) {
+  document.documentElement.dataset.theme = theme;
+  document.documentElement.dataset.density = density;
+  remember("theme", theme);
+  remember("density", density);
+}
+
+export function themeButton(button) {
+  const order = ["system", "light", "dark"];
+  const say = () => {
+    const theme = remembered("theme", "system");
+    button.setAttribute("aria-label", `Colours: ${theme}. Change`);
+    button.title = `Colours: ${theme}`;
+    button.dataset.theme = theme;
+  };
+  button.addEventListener("click", () => {
+    setLook({ theme: order[(order.indexOf(remembered("theme", "system")) + 1) % 3] });
+    say();
+  });
+  setLook();
+  say();
+}
+
+// ---- messages
+
+export const toasts = $("#toasts");
+const live = $("#live");
+
+// An open dialog makes the rest of the page inert: what is said then is said inside it.
+export function placeMessages() {
+  const place = $("dialog[open]") ?? document.body;
+  if (live.parentElement !== place) place.append(toasts, live);
+}
+
+export function announce(text) {
+  placeMessages();
+  live.textContent = live.textContent === text ? `${text}\u00a0` : text; // the same words twice are still read twice
+}
+
+// A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has the focus.
+export function toast(text, action, act) {
+  const box = el("div", { class: "toast" }, el("span", {}, text));
+  let timer;
+  const leave = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => box.remove(), 8000);
+  };
+  if (action) {
+    box.append(el("button", { type: "button", onclick: () => (box.remove(), act()) }, action));
+    for (const event of ["pointerenter", "focusin"]) box.addEventListener(event, () => clearTimeout(timer));
+    for (const event of ["pointerleave", "focusout"]) box.addEventListener(event, leave);
+  }
+  toasts.replaceChildren(box);
+  announce(action ? `${text} ${action} is possible.` : text);
+  leave();
+}
+
+export async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(`${what} copied.`);
+  } catch {
+    toast(`The browser does not allow copying. ${what}: ${text}`);
+  }
+}
+
+export const command = (text) =>
+  el(
+    "p",
+    { class: "command" },
+    el("code", {}, text),
+    el("button", { type: "button", onclick: () => copy(text, "Command") }, "Copy"),
+  );
+
+export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
+
+// A picture of the collection: its thumbnail, else the original, else words.
+export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
+  const img = el("img", {
+    src: thumbnail(image, size),
+    alt,
+    width: image.width,
+    height: image.height,
+    loading: lazy ? "lazy" : "eager",
+    decoding: "async",
+    draggable: "false",
+  });
+  img.addEventListener("error", () => {
+    const original = `images/${image.id}/original`;
+    if (img.getAttribute("src") !== original) img.src = original;
+    else img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${alt || image.path}, cannot be shown` },
+      "cannot be shown"));
+  });
+  return img;
+}

@@ -1,0 +1,147 @@
+// Human evaluation: one query, one candidate at a time, relevant or not. Neither rank nor learner is told.
+
+import { get, post } from "./api.js";
+import { $, announce, command, el, icon, keyName, plural, remember, remembered, themeButton } from "./dom.js";
+import { bindKeys, openSheet } from "./keys.js";
+
+const VERDICTS = [["relevant", "Relevant", "A", "check"], ["not", "Not relevant", "X", "cross"],
+  ["unsure", "Cannot say", "Space", "question"]];
+
+let judge = new URLSearchParams(location.search).get("judge");
+let task = null; // what is on the screen, as the service gave it
+let shownAt = 0; // when both pictures were there
+let sending = false; // keys wait while a decision is kept
+
+function failure(error) {
+  if (!error) return $("#failure").replaceChildren();
+  $("#failure").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "That did not work"),
+    el("p", {}, error.message)),
+    el("button", { type: "button", onclick: () => location.reload() }, "Reload")));
+}
+
+function askName() {
+  const name = el("input", { type: "text", name: "judge", maxlength: 60, required: true, autocomplete: "name",
+    value: remembered("judge", "") });
+  const form = el("form", { class: "panel start" },
+    el("h1", {}, "Judge what a search finds"),
+    el("p", {}, "You see a query and, one after the other, images. Say of each whether it is relevant to the query."),
+    el("p", {}, "Every decision is kept at once; you can stop and go on later under the same name."),
+    el("label", {}, "Your name", name), el("button", { class: "primary" }, "Begin"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    judge = name.value.trim();
+    if (!judge) return;
+    remember("judge", judge);
+    history.pushState(null, "", `?judge=${encodeURIComponent(judge)}`);
+    load();
+  });
+  $("#stage").replaceChildren(form);
+  name.focus();
+}
+
+async function load() {
+  try {
+    await draw(await get("api/judge/next", { judge }));
+    failure(null);
+  } catch (error) {
+    if (error.status !== 409 && error.status !== 404) return failure(error);
+    $("#stage").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "There is nothing to judge yet"),
+      el("p", {}, error.message), command("visterm judge"))));
+  }
+}
+
+async function draw(next) {
+  task = next.task;
+  if (!task) return showEnd(next);
+  const side = (name, id, path) => {
+    const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: `${name}: ${path}`, draggable: "false" });
+    img.addEventListener("error",
+      () => img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown")));
+    return el("figure", {}, el("figcaption", {}, name), img);
+  };
+  const button = ([decision, words, key, sign]) =>
+    el("button", { type: "button", class: decision, "data-decision": decision, "aria-keyshortcuts": key, onclick: () => decide(decision) },
+      icon(sign), words, keyName(key));
+  const folded = $("#guide")?.open ?? next.done === 0;
+  $("#stage").replaceChildren(
+    el("div", { class: "head" },
+      el("h1", {}, `Query ${next.query_index + 1} of ${next.n_queries}`),
+      el("progress", { max: next.total, value: next.done, "aria-label": "Decided" }),
+      el("span", { class: "count" }, `${next.done} / ${next.total}`),
+      el("button", { type: "button", id: "undo", onclick: undo, disabled: next.done === 0, title: "Undo (Backspace)" }, "Undo"),
+      el("span", { class: "status", id: "status" })),
+    el("div", { class: "duel" }, side("Query", task.query, task.query_path), side("Relevant to it?", task.image, task.image_path)),
+    el("div", { class: "verdicts", role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
+    next.instructions ? el("details", { id: "guide", open: folded }, el("summary", {}, "Instructions"),
+      el("div", { class: "panel" }, next.instructions.split("\n\n").map((words) => el("p", {}, words)))) : "");
+  shownAt = performance.now();
+  document.title = `${next.done} / ${next.total} – Judge – visterm`;
+}
+
+async function send(path, body, words) {
+  if (sending) return;
+  sending = true;
+  $("#status").textContent = "Saving …";
+  try {
+    await draw(await post(path, body));
+    failure(null);
+    announce(words);
+    if ($("#status")) $("#status").textContent = "Saved";
+  } catch (error) {
+    failure(error); // the image stays, so that it can be decided again
+    if ($("#status")) $("#status").textContent = "Not saved";
+  } finally {
+    sending = false;
+  }
+}
+
+function decide(decision) {
+  if (!task) return;
+  document.querySelector(`[data-decision="${decision}"]`)?.classList.add("chosen");
+  const [, words] = VERDICTS.find(([name]) => name === decision);
+  return send("api/judge/decisions", { judge, task: task.task, image: task.image, decision, seconds: (performance.now() - shownAt) / 1000 },
+    `${words}. Next image.`);
+}
+
+const undo = () => void send("api/judge/undo", { judge }, "Undone. The image before is shown again.");
+
+async function showEnd(next) {
+  const found = await get("api/judge/results");
+  const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`);
+  const at = (row) => row.precision_at?.[found.k];
+  document.title = "Done – Judge – visterm";
+  $("#stage").replaceChildren(
+    el("section", { class: "panel done" },
+      el("h1", { tabindex: "-1" }, "Done. Thank you!"),
+      el("p", {}, `You decided on ${plural(next.total, "image")} of ${plural(next.n_queries, "query", "queries")}.`),
+      el("h2", {}, "Results so far"),
+      el("dl", { class: "facts" },
+        el("dt", {}, `Precision at ${found.k}, ${found.learner}`), el("dd", {}, percent(at(found))),
+        el("dt", {}, "Random images found relevant"), el("dd", {}, percent(found.random_relevant))),
+      el("div", { class: "wide" }, el("table", {},
+        el("caption", {}, "Judges"),
+        el("thead", {}, el("tr", {}, ["Judge", "Decided", "Cannot say", `Precision at ${found.k}`,
+          "Coherence with the others"].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)))),
+        el("tbody", {}, found.judges.map((row) => el("tr", {}, el("th", { scope: "row" }, row.judge),
+          el("td", { class: "n" }, `${row.done} / ${row.total}`), el("td", { class: "n" }, row.unsure),
+          el("td", { class: "n" }, percent(at(row))), el("td", { class: "n" }, percent(row.coherence))))))),
+      el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo the last decision"),
+        el("span", { id: "status", class: "status" }),
+        ["csv", "json", "qrels"].map((format) => el("a", { href: `api/judge/export?format=${format}` }, format === "qrels" ? "TREC qrels"
+          : format.toUpperCase())))));
+  $("h1").focus();
+  announce("Done. All images are decided.");
+}
+
+bindKeys("judge", "body:not(:has(dialog[open]))", {
+  relevant: () => (task ? void decide("relevant") : false),
+  not: () => (task ? void decide("not") : false),
+  unsure: () => (task ? void decide("unsure") : false),
+  undo: () => ($("#undo:not(:disabled)") ? void undo() : false),
+  sheet: () => openSheet("judge"),
+});
+$("#help").addEventListener("click", () => openSheet("judge"));
+themeButton($("#theme"));
+addEventListener("popstate", () => location.reload());
+if (judge) load();
+else askName();

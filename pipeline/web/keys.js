@@ -1,0 +1,66 @@
+// The one table of keys: what they do is bound here, and the sheet behind "?" is made from it.
+
+import { $, el, remember, remembered } from "./dom.js";
+
+const SEARCH = [
+  { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
+  { id: "left", keys: ["ArrowLeft"], shown: "←", what: "Previous result" },
+  { id: "down", keys: ["ArrowDown"], shown: "↓", what: "Result below" },
+  { id: "up", keys: ["ArrowUp"], shown: "↑", what: "Result above" },
+  { id: "first", keys: ["Home"], shown: "Home", what: "First result" },
+  { id: "last", keys: ["End"], shown: "End", what: "Last result shown" },
+  { id: "open", keys: [], shown: "Enter", what: "Open the result" },
+  { id: "close", keys: [], shown: "Esc", what: "Close the dialog" },
+  { id: "pivot", keys: ["s"], shown: "S", what: "Search with this image" },
+  { id: "relevant", keys: ["a"], shown: "A", what: "Mark as relevant, or take the mark back" },
+  { id: "not", keys: ["x"], shown: "X", what: "Mark as not relevant, or take the mark back" },
+  { id: "explain", keys: ["e"], shown: "E", what: "Explain the match" },
+  { id: "update", keys: ["u"], shown: "U", what: "Update the ranking with the marks" },
+  { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo the last mark" },
+  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo the last mark" },
+  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "This sheet" },
+];
+
+const JUDGE = [
+  { id: "relevant", keys: ["a"], shown: "A", what: "Relevant" },
+  { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
+  { id: "unsure", keys: [" "], shown: "Space", what: "Cannot say" },
+  { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo the last decision" },
+  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo the last decision" },
+  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "This sheet" },
+];
+
+const TABLES = { search: SEARCH, judge: JUDGE };
+const typing = (target) => target.closest("input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]");
+
+// Bind the keys of a table to functions by id. Single keys act only inside `within` (WCAG 2.1.4), and not at all when
+// they are switched off in the sheet.
+export function bindKeys(table, within, acts) {
+  document.addEventListener("keydown", (event) => {
+    const target = event.target instanceof Element ? event.target : document.body;
+    if (typing(target) || event.altKey) return;
+    const control = event.ctrlKey || event.metaKey;
+    const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const entry = TABLES[table].find((row) => row.keys.includes(pressed) && Boolean(row.control) === control);
+    if (!entry || !acts[entry.id]) return;
+    if (!control && !event.key.startsWith("Arrow") && !remembered("keys", true) && entry.id !== "sheet") return;
+    if (!entry.everywhere && !target.closest(within)) return;
+    if ([" ", "Enter"].includes(event.key) && target.closest("button, a, summary, input")) return;
+    if (target.matches("input[type=range]") && event.key.startsWith("Arrow")) return;
+    if (acts[entry.id](event) !== false) event.preventDefault();
+  });
+}
+
+export function openSheet(table) {
+  const sheet = $("#keys");
+  const off = el("input", { type: "checkbox", checked: remembered("keys", true) });
+  off.addEventListener("change", () => remember("keys", off.checked));
+  sheet.replaceChildren(
+    el("h2", { id: "keys-title" }, "Keys"),
+    el("p", { class: "quiet" }, table === "search" ? "They act while a result or the dialog has the focus." : "They act anywhere here."),
+    el("dl", { class: "keys" }, TABLES[table].map((row) => el("div", {}, el("dt", {}, el("kbd", {}, row.shown)), el("dd", {}, row.what)))),
+    el("label", { class: "check" }, off, " Single keys are on"),
+    el("form", { method: "dialog" }, el("button", { class: "primary" }, "Close")),
+  );
+  sheet.showModal();
+}

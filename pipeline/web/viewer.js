@@ -1,0 +1,101 @@
+// One result, large, in a dialog over the grid; and why it matched.
+
+import { get } from "./api.js";
+import { $, announce, copy, count, el, figure, icon, keyName, picture, placeMessages, plural, thumbnail } from "./dom.js";
+import { drawExplanation } from "./explain.js";
+import { altText, markButtons } from "./grid.js";
+
+export const viewer = $("#viewer");
+let shown = null; // the id of the image drawn
+
+// { image, images, best, mark, explain, query: { address, name, values }, learner, model, act }
+export async function drawViewer(given) {
+  const { image, images, act } = given;
+  const at = images.findIndex((other) => other.id === image.id);
+  const next = images[at + 1];
+  const focused = document.activeElement?.dataset?.act;
+  const button = (name, words, key, extra = {}) =>
+    el("button", { type: "button", "data-act": name, "aria-keyshortcuts": key, title: key ? `${words} (${key})` : words, ...extra }, words,
+      key ? keyName(key) : null);
+  const details = [
+    ["Label", image.labels.join(", ") || "none"],
+    ["Size", image.width ? `${image.width} × ${image.height}` : "unknown"],
+    ["Ranked by", given.model],
+    ["Score", figure(image.score)],
+    next ? ["Gap to the next", figure(image.score - next.score)] : null,
+  ].filter(Boolean);
+  const [relevant, not] = markButtons(image, given.mark);
+  relevant.append(" Relevant", keyName("A"));
+  not.append(" Not relevant", keyName("X"));
+  const stage = el("div", { class: "stage" });
+  const side = el("div", { class: "side" },
+    el("h2", { id: "viewer-title" }, `Result ${image.rank}`),
+    el("p", { class: "path" }, image.path),
+    el("div", { class: "acts" }, relevant, not, button("pivot", "Search with this", "S"),
+      button("explain", given.explain ? "Hide explanation" : "Explain", "E", { "aria-pressed": String(given.explain) })),
+    el("dl", { class: "facts" }, details.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+    el("p", { class: "quiet" }, "Scores compare results of one query under one model, nothing else."),
+    el("p", { class: "links" }, el("a", { href: `images/${image.id}/original`, target: "_blank", rel: "noopener" }, "Open original"),
+      el("button", { type: "button", class: "plain", onclick: () => copy(location.href, "Link") }, "Copy link")));
+  viewer.classList.toggle("wide", given.explain);
+  viewer.replaceChildren(
+    el("header", {},
+      el("button", { type: "button", class: "round", "data-act": "left", disabled: at <= 0, "aria-label": "Previous result",
+        title: "Previous (←)" }, icon("left")),
+      el("span", { class: "counter" }, `${count(at + 1)} / ${count(images.length)}`),
+      el("button", { type: "button", class: "round", "data-act": "right", disabled: at >= images.length - 1, "aria-label": "Next result",
+        title: "Next (→)" }, icon("right")),
+      el("button", { type: "button", class: "round close", "data-act": "close", "aria-label": "Close", title: "Close (Esc)" },
+        icon("cross"))),
+    el("div", { class: "inside" }, stage, side));
+  viewer.onclick = (event) => {
+    const name = event.target === viewer ? "close" : event.target.closest("[data-act]")?.dataset.act;
+    if (name) act[name]();
+  };
+  viewer.oncancel = (event) => {
+    event.preventDefault();
+    act.close();
+  };
+  swipeDown(act.close);
+  if (!viewer.open) viewer.showModal();
+  placeMessages();
+  (focused && $(`[data-act="${focused}"]:not(:disabled)`, viewer) ? $(`[data-act="${focused}"]`, viewer) : $(".close", viewer)).focus();
+  shown = image.id;
+
+  if (!given.explain) {
+    stage.append(picture(image, { size: 1024, alt: altText(image, given.mark), lazy: false }));
+    for (const near of [images[at - 1], images[at + 1], images[at + 2]]) if (near) new Image().src = thumbnail(near, 1024);
+    return;
+  }
+  stage.append(el("p", { class: "quiet wait" }, "Adding up the blocks …"));
+  try {
+    if (given.query.values.query_label) throw new Error("A label has no blocks to explain; search with an image to see which blocks match.");
+    const explanation = await get("explain", { ...given.query.values, result: image.id, learner: given.learner });
+    if (shown !== image.id || !viewer.open) return;
+    stage.replaceChildren(drawExplanation(explanation, { query_block: given.query.address, result_block: thumbnail(image, 1024) },
+      given.best));
+    announce(`Explained: ${plural(explanation.pairs.length, "pair")} of blocks in the table.`);
+  } catch (error) {
+    if (shown === image.id) stage.replaceChildren(el("div", { class: "box" }, el("strong", {}, "No explanation"),
+      el("p", {}, error.message)));
+  }
+}
+
+// A finger that goes down 80 pixels closes the dialog, unless it scrolls.
+function swipeDown(close) {
+  let from = null;
+  viewer.ontouchstart = (event) => {
+    from = event.touches.length === 1 && event.target.closest(".stage > img") && viewer.scrollTop === 0 ? event.touches[0].clientY : null;
+  };
+  viewer.ontouchend = (event) => {
+    if (from !== null && event.changedTouches[0].clientY - from > 80) close();
+  };
+}
+
+export function closeViewer() {
+  const id = shown;
+  shown = null;
+  if (viewer.open) viewer.close();
+  placeMessages();
+  return id;
+}

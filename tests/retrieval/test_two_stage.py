@@ -1,0 +1,273 @@
+import copy
+import io
+import os
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.preprocessing import normalize
+
+from visterm.retrieval import ExactIndex, TwoStageIndex, two_stage
+
+D = 1500
+
+
+class Bilinear:
+    """The identity and something learned, as OASIS has it."""
+
+    def __init__(self, W=None):
+        self.W = W
+
+    def transform(self, X):
+        return X
+
+    def transform_query(self, Q):
+        return Q if self.W is None else np.asarray(Q @ self.W)
+
+
+def photographs(rng, n):
+    """CSR unit rows, 20 entries each; some visterms are frequent."""
+    columns = np.sort((D * rng.random((n, 20)) ** 2).astype(np.int32), axis=1)
+    X = sp.csr_matrix((rng.random(20 * n, np.float32), columns.ravel(), np.arange(n + 1) * 20), shape=(n, D))
+    X.sum_duplicates()
+    return normalize(X)
+
+
+@pytest.fixture(scope="module")
+def learner():
+    rng = np.random.default_rng(0)
+    low = rng.standard_normal((2, D, 10)) / 20
+    return Bilinear((np.eye(D) + low[0] @ low[1].T).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    return photographs(np.random.default_rng(1), 2000)
+
+
+@pytest.fixture(scope="module")
+def dense():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((40, 24))[rng.integers(0, 40, 2000)] + rng.standard_normal((2000, 24))
+    return normalize(X).astype(np.float32)
+
+
+def queries_near(X, rng, n=50):
+    """Rows of the gallery that have lost some of their entries, dense unit rows."""
+    rows = rng.integers(0, X.shape[0], n)
+    Q = X[rows].toarray() if sp.issparse(X) else X[rows]
+    return normalize(Q * (rng.random(Q.shape) < 0.7))
+
+
+def assert_same(found, wanted):
+    np.testing.assert_array_equal(found.indices, wanted.indices)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+def test_finds_what_exact_search_finds_among_few_candidates(learner, sparse):
+    Q = queries_near(sparse, np.random.default_rng(3))
+    index = TwoStageIndex(learner, sparse, n_candidates=120)
+    assert index.recall(Q, k=10) >= 0.98
+    found, wanted = index.search(Q, 10), ExactIndex(learner, sparse).search(Q, 10)
+    same = found.indices == wanted.indices
+    assert same.mean() >= 0.95
+    np.testing.assert_array_equal(found.scores[same], wanted.scores[same])  # bit for bit
+
+
+def test_fewer_visterms_find_less(learner, sparse, monkeypatch):
+    Q = queries_near(sparse, np.random.default_rng(3))
+    index = TwoStageIndex(learner, sparse, n_candidates=100)
+    monkeypatch.setattr(two_stage, "COLUMNS", 1)
+    assert index.recall(Q, k=10) < 0.8
+
+
+def test_a_column_that_all_images_share_takes_no_place(sparse, monkeypatch):
+    # As LEGO's gallery side ends: the same large number nearly everywhere.
+    monkeypatch.setattr(two_stage, "COLUMNS", 10)
+    last = 5 + 1e-4 * np.random.default_rng(0).random((sparse.shape[0], 1))
+    X = sp.hstack([sparse, last], format="csr", dtype=np.float32)
+    Q = X[:50].copy()
+    assert TwoStageIndex(Bilinear(), X, n_candidates=100).recall(Q, k=1) == 1
+
+
+def test_dense_galleries_have_lists(dense):
+    Q = queries_near(dense, np.random.default_rng(4))
+    index = TwoStageIndex(Bilinear(), dense, n_candidates=400)
+    assert index.recall(Q, k=10) >= 0.9
+    index.n_candidates = 1  # one list, as a result gets ten candidates
+    assert index.recall(Q, k=1) < 0.9
+    found, wanted = index.search(Q, 10), ExactIndex(Bilinear(), dense).search(Q, 10)
+    same = found.indices == wanted.indices
+    np.testing.assert_array_equal(found.scores[same], wanted.scores[same])
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_as_many_candidates_as_images_make_it_exact(kind, learner, request):
+    X = request.getfixturevalue(kind)
+    given = learner if kind == "sparse" else Bilinear()
+    Q = queries_near(X, np.random.default_rng(5), 5)
+    wanted = ExactIndex(given, X)
+    assert_same(TwoStageIndex(given, X, n_candidates=len(Q)).search(Q), wanted.search(Q))  # k of all
+    assert_same(TwoStageIndex(given, X, n_candidates=2000).search(Q, 7), wanted.search(Q, 7))
+
+
+def test_equal_images_tie_exactly_and_the_smaller_index_comes_first(sparse, learner):
+    X = sp.vstack([sparse, sparse[:30], sparse[:30]], format="csr")
+    found = TwoStageIndex(learner, X, n_candidates=60).search(sparse[:30], 3)
+    np.testing.assert_array_equal(found.indices, np.arange(30)[:, None] + [0, 2000, 2030])
+    assert (found.scores == found.scores[:, :1]).all()
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_results_do_not_depend_on_the_batch_or_threads(kind, request, monkeypatch):
+    monkeypatch.setattr(two_stage, "MANY_IMAGES", 0)
+    X = request.getfixturevalue(kind)
+    Q = queries_near(X, np.random.default_rng(6), 20)
+    index = TwoStageIndex(Bilinear(), X, n_candidates=200)
+    together = index.search(Q, 10)
+    index.n_jobs = 2
+    assert_same(index.search(Q, 10), together)
+    for i in range(5):
+        alone = index.search(Q[i : i + 1], 10)
+        np.testing.assert_array_equal(alone.indices[0], together.indices[i])
+        np.testing.assert_array_equal(alone.scores[0], together.scores[i])
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_the_query_is_removed_by_identity(kind, request):
+    X = request.getfixturevalue(kind)
+    index = TwoStageIndex(Bilinear(), X, n_candidates=200)
+    found = index.search(X[:40], 5, exclude=np.arange(40))
+    assert not (found.indices == np.arange(40)[:, None]).any()
+    assert (found.indices >= 0).all()
+    with pytest.raises(ValueError, match="exclude must name rows of the gallery"):
+        index.search(X[:1], 5, exclude=[2000])
+
+
+def test_many_results_get_more_candidates(sparse, learner):
+    index = TwoStageIndex(learner, sparse, n_candidates=1)
+    found = index.search(sparse[:5], 300)
+    assert (found.indices >= 0).all()
+    assert index.recall(sparse[:5], 300) > 0.9
+
+
+def test_a_query_of_nothing_ranks_by_index(sparse):
+    found = TwoStageIndex(Bilinear(), sparse, n_candidates=50).search(sp.csr_matrix((1, D), dtype=np.float32), 4)
+    np.testing.assert_array_equal(found.indices, [[0, 1, 2, 3]])
+
+
+def test_adding_and_removing_is_as_good_as_building_anew(sparse, learner):
+    Q = queries_near(sparse, np.random.default_rng(7))
+    index = TwoStageIndex(learner, sparse[:1500], n_candidates=100)
+    before = copy.copy(index)
+    wanted_before = index.search(Q, 10)
+    index.add(sparse[1500:])
+    assert index.n_gallery == 2000
+    assert_same(index.search(Q, 10), TwoStageIndex(learner, sparse, n_candidates=100).search(Q, 10))
+    gone = np.random.default_rng(8).permutation(2000)[:500]
+    index.remove(gone)
+    left = sparse[np.delete(np.arange(2000), gone)]
+    assert_same(index.search(Q, 10), TwoStageIndex(learner, left, n_candidates=100).search(Q, 10))
+    assert_same(before.search(Q, 10), wanted_before)  # a copy is not touched
+
+
+def test_dense_images_are_added_and_removed(dense):
+    Q = queries_near(dense, np.random.default_rng(9))
+    index = TwoStageIndex(Bilinear(), dense[:1600], n_candidates=400)
+    index.add(dense[1600:])
+    np.testing.assert_array_equal(index.search(dense[1990:], 1).indices[:, 0], np.arange(1990, 2000))
+    assert index.recall(Q, 10) >= 0.9
+    index.remove(np.arange(1000))
+    assert index.n_gallery == 1000
+    np.testing.assert_array_equal(index.search(dense[1990:], 1).indices[:, 0], np.arange(990, 1000))
+    assert index.recall(Q, 10) >= 0.9
+
+
+def test_what_cannot_be_added_or_removed(sparse):
+    index = TwoStageIndex(Bilinear(), sparse[:100])
+    with pytest.raises(ValueError, match="added images become vectors of 3 columns, the gallery has 1500"):
+        index.add(np.ones((1, 3)))
+    for rows in ([100], [-1]):
+        with pytest.raises(ValueError, match="rows of the gallery, 0 to 99"):
+            index.remove(rows)
+    with pytest.raises(ValueError, match="gallery is empty"):
+        index.remove(np.arange(100))
+    assert index.n_gallery == 100
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_a_saved_index_knows_its_images_again(kind, request, tmp_path):
+    X = request.getfixturevalue(kind)
+    Q = queries_near(X, np.random.default_rng(10))
+    index = TwoStageIndex(Bilinear(), X, n_candidates=300)
+    index.save(tmp_path / "index")
+    assert os.listdir(tmp_path / "index") == ["two_stage.npz"]
+    loaded = TwoStageIndex.load(tmp_path / "index", Bilinear(), X)
+    assert loaded.n_candidates == 300
+    assert_same(loaded.search(Q, 10), index.search(Q, 10))
+
+    # Images moved, gone and new.
+    rows = np.random.default_rng(11).permutation(2000)[:1600]
+    new = queries_near(X, np.random.default_rng(12), 200).astype(np.float32)
+    now = sp.vstack([X[rows], new], format="csr") if kind == "sparse" else np.concatenate([X[rows], new])
+    loaded = TwoStageIndex.load(tmp_path / "index", Bilinear(), now)
+    np.testing.assert_array_equal(loaded.search(now[1590:1610], 1).indices[:, 0], np.arange(1590, 1610))
+    assert loaded.recall(Q, 10) > 0.8
+
+    loaded.save(tmp_path / "index")  # over the old one
+    assert_same(TwoStageIndex.load(tmp_path / "index", Bilinear(), now).search(Q, 10), loaded.search(Q, 10))
+
+
+def test_an_index_of_another_gallery_is_refused(sparse, dense, tmp_path):
+    TwoStageIndex(Bilinear(), sparse).save(tmp_path)
+    for other in (photographs(np.random.default_rng(99), 2000), dense):
+        with pytest.raises(ValueError, match="made for another gallery; build the index again"):
+            TwoStageIndex.load(tmp_path, Bilinear(), other)
+
+
+def test_damaged_files_are_refused(dense, tmp_path):
+    with pytest.raises(ValueError, match="no index is saved here"):
+        TwoStageIndex.load(tmp_path, Bilinear(), dense)
+    TwoStageIndex(Bilinear(), dense).save(tmp_path)
+    path = tmp_path / "two_stage.npz"
+    whole = path.read_bytes()
+    for place in np.linspace(100, len(whole) - 100, 12).astype(int):
+        path.write_bytes(whole[:place])
+        with pytest.raises(ValueError, match="damaged"):
+            TwoStageIndex.load(tmp_path, Bilinear(), dense)
+    middle = len(whole) // 3
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    with pytest.raises(ValueError, match="damaged"):
+        TwoStageIndex.load(tmp_path, Bilinear(), dense)
+    with np.load(io.BytesIO(whole)) as file:
+        arrays = dict(file)
+    for change, message in (
+        ({"format": np.array(99)}, "saved in format 99, this version reads 1"),
+        ({"lists": arrays["lists"] + 10_000}, "damaged"),
+        ({"lists": arrays["lists"][1:]}, "damaged"),
+        ({"fingerprints": np.zeros(0, np.uint64)}, "damaged"),
+        ({"centres": np.array([{}, {}])}, "damaged"),  # written with pickle, which is never read
+        ({"n_candidates": np.array(0)}, "damaged"),
+    ):
+        np.savez(path, **(arrays | change))
+        with pytest.raises(ValueError, match=message):
+            TwoStageIndex.load(tmp_path, Bilinear(), dense)
+
+
+def test_wrong_numbers(sparse):
+    with pytest.raises(ValueError, match="n_candidates must be at least 1, got 0"):
+        TwoStageIndex(Bilinear(), sparse, n_candidates=0)
+    index = TwoStageIndex(Bilinear(), sparse, n_candidates=100)
+    for k in (0, 6001):
+        with pytest.raises(ValueError, match="k must be between 1 and the 2000 images"):
+            index.search(sparse[:1], k)
+    with pytest.raises(ValueError, match="the gallery has 1500 columns"):
+        index.search(np.ones((1, 3)), 2)
+    huge = sparse * np.float32(1e20)
+    index = TwoStageIndex(Bilinear(), huge, n_candidates=100)
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="overflow float32"):
+        index.search(-1e20 * np.ones((1, D)), 5)
+    Q = np.zeros((1, D), np.float32)
+    Q[0, huge.indices[:2]] = 3e38, -3e38
+    with pytest.raises(ValueError, match="overflow float32|not a number"):
+        index.search(Q, 5)
