@@ -5,6 +5,7 @@ CONFIG  ?=
 RUN     ?=
 LEARNER ?= oasis
 QUERY   ?=
+RESULT  ?=
 LABEL   ?=
 QUICK   ?=
 ONLY    ?=
@@ -23,7 +24,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search annotate info serve test check format types bench reproduce clean
+.PHONY: help install demo features train evaluate search annotate explain serve judge add remove compact info test check format types bench reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -58,11 +59,26 @@ search: install  ## QUERY=image.jpg: the most similar images of the run; LABEL=n
 annotate: install  ## QUERY=image.jpg: labels for it; LABEL=name: labels near it
 	@$(VISTERM) annotate $(ASKED) $(NAME) $(CHOSEN) $(ARGS)
 
-info: install  ## what a run holds, and what is fresh
-	@$(VISTERM) info $(NAME) $(ARGS)
+explain: install  ## QUERY=image.jpg RESULT=image: why they match (ARGS="--output why.png")
+	@$(VISTERM) explain "$(QUERY)" "$(RESULT)" $(NAME) $(CHOSEN) $(ARGS)
 
 serve: install  ## the page and the API on this machine (ARGS="--port 0 --open")
 	@$(VISTERM) serve $(NAME) $(ARGS)
+
+judge: install  ## people judge what a learner finds, on a page
+	@$(VISTERM) judge $(NAME) $(CHOSEN) $(ARGS)
+
+add: install  ## IMAGES=file or directory: add them to a run (RUN), from anywhere; LABEL=name
+	@$(VISTERM) add "$(IMAGES)" $(if $(RUN),--run "$(RUN)") $(if $(LABEL),--label "$(LABEL)") $(ARGS)
+
+remove: install  ## IMAGES=file, directory or id:12, or LABEL=name: take them out of a run (RUN)
+	@$(VISTERM) remove $(if $(IMAGES),"$(IMAGES)") $(if $(RUN),--run "$(RUN)") $(if $(LABEL),--label "$(LABEL)") $(ARGS)
+
+compact: install  ## merge small segments of a run, drop dead rows
+	@$(VISTERM) compact $(NAME) $(ARGS)
+
+info: install  ## what a run holds, and what is fresh
+	@$(VISTERM) info $(NAME) $(ARGS)
 
 test: install  ## the test suite
 	$(BIN)/python -m pytest $(ARGS)

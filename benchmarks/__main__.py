@@ -25,6 +25,7 @@ MODULES = (
     "extraction",
     "forest",
     "incremental",
+    "living",
     "codebook",
     "oasis",
     "aroma",
@@ -33,6 +34,9 @@ MODULES = (
     "wsabie",
     "musl",
     "search",
+    "two_stage",
+    "service",
+    "feedback",
     "growth",
     "configurations",
 )

@@ -52,7 +52,7 @@ def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
     return [
         {
             "name": f"feedback-{learner}-{d}",
-            "what": f"{TOP} marks: kept, learned from, measured on 500 held-out images, and searched with, d = {d}",
+            "what": f"{TOP} marks: kept, learned from, measured on held-out images, and searched with, d = {d}",
             "ours": seconds,
             "peer": trained,
             "peer_name": f"training {learner} again",

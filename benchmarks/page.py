@@ -16,11 +16,12 @@ TOPICS = {
     "Memory": r".*memory$",
     "Extraction": r"startup|features-|extract-",
     "Codebook": r"codebook-",
+    "Service": r"service-",
     "Quality": r".*-(map|quality|p1)(-|$)|wsabie-single|musl-k",
     "Search": r"search-|knn-",
     "Training": r"",
 }
-ORDER = ("Extraction", "Codebook", "Training", "Search", "Growth", "Memory", "Quality", "The machine")
+ORDER = ("Extraction", "Codebook", "Training", "Search", "Service", "Growth", "Memory", "Quality", "The machine")
 
 HEAD = """# Benchmarks
 

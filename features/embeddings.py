@@ -473,6 +473,7 @@ def _as_output(name: str) -> bytes:
 
 # ---------------------------------------------------------------------------------------------------------------
 
+TRIAL_SECONDS = 300  # for one batch; a model may hold a loop that never ends
 _TRIAL = """
 import sys
 import cv2
@@ -680,7 +681,11 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         """Run the model in a process of its own: some that are damaged end the process that OpenCV reads them in."""
         shape = ",".join(map(str, (self.batch, 3, *self.size_)))
         command = [sys.executable, "-c", _TRIAL, layer, shape]
-        code = subprocess.run(command, input=data, capture_output=True, check=False).returncode
+        try:
+            done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=TRIAL_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._bad(f"OpenCV has not run this model once in {TRIAL_SECONDS} s") from None
+        code = done.returncode
         if code < 0:  # by a signal; an error that is told is told again here
             raise self._bad(f"OpenCV ends with {signal.Signals(-code).name} on this model; it is damaged, or too large")
 

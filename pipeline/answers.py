@@ -17,25 +17,24 @@ from scipy import sparse
 from starlette.exceptions import HTTPException
 
 from visterm.features import ImageError, decode_image, printable
-from visterm.learners import LEARNERS
 
 from . import api
-from .artifacts import RANKERS, TRAINED
+from .artifacts import RANKERS
 from .config import UserError
 from .console import one_line
 from .current import Asked, Current, Snapshot
-from .explaining import draw, explain_pair, pixels_of
+from .explaining import Explained, draw, explained
 from .feedback import Teacher
 from .guard import Batches, Pool, cores
 from .pictures import Thumbnails, Uploads
 from .run import Run
-from .searcher import Queries
+from .searcher import Queries, UnknownLabel
 
 _log = logging.getLogger(__name__)
 
 UPLOAD_BYTES = 32 * 2**20
 UPLOAD_PIXELS = 50_000_000
-SEARCHES_WAITING, OTHERS_WAITING = 256, 64
+SEARCHES_WAITING, PICTURES_WAITING, LESSONS_WAITING, OTHERS_WAITING = 256, 256, 8, 64
 AT_ONCE = 32  # queries that one pass over the gallery serves
 SHALLOW = 200  # results, up to which searches are answered together
 TOP = 20  # results that are compared before and after an update
@@ -44,8 +43,9 @@ TOP = 20  # results that are compared before and after an update
 class Answers:
     """What all requests share.
 
-    A request takes the `snapshot` once and is answered from it. Work of more than a millisecond runs in one of two
-    pools whose queues end: searches by id, which are short, never wait behind pictures that are decoded.
+    A request takes the `snapshot` once and is answered from it. Work of more than a millisecond runs in one of four
+    pools whose queues end, so that what is short never waits behind what is long: searches by id, thumbnails, lessons
+    (updates of a learner, one after the other), and all the rest.
 
     Parameters
     ----------
@@ -61,6 +61,8 @@ class Answers:
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
         # A core is left to the thread that takes requests.
         self.searches = Batches(self.search_many, max(1, cores() - 1), SEARCHES_WAITING, AT_ONCE)
+        self.pictures = Pool(cores(), PICTURES_WAITING)
+        self.lessons = Pool(1, LESSONS_WAITING)
         self.others = Pool(cores(), OTHERS_WAITING)
         self._drawing = threading.Lock()  # Matplotlib's fonts are no matter for two threads
 
@@ -141,7 +143,7 @@ class Answers:
         started = time.perf_counter()
         learner = self.learner(snapshot, question.learner)
         if question.label is not None and question.label not in snapshot.labels:
-            raise HTTPException(404, f"no image has the label {one_line(question.label)!r}")
+            raise _unknown_label(question.label)
         ranked = snapshot.rank(
             asked,
             learner,
@@ -166,6 +168,7 @@ class Answers:
                 groups[snapshot, learner, question.offset + question.k].append((i, row))
         for (snapshot, learner, depth), members in groups.items():
             started = time.perf_counter()
+            found: list[Any]
             try:
                 found = snapshot.rank_rows([row for _, row in members], learner, depth)
             except UserError as error:
@@ -179,7 +182,16 @@ class Answers:
                 answers[i] = self._answer(snapshot, question, image.path, image.sha256, learner, ranked, started)
         return answers
 
-    def _answer(self, snapshot, question, name, key, learner, ranked, started) -> dict[str, Any]:
+    def _answer(
+        self,
+        snapshot: Snapshot,
+        question: api.Question,
+        name: str,
+        key: str,
+        learner: str,
+        ranked: list[tuple[int, float]],
+        started: float,
+    ) -> dict[str, Any]:
         n = len(snapshot.searcher.images) if question.label is None else snapshot.labels[question.label]
         return {
             "query": name,
@@ -198,14 +210,19 @@ class Answers:
         """`api.Answer` to a label."""
         started = time.perf_counter()
         assert question.query_label is not None
-        able = self.annotators(snapshot)
-        learner = question.learner or self.annotator(snapshot)
-        if learner not in able:
-            raise HTTPException(409, f"{one_line(learner)} does not rank labels; of this run {_listed(able)} do")
-        label, wanted = question.label, question.offset + question.k
-        depth = wanted if label is None else len(snapshot.searcher.images)
-        found = snapshot.searcher.search_label(question.query_label, k=depth, learner=learner)[0]["results"]
-        kept = [row for row in found if label is None or label in row["labels"]][question.offset : wanted]
+        learner, label, wanted = (
+            self.annotator(snapshot, question.learner),
+            question.label,
+            question.offset + question.k,
+        )
+        if label is not None and label not in snapshot.labels:
+            raise _unknown_label(label)
+        rows = None if label is None else snapshot.rows_of(label)
+        try:
+            answer = snapshot.searcher.search_label(question.query_label, wanted, learner, rows=rows)[0]
+        except UnknownLabel as error:
+            raise HTTPException(404, one_line(str(error))) from None
+        kept = answer["results"][question.offset :]
         return {
             "query": question.query_label,
             "key": None,
@@ -219,26 +236,22 @@ class Answers:
             ],
         }
 
-    def annotators(self, snapshot: Snapshot) -> list[str]:
-        """Trained learners that rank labels."""
-        return [name for name in snapshot.searcher.learners if hasattr(LEARNERS.get(TRAINED.get(name, "")), "annotate")]
-
-    def annotator(self, snapshot: Snapshot) -> str:
-        """The one that ranks labels where none is named."""
-        able = self.annotators(snapshot)
+    def annotator(self, snapshot: Snapshot, name: str | None) -> str:
+        """Return the learner that was named, if it ranks labels, or else the usual one that does."""
+        able = snapshot.searcher.annotators
+        if name is not None and name not in able:
+            raise HTTPException(409, f"{one_line(name)} does not rank labels; of this run {_listed(able)} do")
         if not able:
             raise HTTPException(
                 409,
                 "no learner of this run ranks labels; train one: "
                 f"visterm train --learner wsabie --run {snapshot.searcher.run.name}",
             )
-        return "wsabie" if "wsabie" in able else able[0]
+        return name or snapshot.searcher.default_learner(of_labels=True)
 
     def annotate(self, snapshot: Snapshot, question: api.Question, asked: Asked) -> dict[str, Any]:
         """`api.Labels` of an image."""
-        learner = question.learner or self.annotator(snapshot)
-        if learner not in (able := self.annotators(snapshot)):
-            raise HTTPException(409, f"{one_line(learner)} does not rank labels; of this run {_listed(able)} do")
+        learner = self.annotator(snapshot, question.learner)
         queries = Queries([asked.name], asked.Q, [0], [asked.row], {})
         labels = snapshot.searcher.annotate(queries, question.k, learner)[0]["labels"]
         return {"query": asked.name, "version": snapshot.searcher.version, "labels": labels}
@@ -247,32 +260,37 @@ class Answers:
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
     ) -> dict[str, Any]:
         """`explain_pair` of a query, by its id or the hash of an upload, and an image of the collection."""
-        return self._explained(snapshot, number, upload, result, learner)[0]
+        return self._explained(snapshot, number, upload, result, learner).data
 
     def explain_png(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
     ) -> bytes:
         """The same as a picture."""
-        explanation, query = self._explained(snapshot, number, upload, result, learner)
+        found = self._explained(snapshot, number, upload, result, learner)
         file = io.BytesIO()
         with self._drawing:
-            draw(explanation, pixels_of(snapshot.searcher, query), pixels_of(snapshot.searcher, result), file)
+            draw(found.data, found.query_pixels, found.result_pixels, file)
         return file.getvalue()
 
-    def _explained(self, snapshot, number, upload, result, learner) -> tuple[dict[str, Any], Any]:
+    def _explained(
+        self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
+    ) -> Explained:
         learner = self.learner(snapshot, learner)
         for known in (number, result):
             if known is not None and known not in snapshot.searcher.place:
                 raise unknown_image(known)
         query = number if upload is None else self.upload_pixels(upload)
-        explanation = explain_pair(snapshot.searcher, query, result, learner)
+        found = explained(snapshot.searcher, query, result, learner)
         if upload is not None:
-            explanation["query"]["name"] = "upload"
-        return explanation | {"version": snapshot.searcher.version}, query
+            found.data["query"]["name"] = "upload"
+        found.data["version"] = snapshot.searcher.version
+        return found
 
     async def answer(self, snapshot: Snapshot, question: api.Question) -> dict[str, Any]:
         """`api.Answer` to a question without a file."""
-        plain = question.label is None and not question.exclude_duplicates
+        # The first search by a learner makes its index, which may take minutes: the searches of others go on.
+        known = (question.learner or snapshot.default_learner) in snapshot.used
+        plain = known and question.label is None and not question.exclude_duplicates
         if question.id is not None and plain and question.offset + question.k <= SHALLOW:
             return await self.searches.run((snapshot, question))
         return await self.others.run(self._answer_alone, snapshot, question)
@@ -341,7 +359,12 @@ class Answers:
         if key is not None:
             after = self._top(new, learner, key)
             found["changed_in_top"] = sum(a != b for a, b in zip_longest(before, after))
-        return found | {"version": new.searcher.version}
+        return found | self._in_force(new)
+
+    def _in_force(self, snapshot: Snapshot) -> dict[str, Any]:
+        """The version that answers, and why it is an older one than what is on disk."""
+        problem = self.current.problem
+        return {"version": snapshot.searcher.version, "behind": problem and one_line(problem)}
 
     def _top(self, snapshot: Snapshot, learner: str, key: str) -> list[int]:
         """The first TOP results of a query."""
@@ -351,12 +374,19 @@ class Answers:
     def take_back(self, how: str, learner: str) -> dict[str, Any]:
         """Undo an update, or go back to the base, and return once that is what answers."""
         found = self.teacher.undo(learner) if how == "undo" else self.teacher.reset(learner)
-        return found | {"version": self.current.refresh().searcher.version}
+        return found | self._in_force(self.current.refresh())
+
+    def tidy(self, snapshot: Snapshot) -> None:
+        """Remove uploads that expired, and thumbnails of images that are gone."""
+        self.uploads.sweep()
+        self.thumbnails.sweep(snapshot.searcher.images)
 
     def close(self) -> None:
         """End the threads and close the files."""
         self.current.stop()
         self.searches.close()
+        self.pictures.close()
+        self.lessons.close()
         self.others.close()
         self.thumbnails.close()
 
@@ -364,6 +394,10 @@ class Answers:
 def unknown_image(number: int) -> HTTPException:
     """The refusal of an id."""
     return HTTPException(404, f"no image {number} in this collection; it may have been removed")
+
+
+def _unknown_label(label: str) -> HTTPException:
+    return HTTPException(404, f"no image has the label {one_line(label)!r}")
 
 
 def _trained_here(snapshot: Snapshot) -> str:

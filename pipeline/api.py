@@ -203,6 +203,7 @@ class Taught(BaseModel):
     milliseconds: float
     changed_in_top: int | None = Field(default=None, description="Places of the first 20 that another image has now")
     version: str
+    behind: str | None = Field(description="Why the version that answers is still the one before")
 
 
 class TakenBack(BaseModel):
@@ -212,6 +213,7 @@ class TakenBack(BaseModel):
     from_version: int
     to_version: int
     version: str
+    behind: str | None = Field(description="Why the version that answers is still the one before")
 
 
 Judge = Annotated[str, Field(min_length=1, max_length=60, description="Name of who judges")]
@@ -234,13 +236,11 @@ class DecisionAsked(JudgeAsked):
 
 
 class TaskShown(BaseModel):
-    """An image to be judged, and its query. Nothing tells rank or learner."""
+    """An image to be judged, and its query. Nothing tells rank or learner, nor a path, which often names the class."""
 
     task: int
     query: int
-    query_path: str
     image: int
-    image_path: str
     position: int
 
 

@@ -125,12 +125,18 @@ def check_learners(names: Sequence[str]) -> None:
             )
 
 
-def default_learner(run: Run, usual: str, console: Console, able: Sequence[str] = tuple(TRAINED)) -> str:
-    """The learner where none is named: the usual one, or else the only fitting one that is trained."""
-    trained = [name for name in able if name in run.learners()]
-    if usual in trained or len(trained) != 1:
+def default_learner(run: Run, usual: str, console: Console, trained: Sequence[str] | None = None) -> str:
+    """The learner where none is named: the usual one, or else the first of those that are trained.
+
+    Where none is trained, the usual one all the same: who asks it is told what to do.
+    """
+    if trained is None:
+        found = run.learners()
+        trained = [name for name in TRAINED if name in found]
+    if usual in trained or not trained:
         return usual
-    console.say(f"by {trained[0]}, the only learner of run {run.name} that is trained for this")
+    only = f", the only learner of run {run.name} that is trained for this" if len(trained) == 1 else ""
+    console.say(f"by {trained[0]}{only or f'; {usual} is not trained'}")
     return trained[0]
 
 

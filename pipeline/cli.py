@@ -77,6 +77,11 @@ FormatOption = Annotated[Format | None, typer.Option("--format", help="How to pr
 JsonFormatOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Do it again even if it is fresh.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
+HostOption = Annotated[str, typer.Option("--host", help="Address to listen on; any but this machine's needs --token.")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="What every request must show.")
+]
 
 
 def _command(function: Callable) -> Callable:
@@ -333,7 +338,7 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
         print(json.dumps({"run": place.name} | done))
         return
     console.say(
-        f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; of images that changed or went, "
+        f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; of images changed or gone, "
         f"{done['dropped_rows']:,} rows of counts and {done['tombstones']:,} entries dropped"
     )
 
@@ -531,12 +536,12 @@ def search(
       visterm search holiday/ --html found.html
       visterm search --label sunset
     """
-    from .results_page import check_file, write_results_page
+    from .results_page import write_results_page
     from .searcher import RESULTS, Searcher
 
     wanted, chosen = _format(output, as_json), _one(learner)
     if page is not None:
-        check_file(page)
+        _check_file("--html", page, "page", ".html", ".htm")
     if label:
         _one_kind(queries, label)
     asked = label or _queries(queries, label)
@@ -650,12 +655,12 @@ def explain(
       visterm explain a.jpg pear/7.jpg --output why.png
       visterm explain id:12 id:40 --learner cosine --json
     """
-    from .explaining import check_file, draw, explain_pair, pixels_of
+    from .explaining import draw, explain_pair, pixels_of
     from .searcher import Searcher
 
     chosen = _one(learner)
     if file is not None:
-        check_file(file)
+        _check_file("--output", file, "picture", ".png")
     place, _ = _open(run, None, None)
     _silence_decoders()
     searcher = Searcher(place, console=_console())
@@ -702,6 +707,18 @@ def _say_all(k: int, holds: str, most: int, noun: str, console: Console) -> None
     from .console import count
 
     console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
+
+
+def _check_file(option: str, file: Path, what: str, *endings: str) -> None:
+    """Refuse a file to write that something should not take the place of, before any work is done."""
+    from .config import UserError
+
+    if file.suffix.lower() not in endings:
+        raise UserError(f"{option} {file}: the name of a {what} ends in {endings[0]}")
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"{option} {file}: there is no folder {file.parent}")
+    if file.is_dir():
+        raise UserError(f"{option} {file}: this is a folder; name a file")
 
 
 def _format(output: Format | None, as_json: bool) -> Format:
@@ -793,6 +810,10 @@ def info(
                 print(f"{'evaluated:':12} {_evaluation_in_words(name, evaluation)}")
         elif key == "segments":
             print(f"{'segments:':12} {printable(_segments_in_words(value))}")
+        elif key == "indexes":
+            for name, found_by in value.items():
+                share = f"{found_by['recall']:.1%} of the {found_by['k']} nearest of {found_by['images']:,} images"
+                print(f"{'index:':12} {name} finds {share} (measured with {found_by['queries']:,} of them)")
         elif key == "growth":
             if value is not None:
                 print(f"{'growth:':12} {_growth_in_words(value, place)}")
@@ -833,13 +854,9 @@ def _evaluation_in_words(name: str, evaluation: dict) -> str:
 @_command
 def serve(
     run: RunOption = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; any but this machine's needs --token.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 8000,
-    token: Annotated[
-        str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="What every request must show.")
-    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve a run: the page, and the API that /docs describes. Ctrl-C ends it.
@@ -978,7 +995,9 @@ def judge(
     n_queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of new tasks.")] = 25,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the choice of queries, and of the order.")] = 0,
     new: Annotated[bool, typer.Option("--new", help="Draw new tasks; the old ones and their decisions stay.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 8000,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
 ) -> None:
     """Let people judge what a learner finds: the human evaluation of the OASIS paper.
 
@@ -988,13 +1007,18 @@ def judge(
     \b
     Examples:
       visterm judge --run photos --learner oasis
+      visterm judge --host 0.0.0.0 --token "$(openssl rand -hex 16)"
       visterm judge results --run photos
       visterm judge export --run photos --format qrels > photos.qrels
     """
-    if context.invoked_subcommand is not None:
+    from .config import UserError
+
+    if (command := context.invoked_subcommand) is not None:
+        sources: list[Any] = [context.get_parameter_source(name) for name in context.params]
+        if any(source.name == "COMMANDLINE" for source in sources):  # they would be ignored
+            raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
         return
     from .artifacts import check_learners, default_learner
-    from .config import UserError
     from .judge import Judgements, draw_tasks
     from .searcher import Searcher
 
@@ -1010,8 +1034,8 @@ def judge(
         console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, found by {name}")
     elif chosen not in (None, found := judgements.study().learner):
         raise UserError(f"the tasks of run {place.name} are of {found}; --new draws some of {chosen}")
-    console.say("judges open this address with 'judge' at its end:")
-    start(place, console, port=port)
+    console.say(f"judges open this address with '{'judge?token=TOKEN' if token else 'judge'}' at its end:")
+    start(place, console, host=host, port=port, token=token)
 
 
 @_judge.command()
@@ -1027,6 +1051,8 @@ def results(
 
     from .judge import Judgements
 
+    if figure is not None:
+        _check_file("--figure", figure, "picture", ".png")
     place, _ = _open(run, None, None)
     judgements = Judgements(place.judgements)
     found = judgements.results(study)

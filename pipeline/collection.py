@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 from .config import CollectionConfig, Config, UserError
 
 FORMAT = "1"
+_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # all else may pass: do not remove it
+BUSY_SECONDS = 30  # to wait for a process that holds the catalogue: a scan of many images writes for some seconds
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is left alone
 SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
 WAYS_TO_LABEL = (
@@ -132,7 +134,8 @@ class Collection:
     Raises
     ------
     UserError
-        There is none, it was made by another version, or its catalogue is damaged.
+        There is none, it was made by another version, its catalogue is damaged, or another process holds it for longer
+        than BUSY_SECONDS.
     """
 
     def __init__(self, folder: Path, *, create: bool = False):
@@ -141,7 +144,7 @@ class Collection:
         if not file.exists() and not create:
             raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(file, isolation_level=None)
+        self._db = sqlite3.connect(file, isolation_level=None, timeout=BUSY_SECONDS)
         try:
             tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if not tables:
@@ -151,10 +154,16 @@ class Collection:
                     self["format"] = FORMAT
             found = self["format"]
         except sqlite3.DatabaseError as error:
+            self._db.close()
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE:
+                raise UserError(
+                    f"{file}: cannot be opened ({error}); if another visterm is at work in it, try again later"
+                ) from None
             raise UserError(
                 f"{file}: damaged catalogue ({error}); remove {folder} and run 'visterm features' again"
             ) from None
         if found != FORMAT:
+            self._db.close()
             raise UserError(
                 f"{folder}: a run folder of another version (format {found}, this visterm reads {FORMAT}); "
                 f"use another --run, or remove it and run 'visterm features' again"

@@ -296,7 +296,7 @@ class IndexConfig(_Section):
 
     kind: Literal["auto", "exact", "two-stage"] = "auto"
     exact_milliseconds: float = Field(default=50.0, gt=0)
-    n_candidates: int | None = Field(default=None, gt=0)  # images that two stages score exactly; null: 2,000 or 20,000
+    n_candidates: int | None = Field(default=None, gt=0)  # images that two stages score exactly; null: 1,000 or 5,000
 
 
 class ComputeConfig(_Section):

@@ -6,21 +6,28 @@ import contextlib
 import logging
 import sqlite3
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from visterm.retrieval import ExactIndex
+
 from .artifacts import extractor_content
 from .collection import Image
 from .config import UserError
+from .console import count
 from .run import Run
 from .searcher import Searcher
 
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
+TIDY_SECONDS = 3600
+_SHARE = 5  # so many times as long as the last look took, the next one waits
 _VECTORS_KEPT = 256  # of uploads: a learner switch, a next page, an explanation ask again
 
 
@@ -39,6 +46,8 @@ class Snapshot:
     Parameters
     ----------
     searcher : Searcher
+    like : Snapshot, optional
+        The one before: what has not changed is taken from it.
 
     Attributes
     ----------
@@ -52,15 +61,22 @@ class Snapshot:
     default_learner : str
     """
 
-    def __init__(self, searcher: Searcher):
+    def __init__(self, searcher: Searcher, like: Snapshot | None = None):
         self.searcher = searcher
-        self.labels = Counter(label for image in searcher.images for label in image.labels)
-        self.sizes = _sizes(searcher)
-        self.extractor = extractor_content(searcher.run)
-        trained = searcher.learners
-        self.default_learner = "oasis" if "oasis" in trained else trained[0]
-        self.used = {self.default_learner}  # learners that a newer state should have at hand, too
         self._vectors: dict[str, Any] = {}
+        self.labels: Counter[str]
+        self.sizes: np.ndarray
+        self.extractor: str
+        if like is not None and searcher.shares_images(like.searcher):
+            self.labels, self.sizes, self.extractor = like.labels, like.sizes, like.extractor
+        else:
+            self.labels = Counter(label for image in searcher.images for label in image.labels)
+            self.sizes = _sizes(searcher)
+            self.extractor = extractor_content(searcher.run)
+        usual = searcher.default_learner()
+        self.default_learner = usual if usual in searcher.learners else "cosine"  # nothing is trained yet
+        self.used = {self.default_learner}  # learners whose indexes are made, and which a newer state should have, too
+        self._indexes_of: dict[tuple[str, str], tuple[Any, np.ndarray]] = {}
         self._metrics_of: dict[str, dict[str, int]] = {}
         self._lock = threading.Lock()
 
@@ -136,26 +152,48 @@ class Snapshot:
         list of (row, score)
             Best first.
         """
-        index, images = self.searcher.index(learner), self.searcher.images
+        images = self.searcher.images
+        if label is None:
+            index: Any = self.searcher.index(learner)
+            rows, own = None, asked.row
+        else:
+            index, rows = self._index_of(learner, label)
+            own = int(np.searchsorted(rows, asked.row))
+            own = own if own < len(rows) and rows[own] == asked.row else -1
         self.used.add(learner)
-        n, wanted = len(images), offset + k
+        n, wanted = len(images) if rows is None else len(rows), offset + k
         depth = wanted
         while True:
             depth = min(depth, n)
-            ranking = index.search(asked.Q, k=depth, exclude=[asked.row])
-            found = [(int(row), float(score)) for row, score in zip(ranking.indices[0], ranking.scores[0]) if row >= 0]  # noqa: B905  # of one shape
-            if label is not None:
-                found = [(row, score) for row, score in found if label in images[row].labels]
+            ranking = index.search(asked.Q, k=depth, exclude=[own])
+            found = [
+                (place if rows is None else int(rows[place]), score)
+                for place, score in zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True)
+                if place >= 0
+            ]
             if exclude_duplicates:
-                seen = {asked.key}
-                found = [
-                    (row, score)
-                    for row, score in found
-                    if not (images[row].sha256 in seen or seen.add(images[row].sha256))  # type: ignore[func-returns-value]
-                ]
+                found = _without_duplicates(found, images, asked.key)
             if len(found) >= wanted or depth == n:
                 return found[offset:wanted]
-            depth *= 8  # a filter left too few
+            depth *= 8  # duplicates left too few
+
+    def _index_of(self, learner: str, label: str) -> tuple[Any, np.ndarray]:
+        """The index of the images of one label, and which rows these are: a rare label costs no pass over all."""
+        if (found := self._indexes_of.get((learner, label))) is None:
+            searcher, rows = self.searcher, self.rows_of(label)
+            labels = searcher.labels_for(learner)
+            some = None if labels is None else labels[rows]
+            n_jobs = searcher.config.compute.n_jobs
+            found = ExactIndex(searcher.learner(learner), searcher.X[rows], some, n_jobs=n_jobs), rows
+            with self._lock:
+                self._indexes_of[learner, label] = found
+                while sum(len(rows) for _, rows in self._indexes_of.values()) > len(searcher.images) > len(rows):
+                    del self._indexes_of[next(iter(self._indexes_of))]
+        return found
+
+    def rows_of(self, label: str) -> np.ndarray:
+        """Rows of the images of a label, in order."""
+        return np.array([row for row, image in enumerate(self.searcher.images) if label in image.labels], np.intp)
 
     def rank_rows(self, rows: list[int], learner: str, k: int) -> list[list[tuple[int, float]]]:
         """Rank the collection for some of its images at once, each without itself: lists of (row, score)."""
@@ -183,6 +221,14 @@ class Snapshot:
             )
         return self._metrics_of[learner]
 
+    def load(self) -> None:
+        """Load all learners, which are mapped: later there may be others on disk."""
+        for name in self.searcher.learners:
+            try:
+                self.searcher.learner(name)
+            except UserError as error:  # who asks for it is told the same
+                _log.warning("%s", error)
+
     def warm(self, learners: set[str]) -> None:
         """Load learners, make their indexes and touch what a search touches, so that no request waits for it."""
         for name in learners & set(self.searcher.learners):
@@ -191,6 +237,16 @@ class Snapshot:
                 index = self.searcher.index(name)
                 for n in (1, 32):  # alone and together, which is other compiled code
                     index.search(self.searcher.X[:n], k=1)
+
+
+def _without_duplicates(found: list[tuple[int, float]], images: list[Image], key: str) -> list[tuple[int, float]]:
+    """The first of each content, and none of the query's."""
+    seen, kept = {key}, []
+    for row, score in found:
+        if images[row].sha256 not in seen:
+            seen.add(images[row].sha256)
+            kept.append((row, score))
+    return kept
 
 
 def _sizes(searcher: Searcher) -> np.ndarray:
@@ -226,7 +282,7 @@ class Current:
     def __init__(self, run: Run):
         self.run = run
         self.problem: str | None = None
-        self.snapshot = Snapshot(Searcher(run))
+        self.snapshot = self._opened(None)
         self.snapshot.warm(self.snapshot.used)
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -240,7 +296,9 @@ class Current:
                 self.problem = None
                 return old
             try:
-                new = Snapshot(Searcher(self.run))
+                new = self._opened(old)
+                if again := new.searcher.pending & old.searcher.place.keys():
+                    raise UserError(f"{count(len(again), 'image')} are not extracted again yet")
                 new.warm(old.used)
             except (UserError, OSError, ValueError, sqlite3.Error) as error:  # in the middle of a change
                 if self.problem != str(error):
@@ -250,18 +308,35 @@ class Current:
             self.snapshot, self.problem = new, None
             return new
 
-    def start(self) -> None:
-        """Look for changes in the background, twice a second."""
+    def _opened(self, old: Snapshot | None) -> Snapshot:
+        """What is on disk, with its learners; once more if these changed while they were loaded."""
+        for _ in range(3):
+            new = Snapshot(Searcher(self.run, like=None if old is None else old.searcher), old)
+            new.load()
+            if new.searcher.is_current():
+                break
+            old = new
+        return new
+
+    def start(self, tidy: Callable[[Snapshot], None]) -> None:
+        """Look for changes in the background, twice a second; tidy up when images came or went, and once an hour."""
         self._stop.clear()
-        self._thread = threading.Thread(target=self._watch, name="visterm-current", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(tidy,), name="visterm-current", daemon=True)
         self._thread.start()
 
-    def _watch(self) -> None:
-        while not self._stop.wait(POLL_SECONDS):
+    def _watch(self, tidy: Callable[[Snapshot], None]) -> None:
+        wait, tidied, at = POLL_SECONDS, None, 0.0
+        while not self._stop.wait(wait):
+            started = time.monotonic()
             try:
-                self.refresh()
+                snapshot = self.refresh()
+                if snapshot.searcher.images is not tidied or started > at + TIDY_SECONDS:
+                    tidied, at = snapshot.searcher.images, started
+                    tidy(snapshot)
             except Exception:  # of one look; the next may succeed
                 _log.exception("looking for a newer state of %s", self.run.folder)
+            # Where a run grows by a segment every few seconds, opening it takes no more than a sixth of a core.
+            wait = max(POLL_SECONDS, _SHARE * (time.monotonic() - started))
 
     def stop(self) -> None:
         """End the looking."""

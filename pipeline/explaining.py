@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .config import UserError
+from .run import write_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,14 @@ _CANDIDATES = 1000  # strongest pairs among which those that show the same are p
 _SAME = 0.5  # boxes show the same from this share of their union on
 _CHANGED = 1e-4  # largest difference of vectors that rounding can make
 _LONGEST = 720  # pixels of an image as it is drawn
+
+
+class Explained(NamedTuple):
+    """What `explain_pair` returns, and the pixels of both images, uint8 (H, W, 3)."""
+
+    data: dict[str, Any]
+    query_pixels: np.ndarray
+    result_pixels: np.ndarray
 
 
 class _Picture(NamedTuple):
@@ -69,7 +78,7 @@ def explain_pair(
           block adds to the score);
         - ``pairs``, the strongest first: ``query_block`` and ``result_block`` (one block of each side to show),
           ``n_query_blocks`` and ``n_result_blocks`` (how many are alike: blocks of one visterm), ``contribution`` (of
-          all of them together) and ``share`` (of the score; of ``positive - negative`` where the score is not above 0);
+          all of them together) and ``share`` (of ``positive - negative``, which is the score where nothing lowers it);
         - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric looks at, and
           the ``contribution``. A block's heat lacks the bits whose visterm its image does not have.
 
@@ -79,6 +88,13 @@ def explain_pair(
         An image cannot be found or read, has changed since it was extracted, or has nothing to compare; or the learner
         cannot answer.
     """
+    return explained(searcher, query, result, learner, n_pairs=n_pairs).data
+
+
+def explained(
+    searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
+) -> Explained:
+    """Return `explain_pair` with the pixels that it is of, for `draw`: no file is read twice."""
     from visterm.retrieval import explain
 
     name = learner or searcher.default_learner()
@@ -95,7 +111,7 @@ def explain_pair(
     except ValueError as error:
         raise UserError(f"{pictures[0].name} and {pictures[1].name}, by {name}: {error}") from None
     boxes = sides[0][0], sides[1][0]
-    whole = found.score if found.score > 0 else found.positive - found.negative
+    whole = found.positive - found.negative  # not the score: a small one may be left of large parts
     explanation: dict[str, Any] = {
         "learner": name,
         "score": round(found.score, 6),
@@ -132,7 +148,7 @@ def explain_pair(
             }
             for pair in found.pairs
         ]
-    return explanation
+    return Explained(explanation, pictures[0].pixels, pictures[1].pixels)
 
 
 def pixels_of(searcher: Searcher, given: Any) -> np.ndarray:
@@ -338,28 +354,7 @@ def draw(
     if not isinstance(file, str | os.PathLike):
         file.write(drawn.getvalue())
         return
-    partial = Path(f"{os.fspath(file)}.partial")
-    try:
-        partial.write_bytes(drawn.getvalue())
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def check_file(file: Path) -> None:
-    """Refuse a file that the picture should not take the place of, before any work is done.
-
-    Raises
-    ------
-    UserError
-        It is not called .png, or lies in no folder.
-    """
-    if file.suffix.lower() != ".png":
-        raise UserError(f"--output {file}: the name of a picture ends in .png")
-    if not file.absolute().parent.is_dir():
-        raise UserError(f"--output {file}: there is no folder {file.parent}")
-    if file.is_dir():
-        raise UserError(f"--output {file}: this is a folder; name a file")
+    write_bytes(Path(file), drawn.getvalue())
 
 
 def _shrunk(pixels: np.ndarray) -> np.ndarray:
@@ -470,12 +465,12 @@ def _write_words(figure, axes, explanation, pairs) -> None:
     from visterm.features import printable
 
     total = figure.get_figheight()
-    score, listed = explanation["score"], sum(pair["contribution"] for pair in pairs)
-    title = f"score {score:.4g} by {explanation['learner']}"
+    listed, whole = sum(pair["contribution"] for pair in pairs), explanation["positive"] - explanation["negative"]
+    title = f"score {explanation['score']:.4g} by {explanation['learner']}"
     figure.text(0.5, 1 - 0.32 / total, title, ha="center", fontsize=14, fontweight="bold")
     parts = [f"the {len(pairs)} numbered pairs of blocks add {listed:.3g}"]
-    if score > 0:
-        parts[0] += f", {100 * listed / score:.0f} % of it"
+    if whole and not explanation["negative"]:
+        parts[0] += f", {100 * listed / whole:.0f} % of it"
     if explanation["negative"]:
         parts.insert(0, f"raised by {explanation['positive']:.3g}, lowered by {-explanation['negative']:.3g}")
     figure.text(0.5, 1 - 0.58 / total, "; ".join(parts), ha="center", fontsize=10)

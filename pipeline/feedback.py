@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
     from visterm.learners import SimilarityLearner
 
-# How far a mark moves a learner, by measurement on caltech101: 20 marks change a third of the top 20 of their query,
-# and 400 right marks cost less than 0.002 of held-out mAP. See docs/feedback.md.
+# How far a mark moves a learner: far enough to be seen, not so far that others pay. `benchmarks.feedback` has both.
 STEPS_PER_MARK = 10
 TEACHABLE: dict[str, dict[str, Any]] = {"oasis": {"C": 0.03}, "aroma": {"r": 10.0}}
 _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
 
 MAX_FALL = 0.005  # of held-out mAP, below the base: a version that would cost more is not put in force
 MAX_HELD_OUT = 2000  # images that the guard ranks, and
+MIN_QUERIES = 20  # among images that no mark names, below which those are not looked at apart
 MAX_QUERIES = 250  # those of them that it ranks them for: half of an update's time at 10,000 visterms goes into these
 KEPT = 5  # versions that undo can go back to
 
@@ -345,7 +345,7 @@ class _InForce:
     version: int = 0  # that answers; 0 is the base
     last: int = 0  # highest number that a version has had; none is given again
     set_aside: list[int] = field(default_factory=list)  # marks not to be learned from: refused, or before a reset
-    # What undo goes back to, the latest last: a version, and after a reset what was set aside before it.
+    # What undo goes back to, the latest last: a version, and after a refusal or reset what was set aside before it.
     before: list[tuple[int, list[int] | None]] = field(default_factory=list)
     void: bool = False  # versions were made, of a base that is no longer there
 
@@ -363,18 +363,28 @@ class _HeldOut(NamedTuple):
 
     X: sparse.csr_matrix
     own: np.ndarray  # (n_queries,) rows that are queries
-    relevant: np.ndarray  # bool (n_queries, n)
+    relevant: np.ndarray  # bool (n_queries, n), each to itself, too
     unmarked: np.ndarray  # bool (n,), images that no mark names
+    what: str  # they are, for messages
 
-    def map_of(self, scores: np.ndarray, among: np.ndarray) -> float:
-        """Mean average precision of float32 (n_queries, n) scores, of and among some of the images."""
+    def queries(self, among: np.ndarray) -> np.ndarray:
+        """Which queries are among some of the images, bool (n,), and have another one of them to find."""
+        import numpy as np
+
+        return np.flatnonzero(among[self.own] & (self.relevant[:, among].sum(axis=1) > 1))
+
+    def precisions(self, scores: np.ndarray, among: np.ndarray) -> np.ndarray:
+        """Average precision of float32 (n_queries, n) scores, of the `queries` among some of the images."""
         import numpy as np
 
         from visterm.learners.validation import mean_average_precision
 
-        rows, columns = np.flatnonzero(among[self.own]), np.flatnonzero(among)
-        here = np.ix_(rows, columns)
-        return mean_average_precision(scores[here], self.relevant[here], np.searchsorted(columns, self.own[rows]))
+        columns = np.flatnonzero(among)
+        found = []
+        for row in self.queries(among):
+            here, own = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
+            found.append(mean_average_precision(scores[here], self.relevant[here], own))
+        return np.array(found)
 
 
 class Teacher:
@@ -400,7 +410,7 @@ class Teacher:
 
     Every version starts from the base, with `STEPS_PER_MARK` triplets for each standing mark. It is measured on
     held-out images, and refused if mean average precision falls by more than `MAX_FALL` below the base's, among all of
-    them or among those that no mark names; the marks that came with it are set aside.
+    them or among those that no mark names; the marks that came with it are set aside, until `undo`.
     """
 
     def __init__(self, run: Run) -> None:
@@ -426,7 +436,9 @@ class Teacher:
             ``learner``, ``accepted``, ``reason`` (None where accepted), ``from_version``, ``to_version``; of the marks
             that the version before did not know ``n_relevant`` and ``n_not``; ``n_marks`` it rests on, ``n_left_out``
             (their image or query is gone, or the query has marks of one kind only); ``map_base``, ``map_before``,
-            ``map_after`` of held-out images that no mark names (None where nothing was measured); ``milliseconds``.
+            ``map_after`` of held-out images that no mark names (of all, where these are few; None where nothing was
+            measured), ``map_error`` (standard error of the difference of base and after), ``measured_on`` (what these
+            images are, in words); ``milliseconds``.
 
         Raises
         ------
@@ -455,6 +467,8 @@ class Teacher:
                 "map_base": None,
                 "map_before": None,
                 "map_after": None,
+                "map_error": None,
+                "measured_on": None,
             }
             if set(numbers) == known:
                 answer["reason"] = _nothing_new(marks, bool(known), n_left_out)
@@ -464,6 +478,8 @@ class Teacher:
 
     def undo(self, learner: str = "oasis") -> dict[str, Any]:
         """Put back what was in force before the last update or reset, exactly as it was; its marks stand.
+
+        After an update that was refused this is which marks are learned from: the next one learns those again.
 
         Returns
         -------
@@ -519,14 +535,22 @@ class Teacher:
         """
         if learner not in TEACHABLE:
             return load_trained(self.run, learner, verify=False)
-        for _ in range(3):  # a version may be removed between the look at its number and the look at its files
+        for _ in range(5):  # base and version are other files: both must be of one state
             state = self._in_force(learner)
-            if not state.version:
-                return load_trained(self.run, learner, verify=False)
-            with contextlib.suppress(FileNotFoundError):
-                model = self._base_copy(learner)
-                self._lay_over(model, learner, state.version)
-                return model
+            try:
+                if state.version:
+                    model = self._base_copy(learner)
+                    self._lay_over(model, learner, state.version)
+                else:
+                    model = load_trained(self.run, learner, verify=False)
+            except FileNotFoundError:
+                continue
+            except UserError:
+                if self._in_force(learner) == state:
+                    raise
+            else:
+                if self._in_force(learner) == state:
+                    return model
         raise UserError(
             f"{self._folder(learner) / str(state.version)}: damaged version of {learner}; "
             f"'visterm feedback reset --learner {learner}' goes back to the base"
@@ -628,18 +652,24 @@ class Teacher:
         scores = {"after": model.similarity(held_out.X[held_out.own], held_out.X)}
         for when, version in (("base", 0), ("before", state.version)):
             scores[when] = self._scores(learner, state, version, held_out)
-        everything = np.ones_like(held_out.unmarked)
         falls = []
-        for among in (everything, held_out.unmarked):  # the last is what is shown: marks do not flatter it
-            for when, found in scores.items():
-                answer[f"map_{when}"] = round(held_out.map_of(found, among), 4)
-            falls.append(held_out.map_of(scores["base"], among) - held_out.map_of(scores["after"], among))
-        if max(falls) > MAX_FALL:
-            n = len(held_out.own)
+        for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
+            if which and len(held_out.queries(among)) < MIN_QUERIES:
+                continue  # marks have used up nearly all: what is left says nothing
+            # The last is what is shown: marks do not flatter it.
+            found = {when: held_out.precisions(made, among) for when, made in scores.items()}
+            answer |= {f"map_{when}": round(float(values.mean()), 4) for when, values in found.items()}
+            fall = found["base"] - found["after"]
+            error = float(fall.std() / np.sqrt(len(fall)))
+            answer |= {"map_error": round(error, 4), "measured_on": f"{len(fall)} {held_out.what}{which}"}
+            falls.append((float(fall.mean()), error, answer["measured_on"]))
+        fall, error, measured_on = max(falls)
+        if fall > MAX_FALL:
             answer["reason"] = (
-                f"held-out mAP would fall by {max(falls):.4f} below the base ({n} queries; at most {MAX_FALL}): the "
-                f"model stays as it was, and the {len(new)} new marks are set aside"
+                f"held-out mAP would fall by {fall:.4f} below the base (standard error {error:.4f}, {measured_on}; at "
+                f"most {MAX_FALL}): the model stays as it was, and the {len(new)} new marks are set aside"
             )
+            state.before.append((state.version, state.set_aside))
             state.set_aside = sorted({*state.set_aside, *new})
             self._put_in_force(learner, state)
             return
@@ -858,7 +888,8 @@ def _held_out(run: Run, learner: str, collection: Collection, images: Sequence[I
     config = run.configure(None, [])
     clicks = config.collection.clicks is not None
     labelled = [image for image in images if image.labels]
-    for chosen in ([image for image in labelled if image.split == "test"], labelled):
+    test = [image for image in labelled if image.split == "test"]
+    for chosen, what in ((test, "test images"), (labelled, "labelled images, most of them trained on")):
         if not chosen:
             continue
         rng = np.random.default_rng(0)
@@ -869,7 +900,7 @@ def _held_out(run: Run, learner: str, collection: Collection, images: Sequence[I
         relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
         if relevant.sum() > len(own):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return _HeldOut(_sparse_vectors(run, collection, chosen), own, relevant, unmarked)
+            return _HeldOut(_sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
     raise UserError(f"run {run.name}: no labelled images to measure an update on; nothing is learned without")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from .collection import Collection
@@ -47,7 +48,7 @@ def growth(run: Run, collection: Collection) -> dict[str, Any] | None:
     return {"images": n_new, "mean_cosine": cosine, "refit": doubled or (cosine is not None and cosine < REFIT_COSINE)}
 
 
-def _mean_cosine(collection, idf_file) -> float | None:
+def _mean_cosine(collection: Collection, idf_file: Path) -> float | None:
     """Mean over images of the cosine between their vectors under the idf of a file and under that of the images."""
     import numpy as np
 

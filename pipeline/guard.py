@@ -300,7 +300,10 @@ def _check_origin(headers: Headers) -> None:
     if site is not None:
         same = site in ("same-origin", "none")
     else:
-        same = origin is None or urlsplit(origin).netloc == headers.get("host")
+        try:
+            same = origin is None or urlsplit(origin).netloc == headers.get("host")
+        except ValueError:  # "http://[x"
+            same = False
     if not same:
         raise HTTPException(403, "this request comes from the page of another site; open the service's own page")
 

@@ -21,6 +21,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from .collection import Image
 from .config import UserError
 from .feedback import Ledger
+from .run import write_bytes
 
 if TYPE_CHECKING:
     from .searcher import Searcher
@@ -124,6 +126,11 @@ def ranking_coherence(decisions: np.ndarray) -> np.ndarray:
     -------
     float64 array of shape (n_queries,)
         Mean over the images of the share of judges who found them relevant; NaN where nobody said anything.
+
+    Notes
+    -----
+    Comparable with `judge_coherence`, whose truth is one judge short: leaving out one judge after the other and taking
+    the mean gives the same figure where everybody judged everything.
     """
     return _mean(_mean(decisions, axis=0), axis=1)
 
@@ -210,7 +217,13 @@ def draw_tasks(
         rows = list(range(len(images)))
     if len(rows) <= k + 1:
         raise UserError(f"run {searcher.run.name}: {len(rows)} images are too few to judge the {k} nearest of them")
-    index = ExactIndex(searcher.learner(learner), X[rows], n_jobs=searcher.config.compute.n_jobs)
+    labels = searcher.labels_for(learner)
+    index = ExactIndex(
+        searcher.learner(learner),
+        X[rows],
+        None if labels is None else labels[rows],
+        n_jobs=searcher.config.compute.n_jobs,
+    )
     rng = random.Random(seed)
     order = rng.sample(range(len(rows)), len(rows))
     tasks: list[Task] = []
@@ -368,7 +381,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         dict
             ``judge``, ``study``, ``done`` and ``total`` (images decided, and to decide), ``query_index`` (from 0) and
             ``n_queries``; ``task`` is None at the end, or a dict: ``task`` (its number), ``query`` and ``image`` (ids),
-            ``query_path``, ``image_path``, ``position``. Nothing tells rank, learner, or what others decided.
+            ``position``. Nothing tells rank, learner, or what others decided; nor do paths, which often name the class.
         """
         judge, study = _check_judge(judge), self.study()
         decided = self._standing(study.number, judge)
@@ -382,9 +395,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     answer["task"] = {
                         "task": number,
                         "query": task.query.id,
-                        "query_path": task.query.path,
                         "image": candidate.id,
-                        "image_path": candidate.path,
                         "position": position,
                     }
                     return answer
@@ -582,7 +593,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         """Relevance as TREC tools read it, ``query 0 image relevance`` a line: 1 where most judges found it relevant.
 
         Queries and images are named by their ids. Of those who can say more than half must; an image that nobody can
-        judge is left out.
+        judge is left out. Every decision that stands counts, also those on tasks that a judge has not finished.
         """
         votes: dict[tuple[int, int, int], list[float]] = {}
         for row in self.rows(number):
@@ -607,6 +618,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
     def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:
         """Draw figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence.
 
+        A file at the path is replaced in one step.
+
         Raises
         ------
         UserError
@@ -617,7 +630,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         if not (~np.isnan(decisions)).any():
             raise UserError(f"study {study.number}: no judge has finished a task yet")
         figure = _figure(study, judges, decisions)
-        figure.savefig(file)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png")
+        write_bytes(Path(file), drawn.getvalue())
 
 
 def _figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:

@@ -13,6 +13,7 @@ import sqlite3
 import stat
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ SIZES = (128, 256, 512, 1024)  # longest side of a thumbnail; few, so that they 
 QUALITY = 70
 MAX_ORIGINAL_BYTES = 200 * 2**20
 UPLOAD_SECONDS = 7 * 24 * 3600
+MAX_THUMBNAIL_BYTES = 8 * 2**30
 MAX_UPLOADS = 1000
 MAX_UPLOAD_BYTES = 2 * 2**30  # of all uploads together, as they are kept
 
@@ -132,7 +134,7 @@ class Thumbnails:
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
@@ -151,7 +153,7 @@ class Thumbnails:
             Its file is not there any more.
         """
         size = next((s for s in SIZES if s >= size), SIZES[-1])
-        with self._lock:
+        with self._lock, contextlib.suppress(sqlite3.Error):  # damaged: made anew each time
             if self._db is not None:
                 query = "SELECT webp FROM thumbnails WHERE sha256 = ? AND size = ?"
                 found = self._db.execute(query, (image.sha256, size)).fetchone()
@@ -165,6 +167,23 @@ class Thumbnails:
                 row = (image.sha256, size, color, webp)
                 self._db.execute("INSERT OR IGNORE INTO thumbnails VALUES (?, ?, ?, ?)", row)
         return webp
+
+    def sweep(self, images: Iterable[Image]) -> None:
+        """Remove thumbnails of all but these images, and all of them if they take more than MAX_THUMBNAIL_BYTES."""
+        living = {image.sha256 for image in images}
+        for sha256 in list(self.colors):
+            if sha256 not in living:
+                self.colors.pop(sha256, None)
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            if self._db is None:
+                return
+            pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+            free = self._db.execute("PRAGMA freelist_count").fetchone()[0]
+            if (pages - free) * size > MAX_THUMBNAIL_BYTES:
+                self._db.execute("DELETE FROM thumbnails")
+            kept = {row[0] for row in self._db.execute("SELECT DISTINCT sha256 FROM thumbnails")}
+            gone = kept - living
+            self._db.executemany("DELETE FROM thumbnails WHERE sha256 = ?", ((sha256,) for sha256 in gone))
 
     def close(self) -> None:
         """Close the file."""
@@ -215,7 +234,8 @@ class Uploads:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(file)
                 return True
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of nobody else on this machine
+            self._folder.mkdir(mode=0o700, exist_ok=True)
             options = [cv2.IMWRITE_PNG_COMPRESSION, 1]  # quick
             png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]
             temporary.write_bytes(png.tobytes())

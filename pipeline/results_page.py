@@ -11,30 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from .config import UserError
 from .console import count
+from .run import write_bytes
 
 if TYPE_CHECKING:
     from .searcher import Searcher
 
 PICTURES = 900  # on one page: some 4 MB
 RESULTS_SHOWN = 100  # of one query
-
-
-def check_file(file: Path) -> None:
-    """Refuse a file that the page should not take the place of, before the search begins.
-
-    Raises
-    ------
-    UserError
-        It is not called .html, or lies in no folder.
-    """
-    if file.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--html {file}: the name of a page ends in .html")
-    if not file.absolute().parent.is_dir():
-        raise UserError(f"--html {file}: there is no folder {file.parent}")
-    if file.is_dir():
-        raise UserError(f"--html {file}: this is a folder; name a file")
 
 
 def write_results_page(
@@ -72,12 +56,7 @@ def write_results_page(
     while len(page) > SIZE_WANTED and shown > 1:
         shown //= 2
         page = _render(searcher, answers, queries[:shown], thumbnails, learner)
-    partial = file.with_name(f"{file.name}.partial")
-    try:
-        partial.write_bytes(page)
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_bytes(file, page)
 
 
 def _query(searcher: Searcher, answer: Mapping[str, Any], page: Path, of_labels: bool) -> dict[str, Any]:

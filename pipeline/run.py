@@ -223,6 +223,16 @@ def write_text(file: Path, text: str) -> None:
     os.replace(temporary, file)
 
 
+def write_bytes(file: Path, data: bytes) -> None:
+    """Write a file that a user named so that an error or a kill leaves the old one or the new one."""
+    partial = file.with_name(f"{file.name}.partial")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
     """Give a temporary folder to fill, then put it in the place of ``folder``, with its record.

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 RESULTS, LABELS = 10, 5  # answers to a query, unless asked for more or fewer
 WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
 _ROWS_AT_ONCE = 1024  # images whose scores of all labels are held at a time
+_ASKED = 100  # images whose results by two stages are compared with exact ones
 _FILES_AT_ONCE = 32  # query files that one thread turns into vectors before it takes others
 
 _ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
@@ -61,6 +62,10 @@ _NO_MODEL = (
 _log = logging.getLogger(__name__)
 
 
+class UnknownLabel(UserError):
+    """A label that no image of the run has."""
+
+
 @dataclass(frozen=True)
 class Queries:
     """Images to search with. Those that could be read have a row in ``Q``.
@@ -69,8 +74,8 @@ class Queries:
     ----------
     names : list of str, (n_queries,)
         As given; the files of a folder one by one.
-    Q : CSR float32, (n_read, V)
-        Unit rows.
+    Q : CSR or ndarray of float32, (n_read, V)
+        Unit rows, as those of the collection.
     place : list of int, (n_read,)
         Which query each row of Q is.
     own : list of int, (n_read,)
@@ -80,7 +85,7 @@ class Queries:
     """
 
     names: list[str]
-    Q: sparse.csr_matrix
+    Q: sparse.csr_matrix | np.ndarray
     place: list[int]
     own: list[int]
     errors: dict[int, str]
@@ -106,6 +111,8 @@ class Searcher:
     console : Console, optional
         Where warnings go, such as that a learner is older than its images; without one, to the logger
         ``visterm.pipeline.searcher``.
+    like : Searcher, optional
+        An older one of the same run: what has not changed since is taken from it, and not read again.
 
     Attributes
     ----------
@@ -118,14 +125,18 @@ class Searcher:
         What made their vectors; None where these were made elsewhere.
     images : list of Image
         Those that can be found, by path.
-    X : CSR float32, (n_images, V)
+    X : CSR or ndarray of float32, (n_images, V)
         Their vectors, unit rows, in the same order; those of a model or from elsewhere may be dense.
     place : dict of int to int
         Row of each image by its id.
     learners : list of str
         Names of those that can answer, "cosine" last.
+    annotators : list of str
+        Those of `learners` that rank labels.
     version : str
         Fingerprint of all that answers depend on: images, vectors, labels and learners.
+    pending : set of int
+        Ids of images that are known but not extracted yet, and so cannot be found.
 
     Raises
     ------
@@ -142,20 +153,30 @@ class Searcher:
     holiday/1.jpg ['sea/4.jpg', 'boat/3.jpg', 'sea/8.jpg']
     """
 
-    def __init__(self, run: Run | str | os.PathLike[str], *, console: Console | None = None) -> None:
+    def __init__(
+        self, run: Run | str | os.PathLike[str], *, console: Console | None = None, like: Searcher | None = None
+    ) -> None:
         self.run = run if isinstance(run, Run) else Run(Path(run))
         self._console: Any = console or _Log
-        self._once = _Once()
         while True:
             self._seen = _last_changes(self.run)
+            self._once = _Once()
             try:
-                self._open()
+                if like is None or like._seen[0] != self._seen[0]:
+                    self._open_collection()
+                else:
+                    for name in self._OF_COLLECTION:
+                        setattr(self, name, getattr(like, name))
+                self._open_learners(like)
                 break
             except UserError:
                 if self.is_current():
                     raise  # else it changed while it was read: once more
 
-    def _open(self) -> None:
+    # What does not change while the collection does not.
+    _OF_COLLECTION = ("root", "images", "X", "place", "extractor", "pending", "_content", "_rows_by_path", "_known")
+
+    def _open_collection(self) -> None:
         run = self.run
         with contextlib.closing(Collection(run.collection)) as collection:
             again = f"run 'visterm features --run {run.name}' first"
@@ -170,31 +191,47 @@ class Searcher:
             self.images: list[Image] = collection.images()
             if collection["extractor"] != content:  # looked at after the images: they are of no other one either
                 raise UserError(f"run {run.name}: the features are not finished; {again}")
-            if n_pending := found["pending"]:
-                self._console.warn(f"{count(n_pending, 'image')} are not extracted yet and cannot be found")
+            self.pending: set[int] = {number for number, _ in collection.pending()}
+            if self.pending:
+                self._console.warn(f"{count(len(self.pending), 'image')} are not extracted yet and cannot be found")
             self.extractor: Any = extractor_of(run)
             self.X: Any = vectors(run, collection, self.images)
-        self.config = run.configure(None, [])
         self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
         self._rows_by_path = {image.path: row for row, image in enumerate(self.images)}
-        trained = {name: made_from for name in TRAINED if (made_from := _made_from(run, name, content))}
-        self.learners: list[str] = [*trained, "cosine"]
         known = hashlib.sha256()
         for image in self.images:
             known.update(f"{image.id}{image.sha256}{image.labels}{image.split}".encode("utf-8", "surrogateescape"))
-        self.version: str = fingerprint(content, known.hexdigest(), trained)
+        self._known = known.hexdigest()
+
+    def _open_learners(self, like: Searcher | None) -> None:
+        run, content = self.run, self._content
+        self.config = run.configure(None, [])
+        self._trained = {name: made_from for name in TRAINED if (made_from := _made_from(run, name, content))}
+        self.learners: list[str] = [*self._trained, "cosine"]
+        able = _annotators()
+        self.annotators: list[str] = [name for name in self._trained if name in able]
+        self.version: str = fingerprint(content, self._known, self._trained)
+        if like is not None and like.images is self.images:
+            same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
+            self._once.take(like._once, same)
 
     def is_current(self) -> bool:
         """Whether collection, extractor and learners are on disk what they were; takes some 0.1 ms."""
         return _last_changes(self.run) == self._seen
 
+    def shares_images(self, other: Searcher) -> bool:
+        """Whether both hold the very same images and vectors, and not only equal ones."""
+        return self.images is other.images
+
     # --- learners and indexes -------------------------------------------------------------------------------------
 
     def default_learner(self, *, of_labels: bool = False) -> str:
-        """The learner that answers where none is named: oasis, of labels wsabie, or else the only one trained."""
-        if of_labels:
-            return default_learner(self.run, "wsabie", self._console, _annotators())
-        return default_learner(self.run, "oasis", self._console)
+        """The learner that answers where none is named: oasis, of labels wsabie, or else the first that is trained.
+
+        Where none is trained, the usual one all the same: who asks it is told what to do.
+        """
+        usual, able = ("wsabie", self.annotators) if of_labels else ("oasis", self.learners[:-1])
+        return default_learner(self.run, usual, self._console, able)
 
     def learner(self, name: str) -> SimilarityLearner:
         """Load a learner of the run, with what people's marks have taught it, once.
@@ -212,12 +249,22 @@ class Searcher:
         Raises
         ------
         UserError
-            It is unknown, not trained, or trained on other features; the message says what to do.
+            It is unknown, not trained, trained on other features, or trained or taught anew since the run was opened;
+            the message says what to do.
         """
+        return self._loaded(name)[0]
 
-        def load() -> SimilarityLearner:
+    def _loaded(self, name: str) -> tuple[SimilarityLearner, list[str]]:
+        """A learner, and the names of its labels by number."""
+
+        def load() -> tuple[SimilarityLearner, list[str]]:
             check_learners([name])
-            found = Teacher(self.run).load(name)
+            found = Teacher(self.run).load(name), trained_record(self.run, name).get("labels", [])
+            # Looked at after all was read: another model, of other visterms perhaps, must not pass for this one.
+            if name in TRAINED and _made_from(self.run, name, self._content) != self._trained.get(name):
+                raise UserError(
+                    f"{name} was trained or taught anew since run {self.run.name} was opened; open the run again"
+                )
             warn_if_stale(self.run, name, self._learnt_from, self._console)
             return found
 
@@ -254,32 +301,47 @@ class Searcher:
         return self._once(("index", name), make)
 
     def _two_stages(self, name: str, exact: ExactIndex) -> ExactIndex:
-        """The two-stage index of a learner. One that takes long to make is kept in the run for the next time."""
+        """The two-stage index of a learner, and what it finds of what an exact one would, measured once.
+
+        That is kept in the run for the next time, and so are lists, which take long to make.
+        """
+        import numpy as np
         from scipy import sparse
 
         from visterm.retrieval import TwoStageIndex
 
         given: Any = (exact.learner, self.X, self.labels_for(name))
         options: dict[str, Any] = {"n_jobs": self.config.compute.n_jobs}
-        n_candidates = self.config.index.n_candidates
-        if sparse.issparse(exact.gallery_):  # of which a transposed copy is all that it takes
-            return TwoStageIndex(*given, n_candidates=n_candidates, **options)
-        folder, made_from = self.run.folder / "index" / name, trained_record(self.run, name)
+        n_candidates, n_images = self.config.index.n_candidates, len(self.images)
+        folder = self.run.folder / "index" / name
+        made_from = (self._trained.get(name) or [])[:2]  # not how often it was taught: lists know changed vectors
         record = make_record(
             "index",
             {"n_candidates": n_candidates},
-            {"extractor": self._content, "learner": fingerprint(made_from["inputs"], made_from.get("created"))},
+            {"extractor": self._content, "learner": fingerprint(made_from)},
         )
+        quick = sparse.issparse(exact.gallery_)  # a transposed copy is all that it takes
         with contextlib.suppress(ValueError, UserError):  # damaged, or of other images mostly: a new one
             if is_fresh(folder, record):
+                if quick:
+                    return TwoStageIndex(*given, n_candidates=n_candidates, **options)
                 return TwoStageIndex.load(folder, *given, **options)
-        with self._console.phase(f"making the index of {count(len(self.images), 'image')} for {name}"):
+        with self._console.phase(f"making the index of {count(n_images, 'image')} for {name}"):
             index = TwoStageIndex(*given, n_candidates=n_candidates, **options)
+            asked = np.random.default_rng(0).choice(n_images, min(_ASKED, n_images), replace=False)
+            k = max(1, min(RESULTS, n_images - 1))
+            recall = index.recall(self.X[asked], k, exclude=asked)
+            record["recall"] = {"recall": round(recall, 4), "k": k, "queries": len(asked), "images": n_images}
             try:
                 with self.run.locked(), publish(folder, record) as target:
-                    index.save(target)
+                    if not quick:
+                        index.save(target)
             except (UserError, OSError) as error:
                 self._console.warn(f"the index for {name} cannot be kept: {error}")
+        self._console.say(
+            f"two stages find {recall:.1%} of the {k} nearest images for {name} (measured with "
+            f"{count(len(asked), 'query')}; --set index.kind=exact finds all)"
+        )
         return index
 
     def labels_for(self, name: str) -> np.ndarray | None:
@@ -504,7 +566,12 @@ class Searcher:
         ]
 
     def search_label(
-        self, labels: str | Sequence[str], k: int = RESULTS, learner: str | None = None
+        self,
+        labels: str | Sequence[str],
+        k: int = RESULTS,
+        learner: str | None = None,
+        *,
+        rows: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
         """Find the images of the collection that an annotator would soonest give each label.
 
@@ -514,7 +581,9 @@ class Searcher:
         k : int
             Results for each label, fewer if the collection is smaller.
         learner : str, optional
-            A learner that ranks labels; wsabie, unless named, or the only one that is trained.
+            A learner that ranks labels; wsabie, unless named, or the first that is trained.
+        rows : int array, optional
+            Rows of `images` to search among, in order; all of them unless given.
 
         Returns
         -------
@@ -532,14 +601,15 @@ class Searcher:
         annotator, name, names = self._annotator(learner)
         asked = _several(labels)
         numbers = [self._label_number(label, names, name) for label in asked]
+        X = self.X if rows is None else self.X[rows]
         blocks = [
-            annotator.label_scores(self.X[i : i + _ROWS_AT_ONCE])[:, numbers]
-            for i in range(0, len(self.images), _ROWS_AT_ONCE)
+            annotator.label_scores(X[i : i + _ROWS_AT_ONCE])[:, numbers] for i in range(0, X.shape[0], _ROWS_AT_ONCE)
         ]
         scores = np.concatenate(blocks)  # (n_images, n_labels asked for)
         order = np.argsort(-scores, axis=0, kind="stable")[:k]
+        found = order if rows is None else rows[order]
         return [
-            {"query": label, "results": self.results(order[:, i], scores[order[:, i], i])}
+            {"query": label, "results": self.results(found[:, i], scores[order[:, i], i])}
             for i, label in enumerate(asked)
         ]
 
@@ -626,8 +696,10 @@ class Searcher:
         chosen = name or self.default_learner(of_labels=True)
         if chosen not in able:
             raise UserError(f"{chosen} ranks images, not labels; {', '.join(able)} rank labels")
-        check_trained(self.run, chosen, able)
-        return self.learner(chosen), chosen, trained_record(self.run, chosen)["labels"]
+        if chosen not in self._trained:
+            check_trained(self.run, chosen, able)
+        learner, names = self._loaded(chosen)
+        return learner, chosen, names
 
     def _label_number(self, label: str, names: Sequence[str], learner: str) -> int:
         if label in names:
@@ -637,7 +709,7 @@ class Searcher:
             raise UserError(f"{learner} was trained before the label {label!r} came; run '{renew}' first")
         near = difflib.get_close_matches(label, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}"
-        raise UserError(f"run {self.run.name} has no label {label!r}; {hint}")
+        raise UnknownLabel(f"run {self.run.name} has no label {label!r}; {hint}")
 
 
 class _Log:
@@ -661,6 +733,10 @@ class _Once:
         self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._made: dict[Any, Any] = {}
 
+    def take(self, other: _Once, names: set[str]) -> None:
+        """Take what was made elsewhere for some learners; keys are (what, learner)."""
+        self._made = {key: made for key, made in list(other._made.items()) if key[1] in names}
+
     def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
         if key in self._made:
             return self._made[key]
@@ -672,32 +748,38 @@ class _Once:
         return self._made[key]
 
 
-def _last_changes(run: Run) -> list[Any]:
-    """What no longer is the same once collection, extractor or learners have changed."""
+def _last_changes(run: Run) -> tuple[list[Any], list[Any]]:
+    """What no longer is the same once the collection with its extractor, or the learners, have changed."""
     catalogue = run.collection / "catalogue.sqlite"
-    files = [catalogue, catalogue.with_name("catalogue.sqlite-wal"), run.extractor / "record.json"]
+    collection = [catalogue, catalogue.with_name("catalogue.sqlite-wal"), run.extractor / "record.json"]
+    learners: list[Path] = []
     with contextlib.suppress(OSError):
         for name in sorted(name for name in os.listdir(run.folder / "learners") if "." not in name):  # no checkpoints
-            files += [run.learner(name) / "record.json", run.taught(name) / "in_force.json"]
-    found: list[Any] = []
-    for file in files:
-        with contextlib.suppress(OSError):
-            status = os.stat(file)
-            found.append((os.fspath(file), status.st_ino, status.st_mtime_ns, status.st_size))
+            learners += [run.learner(name) / "record.json", run.taught(name) / "in_force.json"]
+    found: tuple[list[Any], list[Any]] = [], []
+    for files, changes in zip((collection, learners), found, strict=True):
+        for file in files:
+            with contextlib.suppress(OSError):
+                status = os.stat(file)
+                changes.append((os.fspath(file), status.st_ino, status.st_mtime_ns, status.st_size))
     with contextlib.suppress(OSError), open(catalogue, "rb") as stream:
-        found.append(stream.read(28)[24:])  # SQLite's count of changes: two may fall within one tick of the clock
+        found[0].append(stream.read(28)[24:])  # SQLite's count of changes: two may fall within one tick of the clock
     return found
 
 
 def _made_from(run: Run, name: str, content: str) -> list[Any] | None:
-    """What a learner that can answer was made from, and how often it was taught since; None of another one."""
+    """What a learner was made from, and how often it was taught since; None of one of other features, or of none.
+
+    Of one that is damaged it is what is wrong: it stays listed, so that no other answers in its place, and who asks for
+    it is told.
+    """
     try:
         record = read_record(run.learner(name))
         if record is None or record["inputs"]["extractor"] != content:
             return None
         return [record["inputs"], record["created"], Teacher(run).version(name)]
-    except UserError:  # damaged: who asks for this learner is told so
-        return None
+    except UserError as error:
+        return [str(error)]
 
 
 def _annotators() -> list[str]:

@@ -79,7 +79,7 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        answers.current.start()
+        answers.current.start(answers.tidy)
         yield
         answers.close()
 
@@ -290,7 +290,7 @@ def _add_pictures(app: FastAPI, answers: Answers) -> None:
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
         limit = snapshot.searcher.config.collection.max_pixels
-        made = await answers.others.run(answers.thumbnails.get, snapshot.searcher.root, found, size, limit)
+        made = await answers.pictures.run(answers.thumbnails.get, snapshot.searcher.root, found, size, limit)
         return Response(made, media_type="image/webp", headers=headers)
 
     @app.get("/images/{number}/original", response_class=Response, tags=["collection"])
@@ -313,7 +313,7 @@ def _add_pictures(app: FastAPI, answers: Answers) -> None:
         if size is None:
             data, kind = await answers.others.run(answers.upload_bytes, key), "image/png"
         else:
-            made = await answers.others.run(lambda: make_thumbnail(answers.upload_pixels(key), size))
+            made = await answers.pictures.run(lambda: make_thumbnail(answers.upload_pixels(key), size))
             data, kind = made.webp, "image/webp"
         return Response(data, media_type=kind, headers={"Cache-Control": _FOREVER} | _PICTURE_POLICY)
 
@@ -372,7 +372,7 @@ def _add_facts(app: FastAPI, answers: Answers) -> None:
                 "labels": dict(sorted(snapshot.labels.items())),
                 "learners": snapshot.searcher.learners,
                 "default_learner": snapshot.default_learner,
-                "annotators": answers.annotators(snapshot),
+                "annotators": snapshot.searcher.annotators,
                 "version": snapshot.searcher.version,
                 "models": models,
                 "evaluations": _evaluations(answers.run),
@@ -484,8 +484,8 @@ def serve(
             access_log=False,  # addresses may hold the token
             ws="none",
             server_header=False,
-            limit_concurrency=500,
-            timeout_keep_alive=30,
+            limit_concurrency=800,  # connections, idle ones too: below the 1,024 files that a process may have open
+            timeout_keep_alive=10,
             timeout_graceful_shutdown=5,
         )
         with contextlib.suppress(KeyboardInterrupt):  # the usual end

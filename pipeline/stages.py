@@ -8,6 +8,7 @@ Heavy libraries are imported where they are used: finding out that nothing has t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .artifacts import (
+    RANKERS,
     TRAINED,
     check_learners,
     check_trained,
@@ -800,6 +802,8 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
             name: f"training was interrupted: '{how_to_train(run, name)}' with the same settings goes on"
             for name in unfinished
         }
+    if indexes := _describe_indexes(run, extractor):
+        found["indexes"] = indexes
     for folder in sorted(run.folder.glob("evaluations/*")):
         if (folder / "record.json").exists() and "." not in folder.name:
             found["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
@@ -819,6 +823,17 @@ def _describe_counts(run: Run, collection: Collection) -> dict[str, Any]:
         return {"segments": segments, "growth": growth(run, collection)}
     except UserError as error:  # a damaged segment; the rest is worth knowing
         return {"segments": {"error": str(error)}, "growth": None}
+
+
+def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
+    """What two-stage indexes of the vectors of now found of the nearest images, when they were made."""
+    found = {}
+    for name in RANKERS:
+        with contextlib.suppress(UserError):
+            record = read_record(run.folder / "index" / name)
+            if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
+                found[name] = record["recall"]
+    return found
 
 
 def _describe_extractor(record: dict[str, Any] | None, config: Config) -> dict[str, Any]:

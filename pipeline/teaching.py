@@ -52,12 +52,12 @@ def add_marks(app: FastAPI, answers: Answers) -> None:
     @app.post("/feedback/update", response_model=api.Taught, tags=["marks"])
     async def update(asked: api.UpdateAsked) -> Response:
         """Teach a learner the marks that stand. A model that would get worse on held-out images is not taken."""
-        return Json(await answers.others.run(answers.update, asked.learner, asked.query))
+        return Json(await answers.lessons.run(answers.update, asked.learner, asked.query))
 
     @app.post("/feedback/{how}", response_model=api.TakenBack, tags=["marks"])
     async def take_back(how: Literal["undo", "reset"], asked: api.LearnerAsked) -> Response:
         """Undo the last update, or go back to the learner as it was trained."""
-        return Json(await answers.others.run(answers.take_back, how, asked.learner))
+        return Json(await answers.lessons.run(answers.take_back, how, asked.learner))
 
     @app.get("/feedback/export", response_model=list[api.Anything], tags=["marks"])
     async def export() -> Response:

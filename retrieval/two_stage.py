@@ -141,14 +141,6 @@ class _Postings:
         _sum_postings(*self.arrays, query, columns, sums)
         return _largest(sums, n)
 
-    def add(self, gallery: Any) -> "_Postings":
-        """Of the gallery, which begins with the images of this one: made anew, by one pass over the entries."""
-        return _Postings(gallery)
-
-    def keep(self, gallery: Any, kept: np.ndarray) -> "_Postings":
-        """Of the gallery, which has lost images."""
-        return _Postings(gallery)
-
     def state(self) -> dict[str, np.ndarray]:
         """Nothing worth saving: what is read from a disk is hardly there sooner."""
         return {}
@@ -182,14 +174,6 @@ class _Lists:
         sizes = np.cumsum(np.diff(self.bounds)[order])
         chosen = order[: np.searchsorted(sizes, n) + 1]
         return np.concatenate([self.members[self.bounds[i] : self.bounds[i + 1]] for i in chosen])
-
-    def add(self, gallery: np.ndarray) -> "_Lists":
-        """Of the gallery, which begins with the images of this one; centres stay."""
-        return _Lists(self.centres, np.append(self.lists, _nearest(gallery[len(self.lists) :], self.centres)))
-
-    def keep(self, gallery: np.ndarray, kept: np.ndarray) -> "_Lists":
-        """Of the gallery, which has lost images."""
-        return _Lists(self.centres, self.lists[kept])
 
     def state(self) -> dict[str, np.ndarray]:
         """What `load` goes on from."""
@@ -227,9 +211,8 @@ class TwoStageIndex(ExactIndex):
     y : array of shape (n_gallery,), optional
         Labels, for learners that read them.
     n_candidates : int or None, default=None
-        Images scored exactly for a query, or ten times k where that is more; an attribute that may be changed at any
-        time. More finds more and takes longer. None is 1,000 of a sparse gallery, 5,000 of a dense one, whose first
-        stage is coarser.
+        Images scored exactly for a query, or ten times k where that is more. More finds more and takes longer. None is
+        1,000 of a sparse gallery, 5,000 of a dense one, whose first stage is coarser.
     random_state : int, default=0
         Draws the images that the lists of a dense gallery are learned from.
     n_jobs : int or None, default=None
@@ -239,11 +222,6 @@ class TwoStageIndex(ExactIndex):
     ------
     ValueError
         As `ExactIndex`, and where n_candidates is not positive.
-
-    Notes
-    -----
-    `add` and `remove` change no array in place: a ``copy.copy`` of an index can take new images while threads search
-    the old one.
 
     Examples
     --------
@@ -289,31 +267,6 @@ class TwoStageIndex(ExactIndex):
         if not wanted.size:
             raise ValueError("recall needs at least one query")
         return sum(len(np.intersect1d(*both)) for both in zip(found, wanted, strict=True)) / wanted.size
-
-    def add(self, X: Any, y: Any = None) -> None:
-        """Enter images of shape (n, n_features), as rows n_gallery, n_gallery + 1, ..."""
-        sides = exact._check_gallery(self.learner.transform(X) if y is None else self.learner.transform(X, y))
-        if sides.shape[1] != self.gallery_.shape[1]:
-            raise ValueError(
-                f"added images become vectors of {sides.shape[1]} columns, the gallery has {self.gallery_.shape[1]} "
-                "columns: both must come from the same features and learner"
-            )
-        if sp.issparse(sides):
-            self.gallery_ = sp.vstack([self.gallery_, sides], format="csr")
-        else:
-            self.gallery_ = np.concatenate([self.gallery_, sides])
-        self._first_stage = self._first_stage.add(self.gallery_)
-
-    def remove(self, rows: Any) -> None:
-        """Leave out images; those behind them move up, as in ``numpy.delete``."""
-        rows = np.asarray(rows, np.int64)
-        if rows.size and (rows.min() < 0 or rows.max() >= self.n_gallery):
-            raise ValueError(f"rows to remove must be rows of the gallery, 0 to {self.n_gallery - 1}")
-        kept = np.delete(np.arange(self.n_gallery), rows)
-        if not kept.size:
-            raise ValueError("the gallery is empty: there is nothing to search")
-        self.gallery_ = self.gallery_[kept]
-        self._first_stage = self._first_stage.keep(self.gallery_, kept)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the index to a folder, in one step: not the gallery, only a fingerprint of each of its images."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,16 @@ settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("same")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure():
+    """With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
+    if os.environ.get("VISTERM_CI") == "1":
+        packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
+        missing = [name for name in packages if find_spec(name) is None]
+        missing += ["chromium"] if shutil.which("chromium") is None else []
+        if missing:
+            raise pytest.UsageError(f"VISTERM_CI is set, and there is no {', no '.join(missing)}")
 
 
 @pytest.fixture(scope="session")

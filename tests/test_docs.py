@@ -19,6 +19,10 @@ PAGES = (
     "docs/lego.md",
     "docs/mcml.md",
     "docs/musl.md",
+    "docs/searching.md",
+    "docs/explaining.md",
+    "docs/feedback.md",
+    "docs/embeddings.md",
 )
 
 
@@ -26,12 +30,29 @@ def examples(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
+def make_run(folder: Path) -> None:
+    """The run that examples open."""
+    from visterm.pipeline import stages
+    from visterm.pipeline.config import load_config
+    from visterm.pipeline.console import Console
+    from visterm.pipeline.run import Run
+
+    settings = ["features.n_visterms=50", "oasis.n_steps=1000", "wsabie.n_steps=1000", "compute.n_jobs=1"]
+    run, config = Run(folder / "runs" / "photos"), load_config(None, settings)
+    stages.features(run, config, folder / "photos", Console(quiet=True))
+    for learner in ("oasis", "wsabie"):
+        stages.train(run, config, learner, Console(quiet=True))
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(repository, page, tmp_path, monkeypatch, write_images):
     write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum") for i in range(12)])
     monkeypatch.chdir(tmp_path)
+    write_images(tmp_path, ["a.jpg", "holiday/1.jpg", "holiday/2.jpg"])
     found = examples(repository / page)
     assert found
+    if "runs/photos" in "".join(found):
+        make_run(tmp_path)
     names: dict = {}  # later examples of a page may use what earlier ones made
     for example in found:
         # The images of this test are small and few.

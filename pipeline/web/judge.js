@@ -53,8 +53,9 @@ async function load() {
 async function draw(next) {
   task = next.task;
   if (!task) return showEnd(next);
-  const side = (name, id, path) => {
-    const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: `${name}: ${path}`, draggable: "false" });
+  // A path often names the class, so alternative texts do not tell it.
+  const side = (name, id, words) => {
+    const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: words, draggable: "false" });
     img.addEventListener("error",
       () => img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown")));
     return el("figure", {}, el("figcaption", {}, name), img);
@@ -70,7 +71,8 @@ async function draw(next) {
       el("span", { class: "count" }, `${next.done} / ${next.total}`),
       el("button", { type: "button", id: "undo", onclick: undo, disabled: next.done === 0, title: "Undo (Backspace)" }, "Undo"),
       el("span", { class: "status", id: "status" })),
-    el("div", { class: "duel" }, side("Query", task.query, task.query_path), side("Relevant to it?", task.image, task.image_path)),
+    el("div", { class: "duel" }, side("Query", task.query, "Query image"),
+      side("Relevant to it?", task.image, `Image ${next.done + 1} of ${next.total}`)),
     el("div", { class: "verdicts", role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
     next.instructions ? el("details", { id: "guide", open: folded }, el("summary", {}, "Instructions"),
       el("div", { class: "panel" }, next.instructions.split("\n\n").map((words) => el("p", {}, words)))) : "");

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.features import ImageError, OnnxEmbedder, read_query_vectors, read_vectors
+from visterm.features import ImageError, OnnxEmbedder, embeddings, read_query_vectors, read_vectors
 from visterm.features.embeddings import MAX_FEATURES
 
 RNG = np.random.default_rng(0)
@@ -410,6 +410,12 @@ def test_a_model_that_ends_the_process_of_opencv(tmp_path, write_model):
     data[176] ^= 8
     (tmp_path / "m.onnx").write_bytes(data)
     assert "OpenCV ends with SIGSEGV on this model; it is damaged" in refusal(tmp_path / "m.onnx")
+
+
+def test_a_model_that_does_not_come_to_an_end(tmp_path, write_model, monkeypatch):
+    write_model(tmp_path / "m.onnx", 8)
+    monkeypatch.setattr(embeddings, "TRIAL_SECONDS", 0.001)  # no process starts as soon as that
+    assert "OpenCV has not run this model once in 0.001 s" in refusal(tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("place", [6, 12, 38, 52, 67, 79, 95, 211])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections import Counter
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from visterm.pipeline import collection as catalogue
 from visterm.pipeline.collection import Collection, Outcome, read_segment, write_segment
 from visterm.pipeline.config import UserError, load_config
 
@@ -283,6 +285,16 @@ def test_a_damaged_catalogue_is_refused(tmp_path):
     (tmp_path / "collection/catalogue.sqlite").write_bytes(b"not a database" * 100)
     with pytest.raises(UserError, match="damaged catalogue"):
         Collection(tmp_path / "collection")
+
+
+def test_a_catalogue_that_another_process_writes_is_not_called_damaged(collection, monkeypatch):
+    monkeypatch.setattr(catalogue, "BUSY_SECONDS", 0.05)
+    with contextlib.closing(sqlite3.connect(collection.folder / "catalogue.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UserError, match=r"database is locked.*try again later") as refused:
+            Collection(collection.folder)
+        assert "remove" not in str(refused.value)
+    Collection(collection.folder).close()
 
 
 def test_a_refused_transaction_is_rolled_back(collection):

@@ -134,7 +134,9 @@ def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
     sizes = [abs(pair["contribution"]) for pair in pairs]
     assert sizes == sorted(sizes, reverse=True)
     for pair in pairs:
-        assert pair["share"] == pytest.approx(pair["contribution"] / found["score"], rel=1e-4)
+        whole = found["positive"] - found["negative"]  # of which a small score may be what is left
+        assert pair["share"] == pytest.approx(pair["contribution"] / whole, rel=1e-4)
+        assert abs(pair["share"]) <= 1
 
     def overlap(a, b):
         (ax, ay, aw, ah), (bx, by, bw, bh) = a, b

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import sqlite3
@@ -437,6 +438,44 @@ def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypat
     session(run, [second])
     assert teacher.update()["n_marks"] == 20
     assert len(teacher.marks.export()) == 40
+
+
+def test_marks_of_a_refused_update_come_back_by_undo(run, monkeypatch):
+    teacher = Teacher(run)
+    session(run, some_queries(run, 1))
+    monkeypatch.setattr(feedback, "MAX_FALL", -1.0)
+    assert not teacher.update()["accepted"]
+    assert teacher.status()["learners"]["oasis"]["set_aside"] == 20
+    assert teacher.undo() == {"learner": "oasis", "from_version": 0, "to_version": 0}
+    monkeypatch.setattr(feedback, "MAX_FALL", 1.0)
+    assert teacher.update()["n_marks"] == 20
+
+
+def test_what_was_measured_is_said(run, monkeypatch):
+    session(run, some_queries(run, 1))
+    answer = Teacher(run).update()
+    assert re.fullmatch(r"\d+ test images that no mark names", answer["measured_on"])
+    assert 0 <= answer["map_error"] < 0.1
+    monkeypatch.setattr(feedback, "MIN_QUERIES", 1000)  # too few are unmarked
+    session(run, some_queries(run, 2)[1:])
+    assert Teacher(run).update()["measured_on"] == "80 test images"
+
+
+def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
+    """The block of one base must never be laid over another one."""
+    teacher = Teacher(run)
+    session(run, some_queries(run, 1))
+    assert teacher.update()["accepted"]
+    copy, config = Teacher._base_copy, run.configure(None, ["oasis.C=0.05"])
+
+    def exchanged(self, learner):
+        monkeypatch.undo()
+        train(run, config, "oasis", QUIET)
+        return copy(self, learner)
+
+    monkeypatch.setattr(Teacher, "_base_copy", exchanged)
+    found = np.array(teacher.load("oasis").W_)
+    np.testing.assert_array_equal(found, matrix(run, folder=run.learner("oasis") / "files"))
 
 
 def test_a_new_training_makes_the_versions_void(run):

@@ -27,7 +27,7 @@ from visterm.pipeline.judge import (
     spread,
 )
 from visterm.pipeline.run import Run
-from visterm.pipeline.stages import features
+from visterm.pipeline.stages import features, train
 
 NAN = np.nan
 CLASSES = ("apple", "pear", "plum")
@@ -62,6 +62,12 @@ def test_coherence_by_hand():
     np.testing.assert_allclose(ranking_coherence(decisions[:, :, :2]), [(2 / 3 + 1 / 2) / 2])
 
 
+def test_the_coherence_of_a_ranking_is_the_mean_with_one_judge_left_out():
+    decisions = np.random.default_rng(0).integers(0, 2, (4, 5, 6)).astype(float)
+    without = [ranking_coherence(np.delete(decisions, judge, axis=0)) for judge in range(4)]
+    np.testing.assert_allclose(ranking_coherence(decisions), np.mean(without, axis=0))
+
+
 def test_a_single_judge_has_no_coherence_and_nothing_is_no_error():
     assert np.isnan(judge_coherence(np.array([[[1.0, 0.0]]]))).all()
     assert np.isnan(judge_coherence(np.zeros((2, 1, 2)))).all()  # who found nothing relevant cannot be confirmed
@@ -80,7 +86,9 @@ def run(tmp_path_factory, write_images):
     (folder / "fruit/apple/copy.jpg").write_bytes((folder / "fruit/apple/1.jpg").read_bytes())
     place = Run(folder / "runs/fruit")
     settings = ["features.n_visterms=60", "split.train=4", "split.test=18", "compute.n_jobs=1"]
-    features(place, load_config(None, settings), folder / "fruit", Console(quiet=True))
+    config = load_config(None, [*settings, "musl.n_metrics=3", "musl.n_bits=8"])
+    features(place, config, folder / "fruit", Console(quiet=True))
+    train(place, config, "musl", Console(quiet=True))
     return place
 
 
@@ -89,8 +97,9 @@ def searcher(run):
     return Searcher(run)
 
 
-def test_tasks_are_those_of_the_paper(searcher):
-    tasks = draw_tasks(searcher, "cosine", n_queries=6, k=5, n_random=4, seed=1)
+@pytest.mark.parametrize("learner", ["cosine", "musl"])  # MuSL chooses the metric of an image by its label
+def test_tasks_are_those_of_the_paper(searcher, learner):
+    tasks = draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=1)
     images = {image.id: image for image in searcher.images}
     assert len({task.query.id for task in tasks}) == len(tasks) == 6
     for task in tasks:
@@ -104,11 +113,11 @@ def test_tasks_are_those_of_the_paper(searcher):
         for candidate in others:
             assert images[candidate.id].labels != images[task.query.id].labels
         # The ranked ones are what a search finds among the test images.
-        found = searcher.search(f"id:{task.query.id}", k=len(images) - 1, learner="cosine")[0]["results"]
+        found = searcher.search(f"id:{task.query.id}", k=len(images) - 1, learner=learner)[0]["results"]
         test = [row["id"] for row in found if images[row["id"]].split == "test"]
         assert [c.id for c in ranked] == test[:5]
-    assert tasks == draw_tasks(searcher, "cosine", n_queries=6, k=5, n_random=4, seed=1)
-    assert tasks != draw_tasks(searcher, "cosine", n_queries=6, k=5, n_random=4, seed=2)
+    assert tasks == draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=1)
+    assert tasks != draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=2)
 
 
 def test_too_few_images(searcher):
@@ -145,10 +154,10 @@ def judge_all(judgements, judge, relevant, unsure=()):
     return seen
 
 
-def test_a_judge_goes_on_where_they_left_and_sees_no_rank(judgements):
+def test_a_judge_goes_on_where_they_left_and_is_told_neither_rank_nor_class(judgements):
     first = judgements.next("ann")
     assert (first["done"], first["total"], first["query_index"], first["n_queries"]) == (0, 8, 0, 2)
-    assert set(first["task"]) == {"task", "query", "query_path", "image", "image_path", "position"}
+    assert set(first["task"]) == {"task", "query", "image", "position"}
     judgements.decide("ann", first["task"]["task"], first["task"]["image"], "relevant")
     again = Judgements(judgements.file).next("ann")
     assert again["done"] == 1
@@ -307,7 +316,13 @@ def test_the_command(run, tmp_path, monkeypatch):
     )
     visterm()  # goes on with the same
     assert "--new draws some of oasis" in visterm("--learner", "oasis", code=2).stderr
-    assert served == [{"port": 0}, {"port": 8000}]
+    own = {"host": "127.0.0.1", "token": None}
+    assert served == [own | {"port": 0}, own | {"port": 8000}]
+    told = visterm("--host", "0.0.0.0", "--token", "secret-enough-for-all").stderr
+    assert served[2] == {"host": "0.0.0.0", "port": 8000, "token": "secret-enough-for-all"}
+    assert "judge?token=TOKEN" in told
+    assert "options come after results" in visterm("--run", "other", "results", code=2).stderr
+    assert "the name of a picture ends in .png" in visterm("results", "--figure", "a.jpg", code=2).stderr
     found = Judgements(run.judgements)
     tasks = found.study().tasks
     while (shown := found.next("ann")["task"]) is not None:

@@ -421,10 +421,15 @@ def test_the_only_trained_learner_answers(mine):
         )
 
 
-def test_the_trained_learners_are_named(mine):
+def test_the_first_trained_learner_answers_where_the_usual_one_is_not_trained(mine):
     shutil.rmtree(mine / "runs/fruit/learners/oasis")
     for arguments in (["search", "fruit/pear/0.jpg"], ["evaluate"]):
-        line = refused(*arguments, cwd=mine)
+        result = visterm(*arguments, "--json", cwd=mine)
+        assert "by aroma; oasis is not trained" in result.stderr
+        assert json.loads(result.stdout) == json.loads(
+            visterm(*arguments, "--learner", "aroma", "--json", cwd=mine).stdout
+        )
+        line = refused(*arguments, "--learner", "oasis", cwd=mine)
         assert (
             "no trained oasis; trained: aroma, wsabie, musl, lego, mcml, pamir, ovr, knn; use --learner aroma" in line
         )
@@ -445,11 +450,16 @@ def test_a_label_that_came_after_training(mine):
         assert line == f"visterm: wsabie was trained before the label 'gold' came; run {renew} first"
 
 
-def test_the_learner_that_would_answer_is_not_trained(mine):
+def test_the_first_that_ranks_labels_answers_where_wsabie_is_not_trained(mine):
     shutil.rmtree(mine / "runs/fruit/learners/wsabie")
-    line = refused("annotate", "fruit/pear/0.jpg", cwd=mine)
+    for arguments in (["annotate", "fruit/pear/0.jpg"], ["search", "--label", "pear"]):
+        result = visterm(*arguments, "--json", cwd=mine)
+        assert "by pamir; wsabie is not trained" in result.stderr
+        assert json.loads(result.stdout) == json.loads(
+            visterm(*arguments, "--learner", "pamir", "--json", cwd=mine).stdout
+        )
+    line = refused("annotate", "fruit/pear/0.jpg", "--learner", "wsabie", cwd=mine)
     assert "no trained wsabie; trained: pamir, ovr, knn; use --learner pamir" in line
-    assert "no trained wsabie" in refused("search", "--label", "pear", cwd=mine)
 
 
 @pytest.mark.parametrize("command", ["search", "annotate"])

@@ -534,6 +534,9 @@ def test_a_judge_decides_undoes_and_sees_the_results(page, made):
     page.get_by_role("button", name="Begin").click()
     expect(page.locator(".count")).to_have_text("0 / 10")
     expect(page.locator(".duel img")).to_have_count(2)
+    # Paths name the class: judges get pictures only.
+    expect(page.locator(".duel img").nth(0)).to_have_attribute("alt", "Query image")
+    expect(page.locator(".duel img").nth(1)).to_have_attribute("alt", "Image 1 of 10")
     first = page.locator(".duel img").nth(1).get_attribute("src")
     page.keyboard.press("a")
     expect(page.locator(".count")).to_have_text("1 / 10")

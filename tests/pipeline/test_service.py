@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import hashlib
 import io
 import json
@@ -10,6 +11,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -26,7 +28,8 @@ import httpx
 import uvicorn
 from PIL import Image as Pillow
 
-from visterm.pipeline import Searcher, answers, api, feedback, guard, judge, service, stages
+from visterm.pipeline import Searcher, answers, api, current, feedback, guard, judge, pictures, service, stages
+from visterm.pipeline.collection import Collection
 from visterm.pipeline.config import UserError, load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.pictures import Uploads
@@ -144,6 +147,14 @@ def test_filters(client, searcher):
         image.path for image in searcher.images if image.path.startswith("fig/")
     )
     assert figs["n_searched"] == 6
+    (all_of_them,) = client.get("/search", params={"id": number, "k": 100}).json()
+    assert [(row["id"], row["score"]) for row in figs["results"]] == [
+        (row["id"], row["score"]) for row in all_of_them["results"] if row["labels"] == ["fig"]
+    ]
+    (own,) = client.get("/search", params={"id": number, "k": 100, "label": "pear"}).json()
+    assert number not in [row["id"] for row in own["results"]]
+    (pears,) = client.get("/search", params={"id": number, "label": "pear", "exclude_duplicates": True}).json()
+    assert len(pears["results"]) == len(own["results"]) - 1 == 5
     (everything,) = client.get("/search", params={"id": number, "k": 100}).json()
     (without,) = client.get("/search", params={"id": number, "k": 100, "exclude_duplicates": True}).json()
     paths = [row["path"] for row in everything["results"]]
@@ -161,7 +172,8 @@ def test_upload_answers_as_searcher_does_and_can_be_asked_again(client, searcher
     assert answer["key"] == answer["upload"] == hashlib.sha256(data).hexdigest()
     (again,) = client.get("/search", params={"upload": answer["upload"], "k": 4, "learner": "cosine"}).json()
     assert again["results"] == answer["results"]
-    assert again["upload_expires"] > "2026"
+    left = datetime.datetime.fromisoformat(again["upload_expires"]) - datetime.datetime.now(datetime.UTC)
+    assert left.total_seconds() == pytest.approx(7 * 24 * 3600, abs=60)
     from_parameters = client.post(f"/search?upload={answer['upload']}&k=4&learner=cosine").json()
     assert from_parameters[0]["results"] == answer["results"]
 
@@ -194,7 +206,11 @@ def test_labels(client, searcher):
     expected = searcher.search_label("plum", k=4)[0]["results"][1:]
     assert [(row["rank"], row["path"]) for row in answer["results"]] == [(r["rank"], r["path"]) for r in expected]
     assert answer["learner"] == "knn"
-    _refused(client.get("/search", params={"query_label": "plumb"}), 409, "did you mean plum?")
+    _refused(client.get("/search", params={"query_label": "plumb"}), 404, "did you mean plum?")
+    (among,) = client.get("/search", params={"query_label": "plum", "label": "fig", "k": 9}).json()
+    figs = [row for row in searcher.search_label("plum", k=19)[0]["results"] if row["labels"] == ["fig"]]
+    assert [(row["path"], row["score"]) for row in among["results"]] == [(row["path"], row["score"]) for row in figs]
+    _refused(client.get("/search", params={"query_label": "plum", "label": "figs"}), 404, "figs")
     _refused(client.get("/search", params={"query_label": "plum", "learner": "oasis"}), 409, "knn")
 
 
@@ -584,6 +600,7 @@ def test_requests_that_other_pages_make(client):
     for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://[x"},
         {"Origin": "http://127.0.0.1:81"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site", "Origin": here},
@@ -676,6 +693,103 @@ def test_run_in_the_middle_of_a_change_is_answered_from_before(own):
         while client.get("/health").json()["status"] != "ok":
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
+    with serving(service.create_app(own)) as client:
+        first = client.get("/health").json()
+        with closing(Collection(own.collection)) as collection:
+            content = collection["extractor"]
+            collection.use_extractor("")
+            collection.use_extractor(content)
+            pending, config, quiet = collection.pending(), own.configure(None, []), Console(quiet=True)
+            stages.extract(own, config, collection, collection.root, pending[:5], quiet)
+            deadline = time.monotonic() + 20
+            while "14 images are not extracted again yet" not in str(client.get("/health").json()["problem"]):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            health = client.get("/health").json()
+            assert health == first | {"status": "behind", "problem": health["problem"]}
+            assert len(client.get("/search?id=1&k=50").json()[0]["results"]) == 18
+            stages.extract(own, config, collection, collection.root, pending[5:], quiet)
+        while client.get("/health").json() != first:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_thumbnails_of_removed_images_go(own):
+    shutil.rmtree(own.folder / "service", ignore_errors=True)  # copied while it was written to
+    app = service.create_app(own)
+    with serving(app) as client:
+        searcher = Searcher(own)
+        gone, stays = _id(searcher, "plum/4.jpg"), _id(searcher, "plum/5.jpg")
+        for number in (gone, stays):
+            assert client.get(f"/images/{number}/thumbnail").status_code == 200
+        (searcher.root / "plum/4.jpg").unlink()
+        stages.features(own, own.configure(None, []), None, Console(quiet=True))
+        _wait_for(client, searcher.version)
+        _refused(client.get(f"/images/{gone}/thumbnail"), 404, "removed")
+        kept, deadline = app.state.answers.thumbnails, time.monotonic() + 20
+        while searcher.images[searcher.place[gone]].sha256 in kept.colors:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with closing(sqlite3.connect(own.folder / "service/thumbnails.sqlite")) as db:
+            living = [row[0] for row in db.execute("SELECT sha256 FROM thumbnails")]
+        assert living == list(kept.colors) == [searcher.images[searcher.place[stays]].sha256]
+
+
+def test_thumbnails_have_a_cap(own, monkeypatch):
+    searcher = Searcher(own)
+    with closing(pictures.Thumbnails(own.folder / "cap.sqlite")) as kept:
+        kept.get(searcher.root, searcher.images[0], 128, 10**8)
+        kept.sweep(searcher.images)
+        assert kept._db.execute("SELECT count(*) FROM thumbnails").fetchone() == (1,)
+        monkeypatch.setattr(pictures, "MAX_THUMBNAIL_BYTES", 0)
+        kept.sweep(searcher.images)
+        assert kept._db.execute("SELECT count(*) FROM thumbnails").fetchone() == (0,)
+        kept._db.execute("DROP TABLE thumbnails")  # as good as damaged
+        assert kept.get(searcher.root, searcher.images[0], 128, 10**8)
+
+
+def test_a_lesson_and_an_index_in_the_making_hold_nobody_up(own):
+    """Updates have a thread of their own, and so have searches by learners that are at hand."""
+    app = service.create_app(own)
+    with serving(app) as client:
+        shared, release = app.state.answers, threading.Event()
+        shared.teacher.update = lambda _: release.wait(30) and {"accepted": False}
+        searcher, index = shared.snapshot.searcher, shared.snapshot.searcher.index
+        searcher.index = lambda name: index(name) if name == "oasis" or release.wait(30) else None
+        shared.searches._workers = 1
+        asked = [
+            threading.Thread(target=client.post, args=("/feedback/update",), kwargs={"json": {}}) for _ in range(4)
+        ] + [threading.Thread(target=client.get, args=("/search?id=1&learner=cosine",))]
+        for thread in asked:
+            thread.start()
+        try:
+            time.sleep(0.2)
+            assert client.get("/search?id=1", timeout=10).status_code == 200
+            assert client.get("/images/1/thumbnail", timeout=10).status_code == 200
+        finally:
+            release.set()
+            for thread in asked:
+                thread.join()
+
+
+def test_what_was_uploaded_is_nobody_elses(own, searcher):
+    with serving(service.create_app(own)) as client:
+        _upload(client, _bytes(searcher, "fig/1.jpg"))
+    assert (own.folder / "service" / "uploads").stat().st_mode & 0o077 == 0
+
+
+def test_an_update_says_that_an_older_state_answers(own, monkeypatch):
+    with serving(service.create_app(own)) as client:
+        assert client.post("/feedback/reset", json={}).json()["behind"] is None
+
+        def fails(*_, **__):
+            raise UserError("in the middle of a change")
+
+        monkeypatch.setattr(current, "Searcher", fails)
+        assert client.post("/feedback/reset", json={}).json()["behind"] == "in the middle of a change"
 
 
 def test_removed_image(own):

@@ -1,4 +1,3 @@
-import copy
 import io
 import os
 
@@ -154,45 +153,6 @@ def test_many_results_get_more_candidates(sparse, learner):
 def test_a_query_of_nothing_ranks_by_index(sparse):
     found = TwoStageIndex(Bilinear(), sparse, n_candidates=50).search(sp.csr_matrix((1, D), dtype=np.float32), 4)
     np.testing.assert_array_equal(found.indices, [[0, 1, 2, 3]])
-
-
-def test_adding_and_removing_is_as_good_as_building_anew(sparse, learner):
-    Q = queries_near(sparse, np.random.default_rng(7))
-    index = TwoStageIndex(learner, sparse[:1500], n_candidates=100)
-    before = copy.copy(index)
-    wanted_before = index.search(Q, 10)
-    index.add(sparse[1500:])
-    assert index.n_gallery == 2000
-    assert_same(index.search(Q, 10), TwoStageIndex(learner, sparse, n_candidates=100).search(Q, 10))
-    gone = np.random.default_rng(8).permutation(2000)[:500]
-    index.remove(gone)
-    left = sparse[np.delete(np.arange(2000), gone)]
-    assert_same(index.search(Q, 10), TwoStageIndex(learner, left, n_candidates=100).search(Q, 10))
-    assert_same(before.search(Q, 10), wanted_before)  # a copy is not touched
-
-
-def test_dense_images_are_added_and_removed(dense):
-    Q = queries_near(dense, np.random.default_rng(9))
-    index = TwoStageIndex(Bilinear(), dense[:1600], n_candidates=400)
-    index.add(dense[1600:])
-    np.testing.assert_array_equal(index.search(dense[1990:], 1).indices[:, 0], np.arange(1990, 2000))
-    assert index.recall(Q, 10) >= 0.9
-    index.remove(np.arange(1000))
-    assert index.n_gallery == 1000
-    np.testing.assert_array_equal(index.search(dense[1990:], 1).indices[:, 0], np.arange(990, 1000))
-    assert index.recall(Q, 10) >= 0.9
-
-
-def test_what_cannot_be_added_or_removed(sparse):
-    index = TwoStageIndex(Bilinear(), sparse[:100])
-    with pytest.raises(ValueError, match="added images become vectors of 3 columns, the gallery has 1500"):
-        index.add(np.ones((1, 3)))
-    for rows in ([100], [-1]):
-        with pytest.raises(ValueError, match="rows of the gallery, 0 to 99"):
-            index.remove(rows)
-    with pytest.raises(ValueError, match="gallery is empty"):
-        index.remove(np.arange(100))
-    assert index.n_gallery == 100
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
