@@ -137,7 +137,7 @@ def draw(records: list[dict], path: Path) -> None:
     """Four panels: time and memory of learning and of searching, against the number of images."""
     from experiments.plots import legend, new_figure, save, series
 
-    figure, panels = new_figure(4, width=15, height=3.6)
+    figure, panels = new_figure(4, n_rows=2, width=10, height=7)
     titles = {"triplet": ("a triplet of OASIS, us", "learning, MB"), "query": ("a query, ms", "searching, MB")}
     for (kind, labels), (times, memory) in zip(titles.items(), (panels[:2], panels[2:]), strict=True):
         for place, d in enumerate(ENTRIES):

@@ -554,6 +554,8 @@ def page_plot(stem: str, caption: str, panels: list[tuple[dict, dict, float | No
             rows += [{"panel": given["title"]} | row for row in mean_series(one, place, x, values, name)]
         if euclidean is not None:
             one.axhline(euclidean, color="#808080", linestyle=":", linewidth=1.5, label="Euclidean, test images")
+            low, high = one.get_ylim()
+            one.set_ylim(min(low, euclidean - 0.05 * (high - euclidean)), high)  # off the axis, where it can be seen
         one.set(xscale="log", **given)
         one.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
     lines = {name: line for one in axes for line, name in zip(*one.get_legend_handles_labels(), strict=True)}

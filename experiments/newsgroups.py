@@ -296,6 +296,9 @@ def page_leads(systems: dict, traces: dict) -> list[Finding]:
                 f"precision at 1, AROMA less OASIS, {np.mean(last['OASIS', 0.1]):.3f}: "
                 + page_lead(as_run, last["OASIS", 0.1]),
                 all(page_large(found, last["OASIS", 0.1]) for found in as_run.values()),
+                why=f"Both are clearly above OASIS, but one or both by less than {PAGE_LARGE:.0%}."
+                if all(clearly_above(found, last["OASIS", 0.1]) for found in as_run.values())
+                else "",
             )
         )
     chosen = {name: top[name] for name in names}

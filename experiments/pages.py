@@ -125,7 +125,8 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
         "",
         f"{agreeing} of {len(findings)} findings of the papers that were looked at hold on the data at hand too. Each "
         "page says what was done, gives tables and figures with the numbers beneath them, and says why where a finding "
-        "is not repeated. `make reproduce` writes all of it, `make reproduce QUICK=1` a smaller version.",
+        "is not repeated. `make reproduce` writes all of it, `make reproduce QUICK=1` a smaller version; these pages "
+        f"took {sum(record['core_seconds'] for record in records.values()) / 60:.0f} minutes of one core in all.",
         "",
     ]
     for name, record in records.items():

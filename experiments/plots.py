@@ -31,11 +31,13 @@ LOOKS = [
 ]
 
 
-def new_figure(n_panels: int = 1, *, width: float | None = None, height: float = 3.8) -> tuple[Figure, list[Any]]:
-    """A figure and its axes, side by side; width and height in inches."""
+def new_figure(
+    n_panels: int = 1, *, n_rows: int = 1, width: float | None = None, height: float = 3.8
+) -> tuple[Figure, list[Any]]:
+    """A figure and its axes, row after row; width and height in inches."""
     figure = Figure(figsize=(width or 3.4 + 3.8 * n_panels, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(1, n_panels, squeeze=False)[0])
+    axes = list(figure.subplots(n_rows, n_panels // n_rows, squeeze=False).flat)
     for one in axes:
         one.grid(alpha=0.3, linewidth=0.6)
         one.spines[["top", "right"]].set_visible(False)

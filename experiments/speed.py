@@ -143,7 +143,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             f"{result['images']:,}",
             f"{result['settings']['n_steps']:,}",
             f"{result['train']:.3g}",
-            f"{page_step(result):,.3g}",
+            f"{float(f'{page_step(result):.3g}'):,.10g}",  # three digits, never as a power of ten
             f"{result['violating']:.2f}",
         ]
         for result in by_images
@@ -247,7 +247,7 @@ def page_classes_plot(results: list, systems: list[str], classes: list[int]) -> 
         times = {c: some for c, some in times.items() if some}
         data += page_range(axes, place, list(times), list(times.values()), system)
     axes.set(yscale="log", xlabel="number of classes, 40 images each", ylabel="training time (s)")
-    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_major_formatter("{x:,.10g}")
     axes.set_xticks(classes)
     plots.legend(figure, axes)
     text = "Training time against the number of classes, d = 1,000: median of the folds; bars: least and most"
@@ -271,7 +271,7 @@ def page_images_plot(results: list) -> Plot:
     for axes, label in zip(panels, ("training time (s)", "time a step (µs)"), strict=True):
         axes.set(xscale="log", yscale="log", xlabel="number of images", ylabel=label)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter("{x:,g}")
+            axis.set_major_formatter("{x:,.10g}")
             axis.set_minor_formatter(NullFormatter())
     # Two decades at the least, or there would be too few ticks.
     panels[1].set_ylim(0.1, max(10, 2 * max(page_step(r) for r in results)))
