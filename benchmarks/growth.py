@@ -137,8 +137,11 @@ def draw(records: list[dict], path: Path) -> None:
     """Four panels: time and memory of learning and of searching, against the number of images."""
     from experiments.plots import legend, new_figure, save, series
 
-    figure, panels = new_figure(4, width=15, height=3.6)
-    titles = {"triplet": ("a triplet of OASIS, us", "learning, MB"), "query": ("a query, ms", "searching, MB")}
+    figure, panels = new_figure(4, n_rows=2, width=10, height=7)
+    titles = {
+        "triplet": ("time a triplet of OASIS (µs)", "memory of learning (MB)"),
+        "query": ("time a query (ms)", "memory of searching (MB)"),
+    }
     for (kind, labels), (times, memory) in zip(titles.items(), (panels[:2], panels[2:]), strict=True):
         for place, d in enumerate(ENTRIES):
             points = [r for r in records if r["name"].startswith(f"growth-{kind}-{d}-")]
@@ -147,7 +150,7 @@ def draw(records: list[dict], path: Path) -> None:
                 series(axes, 2 * place, images, [r[key] for r in points], label=f"d = {d:,}")
             series(times, 2 * place + 1, images, [r["peer"] for r in points], label=f"d = {d:,}, peer")
         for axes, label in zip((times, memory), labels, strict=True):
-            axes.set(xscale="log", yscale="log", xlabel="images", ylabel=label)
+            axes.set(xscale="log", yscale="log", xlabel="number of images", ylabel=label)
             low, high = np.log10(axes.get_ylim())
             axes.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))  # whole decades
             axes.minorticks_off()

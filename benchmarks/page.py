@@ -61,9 +61,10 @@ def row(record: dict) -> str:
     more = "more than " if record.get("at_least") else ""
     # Where the limit is a figure, how near ours comes to it.
     near = f"; ours takes {record['ours'] / record['bound']:.1f} times that" if "bound" in record else ""
+    ratio = f"{record['ratio']:.2f}" if record["ratio"] < 100 else number(record["ratio"])
     return (
         f"| `{record['name']}`: {record['what']} | {number(record['ours'])} {record['unit']} "
-        f"| {peer(record)}: {record['peer_name']} | {more}{record['ratio']:.2f} | {record['limit']}{near} "
+        f"| {peer(record)}: {record['peer_name']} | {more}{ratio} | {record['limit']}{near} "
         f"| {record['measured']}; `{record['command']}` |\n"
     )
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import joblib
 import numba
+from joblib.externals.loky import get_reusable_executor
 from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,6 +46,8 @@ def run_jobs(name: str, jobs: list[dict[str, Any]], *, alone: bool = False) -> l
     places = [place(name, code, parameters) for parameters in jobs]
     todo = [(parameters, path) for parameters, path in zip(jobs, places, strict=True) if not path.exists()]
     if todo:
+        if alone:  # what idle processes took would be counted where they end, in the middle of a job
+            get_reusable_executor().shutdown()
         started = said = time.monotonic()
         print(f"{name}: {len(todo)} of {len(jobs)} jobs to do", flush=True)
         calls = (joblib.delayed(run_job)(name, parameters, path) for parameters, path in todo)

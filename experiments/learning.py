@@ -311,7 +311,8 @@ def page_causes(runs: list) -> tuple[list[str], str]:
     )
     conclusion = (
         f"Precision@1, {len(tested)} statements tested on the same folds. These hold: {holding}. These do not, or not "
-        f"clearly: {failing}."
+        f"clearly: {failing}. AROMA with r = 10 against OASIS with C = 0.1 from the identity: {level[0][1]}; from "
+        f"zero: {level[1][1]}."
     )
     if all(tested.values()):
         conclusion += " So the start and the size of the steps set the two apart here."
@@ -386,6 +387,13 @@ def page_saturation(runs: list) -> Finding:
     mean = values.mean(axis=0)
     best = mean.argmax()
     reached = steps[(mean >= 0.99 * mean[best]).argmax()]
+    early, falls = 17_500 <= reached <= 70_000, clearly_above(values[:, best], values[:, -1])
+    why = "It saturates where the paper's does. " if early else ""
+    why += "" if falls else "The fall is not clear on 10 classes. "
+    if any(run["classes"] == 20 and run["along"] for run in runs):
+        _, more = page_curve(runs, "map", PAPER_OASIS, 20)
+        why += f"On 20 classes it is {difference(more[:, -1], more[:, more.mean(axis=0).argmax()])} from the highest "
+        why += "to the end. "
     return Finding(
         "OASIS figure 5: on 10 classes test mAP rises fast, saturates early, around 35K steps, and then decreases very "
         "slowly.",
@@ -393,8 +401,8 @@ def page_saturation(runs: list) -> Finding:
         f"there to {steps[-1]:,} it changes by {difference(values[:, -1], values[:, best])}. (It agrees if the 99 % "
         "are reached after 17,500 to 70,000 steps, half and twice the paper's, and the end is clearly below the "
         "highest by at most a tenth.)",
-        17_500 <= reached <= 70_000 and clearly_above(values[:, best], values[:, -1]) and mean[-1] >= 0.9 * mean[best],
-        why="Where the curve saturates may depend on the classes and the vectors, which are others than the paper's.",
+        early and falls and mean[-1] >= 0.9 * mean[best],
+        why=why + "The classes and the vectors are others than the paper's.",
     )
 
 
@@ -411,6 +419,7 @@ def page_above_euclidean(runs: list) -> list[Finding]:
                 "asked.)",
                 ratio > 1.15,
                 must=True,
+                of_paper=False,
             )
         )
     return findings
@@ -426,6 +435,7 @@ def page_limit(runs: list) -> Finding:
         f"{error:.2f} times. (1.05 to 1.15 are asked.)",
         1.05 <= ratio <= 1.15,
         must=True,
+        of_paper=False,
     )
 
 
@@ -444,6 +454,7 @@ def page_shrinking(runs: list) -> Finding:
         "down without it. (0.95 and less, and 1.1, are asked.)",
         all(values.mean() <= 0.95 for values in variances.values()) and ratio >= 1.1,
         must=True,
+        of_paper=False,
     )
 
 
@@ -554,6 +565,8 @@ def page_plot(stem: str, caption: str, panels: list[tuple[dict, dict, float | No
             rows += [{"panel": given["title"]} | row for row in mean_series(one, place, x, values, name)]
         if euclidean is not None:
             one.axhline(euclidean, color="#808080", linestyle=":", linewidth=1.5, label="Euclidean, test images")
+            low, high = one.get_ylim()
+            one.set_ylim(min(low, euclidean - 0.05 * (high - euclidean)), high)  # off the axis, where it can be seen
         one.set(xscale="log", **given)
         one.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
     lines = {name: line for one in axes for line, name in zip(*one.get_legend_handles_labels(), strict=True)}

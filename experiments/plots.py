@@ -29,21 +29,36 @@ LOOKS = [
     {"color": "#808080", "marker": "", "linestyle": "--"},
     {"color": "#808080", "marker": "", "linestyle": ":"},
 ]
+# Systems that several pages have look alike on all of them.
+PLACES = {
+    name: place
+    for place, name in enumerate(
+        ("OASIS", "AROMA diagonal", "AROMA factored", "WSABIE", "MCML", "LEGO", "NCA", "ITML", "LMNN", "Euclidean")
+    )
+} | {"cosine": 9, "chance": 10}
 
 
-def new_figure(n_panels: int = 1, *, width: float | None = None, height: float = 3.8) -> tuple[Figure, list[Any]]:
-    """A figure and its axes, side by side; width and height in inches."""
+def new_figure(
+    n_panels: int = 1, *, n_rows: int = 1, width: float | None = None, height: float = 3.8
+) -> tuple[Figure, list[Any]]:
+    """A figure and its axes, row after row; width and height in inches."""
     figure = Figure(figsize=(width or 3.4 + 3.8 * n_panels, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(figure.subplots(1, n_panels, squeeze=False)[0])
+    axes = list(figure.subplots(n_rows, n_panels // n_rows, squeeze=False).flat)
     for one in axes:
         one.grid(alpha=0.3, linewidth=0.6)
         one.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
-def series(axes: Any, place: int, x: Sequence, y: Sequence, *, error: Sequence | None = None, label: str = "") -> None:
-    """One curve with error bars, in look number `place`; at most a dozen markers and bars, so that it stays a curve."""
+def series(
+    axes: Any, place: int | str, x: Sequence, y: Sequence, *, error: Sequence | None = None, label: str = ""
+) -> None:
+    """One curve with error bars, in look number `place`, or that of a system of PLACES.
+
+    At most a dozen markers and bars, so that it stays a curve.
+    """
+    place = PLACES[place] if isinstance(place, str) else place
     look = LOOKS[place % len(LOOKS)]
     every = max(1, int(np.ceil(len(x) / 12)))
     axes.errorbar(
@@ -63,7 +78,7 @@ def series(axes: Any, place: int, x: Sequence, y: Sequence, *, error: Sequence |
     )
 
 
-def mean_series(axes: Any, place: int, x: Sequence, values: Any, label: str) -> list[dict[str, Any]]:
+def mean_series(axes: Any, place: int | str, x: Sequence, values: Any, label: str) -> list[dict[str, Any]]:
     """Mean curve of `values` (folds, len(x)) with standard errors; its numbers, to be written beneath the figure."""
     mean, error = np.transpose([mean_and_error(column) for column in np.transpose(values)])
     series(axes, place, x, mean, error=error, label=label)

@@ -74,8 +74,8 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     found = []
     if not quick:
         systems += ["MCML", *jobs_peers()]
-        # Long jobs first, so that no core waits for the last one; these at one number of classes.
-        found += [("AROMA factored", 1000, CLASSES[-1])]
+        # Long jobs first, so that no core waits for the last one.
+        found += [("AROMA factored", 1000, c) for c in reversed(classes)]
         found += [(system, 10_000, CLASSES[-1]) for system in ("AROMA diagonal", "OASIS", "Euclidean")]
     found += [(system, 1000, c) for system in reversed(systems) for c in reversed(classes)]
     return [
@@ -136,14 +136,14 @@ def page(results: list[dict[str, Any]]) -> Page:
         rows.append(["chance", *(f"{value:.3f}" for value in page_chance(c))])
         parts.append(Table(f"{c} classes, d = 1,000; mean ± standard deviation of the folds", columns, rows))
     compared = [system for system in systems if not system.startswith(("AROMA", "WSABIE"))]
-    parts.append(page_plot("retrieval-metrics", "OASIS and metrics, d = 1,000", small, compared, order, chance=True))
+    parts.append(page_plot("retrieval-metrics", "OASIS and metrics, d = 1,000", small, compared, chance=True))
     similarities = [s for s in systems if s.startswith(("OASIS", "AROMA", "WSABIE", "Euclidean"))]
-    parts.append(page_plot("retrieval-similarities", "Similarities, d = 1,000", small, similarities, order))
+    parts.append(page_plot("retrieval-similarities", "Similarities, d = 1,000", small, similarities))
     if large:
         names = [system for system in systems if page_of(large, system, CLASSES[-1])]
         rows = [page_row(system, page_of(large, system, CLASSES[-1])) for system in names]
         parts.append(Table(f"{CLASSES[-1]} classes, d = 10,000; mean ± standard deviation of the folds", columns, rows))
-        parts.append(page_plot("retrieval-10000", "d = 10,000", large, names, order))
+        parts.append(page_plot("retrieval-10000", "d = 10,000", large, names))
     rows = [
         [system + suffix, *(page_settings(page_of(some, system, c)) for c in classes)]
         for suffix, some in (("", small), (", d = 10,000", large))
@@ -167,14 +167,15 @@ def page(results: list[dict[str, Any]]) -> Page:
 
 
 def page_protocol(classes: Sequence[int], n_folds: int, quick: bool) -> str:
-    inner = FEW_INNER_FOLDS if quick else f"{INNER_FOLDS} (factored AROMA, which takes long, {FEW_INNER_FOLDS})"
+    inner = FEW_INNER_FOLDS if quick else f"{INNER_FOLDS} (factored AROMA {FEW_INNER_FOLDS})"
     return (
         f"{page_list(classes)} classes of Caltech-101 in place of 10, 20 and 50 of Caltech-256; of each class 40 "
         f"images to learn from and {N_TEST} that query each other, {n_folds} folds. Settings and steps are chosen on "
-        f"the training images by cross-validation over {inner} inner folds; those of "
-        "MCML too, which the paper left as its authors' code has them. The cells of table 4 are lost in the text of "
-        "the paper at hand: its orderings are taken from the project's specification. One system is above another "
-        "where it is so in the mean at each number of classes, and by a paired t test over the folds (one-sided, "
+        f"the training images by cross-validation over {inner} inner folds, no more, to stay within the time of all "
+        "experiments; those of MCML too, which the paper left as its authors' code has them. The cells of table 4 are "
+        "lost in the text of the paper at hand: its orderings are taken from the project's specification. One system "
+        "is above another where it is so in the mean at each number of classes, and by a paired t test over the folds "
+        "(one-sided, "
         f"p < 0.025) at {classes[-1]} classes{', which two folds rarely decide' if quick else ''}; other margins stand "
         "in the finding."
     )
@@ -185,8 +186,8 @@ def page_absent(systems: Sequence[str], failed: dict[str, dict[str, Any]], quick
     found = ["HIER of figure 3 (ICML) is absent: it needs a hierarchy of the classes."]
     if not quick:
         found.append(
-            f"Factored AROMA is learned at d = 1,000 and for {CLASSES[-1]} classes only: at d = 10,000 an update takes "
-            "milliseconds ([AROMA](../aroma.md))."
+            "Factored AROMA is learned at d = 1,000 only: at d = 10,000 an update takes milliseconds "
+            "([AROMA](../aroma.md))."
         )
     if set(systems) & set(PEERS):
         found.append(
@@ -220,7 +221,9 @@ def page_findings(
     ):
         ratio = min(page_mean(small, system, c) / page_mean(small, "Euclidean", c) for c in classes)
         here = page_against(small, system, "Euclidean", classes)
-        found.append(Finding(f"{paper}: by more than {percent} % in mAP.", here, ratio > 1 + percent / 100, must=True))
+        agrees = ratio > 1 + percent / 100
+        of_paper = system != "WSABIE"
+        found.append(Finding(f"{paper}: by more than {percent} % in mAP.", here, agrees, must=True, of_paper=of_paper))
     variances = [result["least_variance"] for result in small if result["system"] == "AROMA diagonal"]
     found.append(
         Finding(
@@ -229,13 +232,16 @@ def page_findings(
             f"Least variance of an entry of W: {min(variances):.3f} to {max(variances):.3f}.",
             max(variances) < 0.999,
             must=True,
+            of_paper=False,
         )
     )
 
-    def compare(better: str, worse: str, paper: str, *, k: int | None = None, why: str = "") -> None:
+    def compare(better: str, worse: str, paper: str, *, k: int | None = None, digits: int = 3, why: str = "") -> None:
         at = [c for c in classes if page_of(small, better, c) and page_of(small, worse, c)]
         if at:
-            here = page_against(small, better, worse, at, k=k)
+            here = page_against(small, better, worse, at, k=k, digits=digits)
+            if page_leads(small, better, worse, at, k=k):
+                why = "In the mean it is so at each number of classes; the paired test does not bear it out."
             found.append(Finding(paper, here, page_above(small, better, worse, at, k=k), why=why))
 
     compare("OASIS", "MCML", "OASIS is above MCML in mAP (JMLR, section 5.3.3).", why=page_why("MCML"))
@@ -253,7 +259,9 @@ def page_findings(
     compare(
         "AROMA factored",
         "AROMA diagonal",
-        "Factored AROMA is slightly above diagonal AROMA in mAP (ICML, figure 3).",
+        "Factored AROMA is slightly above diagonal AROMA in mAP (ICML, figure 3; here: with an r chosen for each, "
+        "[learning](learning.md) has both with the same).",
+        digits=4,
         why=page_why("AROMA factored"),
     )
     if large:
@@ -265,7 +273,8 @@ def page_findings(
             measured = "mAP" if k is None else f"precision at {k}"
             paper = f"As at d = 1,000, so at 10,000, which the papers have not: {system} above {worse} in {measured}."
             here = page_against(large, system, worse, classes[-1:], k=k)
-            found.append(Finding(paper, here, page_above(large, system, worse, classes[-1:], k=k), why=why))
+            agrees = page_above(large, system, worse, classes[-1:], k=k)
+            found.append(Finding(paper, here, agrees, why=why, of_paper=False))
     return found
 
 
@@ -297,8 +306,8 @@ def page_why(about: str) -> str:
         "MCML": "MCML may gain here by its cross-validation, which the paper's did not have.",
         "LMNN": "This LMNN is metric-learn's, from 100 principal components; the paper took the authors' own, from "
         "all of them.",
-        "AROMA": "AROMA starts at W = 0, OASIS at the identity, which ranks as the Euclidean distance does: at the top "
-        "of the list that may be the difference. [learning](learning.md) starts each at both, with the same r and C.",
+        "AROMA": "AROMA starts at W = 0, OASIS at the identity, which ranks as the Euclidean distance does. "
+        "[learning](learning.md) starts each at both, and tests what that and the size of the steps are worth.",
         "AROMA factored": "The paper expects the factored form to gain where features depend on each other strongly "
         "(ICML, section 6): these may not.",
     }[about]
@@ -309,7 +318,6 @@ def page_plot(
     caption: str,
     results: list[dict[str, Any]],
     systems: Sequence[str],
-    order: Sequence[str],
     *,
     chance: bool = False,
 ) -> Plot:
@@ -320,9 +328,9 @@ def page_plot(
         for system in systems:
             curves = page_curves(results, system, c)
             if len(curves):
-                data += [{"classes": c} | r for r in plots.mean_series(axes, order.index(system), k, curves, system)]
+                data += [{"classes": c} | r for r in plots.mean_series(axes, system, k, curves, system)]
         if chance:
-            plots.series(axes, len(order), k, np.full(CURVE, page_chance(c)[1]), label="chance")
+            plots.series(axes, "chance", k, np.full(CURVE, page_chance(c)[1]), label="chance")
         axes.set(xscale="log", xlabel="number of images k", title=f"{c} classes", ylim=(0, None))
         axes.set_xticks([1, 2, 5, 10, 20, 50], labels=["1", "2", "5", "10", "20", "50"], minor=False)
         axes.set_xticks([], minor=True)
@@ -398,22 +406,35 @@ def page_mean(results: list[dict[str, Any]], system: str, classes: int) -> float
 
 
 def page_against(
-    results: list[dict[str, Any]], one: str, other: str, classes: Sequence[int], *, k: int | None = None
+    results: list[dict[str, Any]],
+    one: str,
+    other: str,
+    classes: Sequence[int],
+    *,
+    k: int | None = None,
+    digits: int = 3,
 ) -> str:
     measure = "mAP" if k is None else f"precision at {k}"
     texts = []
     for c in classes:
         a, b = (page_values(results, system, c, k) for system in (one, other))
-        texts.append(f"{a.mean():.3f} against {b.mean():.3f} ({c} classes)")
-    return f"{measure} {', '.join(texts)}; difference at {classes[-1]} classes {difference(a, b)}."
+        texts.append(f"{a.mean():.{digits}f} against {b.mean():.{digits}f} ({c} classes)")
+    return f"{measure} {', '.join(texts)}; difference at {classes[-1]} classes {difference(a, b, digits)}."
+
+
+def page_leads(
+    results: list[dict[str, Any]], one: str, other: str, classes: Sequence[int], *, k: int | None = None
+) -> bool:
+    """Whether one is above the other in the mean at each number of classes."""
+    return all(page_values(results, one, c, k).mean() > page_values(results, other, c, k).mean() for c in classes)
 
 
 def page_above(
     results: list[dict[str, Any]], one: str, other: str, classes: Sequence[int], *, k: int | None = None
 ) -> bool:
     """The rule that the page states."""
-    pairs = [[page_values(results, system, c, k) for system in (one, other)] for c in classes]
-    return all(a.mean() > b.mean() for a, b in pairs) and clearly_above(*pairs[-1])
+    last = (page_values(results, system, classes[-1], k) for system in (one, other))
+    return page_leads(results, one, other, classes, k=k) and clearly_above(*last)
 
 
 def page_list(numbers: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Examples in the pages run."""
+"""Examples in the pages run, and links lead somewhere."""
 
 from __future__ import annotations
 
@@ -59,14 +59,22 @@ def test_examples_run(repository, page, tmp_path, monkeypatch, write_images):
         exec(example.replace("n_visterms=1000", "n_visterms=50").replace("100_000", "1000"), names)
 
 
+def anchors(page: Path) -> set[str]:
+    """Headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere(repository):
-    for page in (
-        repository / "README.md",
-        repository / "CONTRIBUTING.md",
-        *sorted((repository / "docs").rglob("*.md")),
-    ):
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
+    pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md")]
+    broken = []
+    for page in pages:
+        for target, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+            other = (page.parent / target) if target else page
+            if not other.exists() or (anchor and anchor not in anchors(other)):
+                broken.append(f"{page.relative_to(repository)}: {target}#{anchor}")
+    assert len(pages) > 10
+    assert broken == []
 
 
 def test_every_public_example_runs(repository):

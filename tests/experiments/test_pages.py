@@ -83,6 +83,20 @@ def test_the_summary_counts_and_names_what_must_hold(tmp_path):
     assert "[Ranking](musl.md)" in text
 
 
+def test_checks_of_our_own_are_counted_apart(tmp_path):
+    write(tmp_path, Finding("OASIS leads.", "yes", True), Finding("Sane.", "no", False, must=True, of_paper=False))
+    assert write_summary(tmp_path, {"ranking": "code"}) == ["ranking: Sane. Here: no"]
+    text = (tmp_path / "README.md").read_text()
+    assert "1 of 1 findings" in text
+    assert "0 of 1 checks" in text
+
+
+def test_a_reason_of_several_findings_is_given_once(tmp_path):
+    text = write(tmp_path, *(Finding(f"{name} leads.", "no", False, why="Too few folds.") for name in ("WARP", "OWPC")))
+    assert text.count("Too few folds.") == 1
+    assert "*WARP leads.* *OWPC leads.* Too few folds." in text
+
+
 def test_the_summary_says_which_results_are_of_earlier_code(tmp_path):
     write(tmp_path)
     write(tmp_path, name="musl")

@@ -147,7 +147,14 @@ def test_workers_end_with_the_process_that_started_them(undisturbed, tmp_path):
 def test_an_interrupted_command_says_so(undisturbed, tmp_path, number, code):
     folder, _ = undisturbed
     (tmp_path / "fruit").symlink_to(folder / "fruit")
-    process = subprocess.Popen(command("features", "fruit"), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command("features", "fruit"),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Jobs in a shell's background ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while not (tmp_path / "runs/fruit/extractor.tmp").exists() and time.monotonic() < deadline:
         assert process.poll() is None
