@@ -260,13 +260,14 @@ def extract(
     n_jobs = min(effective_n_jobs(config.compute.n_jobs), len(chunks))  # starting processes for a few images is slow
     first = collection.reserve_segments(len(chunks))
     version = collection["extractor"]  # read here: joblib draws the tasks in a thread of its own
+    files, segments = (run.extractor / "files").absolute(), collection.segments.absolute()  # workers may be elsewhere
     tasks = (
         delayed(extract_segment)(
-            run.extractor / "files",
+            files,
             version,
             root,
             chunk,
-            collection.segments / str(first + i),
+            segments / str(first + i),
             config.collection.max_pixels,
             os.getpid(),
         )

@@ -456,20 +456,23 @@ def test_full_queue(own, searcher):
             return [{}] * len(asked[0]) if isinstance(asked[0], list) else {}
 
         shared.searches._function, shared._answer_alone = hold, hold
-        searches = [f"/search?id={number}"] * (2 + shared.searches._workers)
-        threads = [
-            threading.Thread(target=lambda path=path: answered.append(client.get(path)))
-            for path in [*searches, *[f"/search?id={number}&label=fig"] * 3]
-        ]
-        for thread in threads:
-            thread.start()
-        deadline = time.monotonic() + 30
-        while len(shared.searches._waiting) < 2 or shared.others._busy < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        full = [
-            client.get(path) for path in (searches[0], f"/search?id={number}&label=fig", "/marks?query=" + "0" * 64)
-        ]
+        by_id, within_label = f"/search?id={number}", f"/search?id={number}&label=fig"
+        threads = []
+
+        def ask(path, times, arrived):
+            for _ in range(times):
+                threads.append(threading.Thread(target=lambda: answered.append(client.get(path))))
+                threads[-1].start()
+            deadline = time.monotonic() + 30
+            while not arrived():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+        for i in range(shared.searches._workers):  # one by one: together some would find the queue full
+            ask(by_id, 1, lambda i=i: len(held) == i + 1)
+        ask(by_id, 2, lambda: len(shared.searches._waiting) == 2)
+        ask(within_label, 3, lambda: shared.others._busy == 3)
+        full = [client.get(path) for path in (by_id, within_label, "/marks?query=" + "0" * 64)]
         upload = _upload(client, _bytes(searcher, "fig/1.jpg"))
         assert client.get("/health").status_code == 200
         release.set()
