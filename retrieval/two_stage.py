@@ -29,7 +29,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from numba import njit
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -358,9 +358,7 @@ class TwoStageIndex(ExactIndex):
             scores[:size], indices[:size] = found[0, :size], rows[0, :size]
 
         n_threads = effective_n_jobs(self.n_jobs) if n_queries > 1 and self.n_gallery > MANY_IMAGES else 1
-        Parallel(n_jobs=n_threads, prefer="threads")(
-            delayed(search_one)(*each) for each in zip(queries, exclude, top_scores, top_indices, strict=True)
-        )
+        exact.in_threads(search_one, zip(queries, exclude, top_scores, top_indices, strict=True), n_threads)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gc
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from contextlib import closing, contextmanager
 
 import numpy as np
@@ -677,6 +679,19 @@ def test_training_and_new_images_are_taken_up_without_an_error(own, write_images
     order = [first, second, third]
     for reported, answer in answered:  # never older than what was reported before it was asked
         assert order.index(answer.json()[0]["version"]) >= order.index(reported)
+
+
+def test_state_that_was_exchanged_is_let_go_without_a_collection(own):
+    """States are left out of the collection of cyclic garbage, so no cycle may hold one."""
+    held = current.Current(own)
+    old = weakref.ref(held.snapshot), weakref.ref(held.snapshot.searcher)
+    stages.train(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
+    gc.disable()
+    try:
+        assert held.refresh() is not old[0]()
+        assert [state() for state in old] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_run_in_the_middle_of_a_change_is_answered_from_before(own):
