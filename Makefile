@@ -24,7 +24,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search annotate explain serve judge add remove compact info test check format types bench reproduce clean
+.PHONY: help install demo features train evaluate search annotate explain serve judge add remove compact info test check format types bench webscale reproduce clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -98,6 +98,9 @@ types:  # mypy and editors resolve visterm.<room> through these links
 
 bench: install  ## speed beside peers; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
+
+webscale: install  ## learning from millions of images; two hours, or SIZE=small
+	$(BIN)/python -m benchmarks scale $(if $(filter small,$(SIZE)),--quick)
 
 reproduce: install  ## the papers' experiments; writes docs/results (QUICK=1: a smaller version; ONLY="name ...")
 	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(ONLY) $(ARGS)

@@ -39,19 +39,22 @@ MODULES = (
     "feedback",
     "growth",
     "configurations",
+    "scale",
 )
+LONG = {"scale"}  # hours: only where it is named
 RESULTS = Path(__file__).with_name("results.json")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, keeps nothing")
-    parser.add_argument("modules", nargs="*", metavar="NAME", help=f"some of: {', '.join(MODULES)}; default: all")
+    names = f"some of: {', '.join(MODULES)}; default: all but {', '.join(LONG)}"
+    parser.add_argument("modules", nargs="*", metavar="NAME", help=names)
     arguments = parser.parse_args()
     unknown = [name for name in arguments.modules if name not in MODULES]
     if unknown:
         parser.error(f"no benchmark {unknown[0]}; there are {', '.join(MODULES)}")
-    chosen, failed = arguments.modules or MODULES, []
+    chosen, failed = arguments.modules or [name for name in MODULES if name not in LONG], []
     started = time.perf_counter()
     for number, name in enumerate(chosen, 1):
         print(f"[{number}/{len(chosen)}, {(time.perf_counter() - started) / 60:.1f} min] {name}", flush=True)

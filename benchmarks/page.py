@@ -12,6 +12,7 @@ FIGURE = DOCS / "growth.png"
 # A record stands under the first topic whose pattern its name begins with.
 TOPICS = {
     "The machine": r"machine-",
+    "Web scale": r"webscale-",
     "Growth": r"growth-",
     "Memory": r".*memory$",
     "Extraction": r"startup|features-|extract-",
@@ -21,7 +22,10 @@ TOPICS = {
     "Search": r"search-|knn-",
     "Training": r"",
 }
-ORDER = ("Extraction", "Codebook", "Training", "Search", "Service", "Growth", "Memory", "Quality", "The machine")
+ORDER = (
+    *("Extraction", "Codebook", "Training", "Search", "Service", "Growth", "Web scale", "Memory", "Quality"),
+    "The machine",
+)
 
 HEAD = """# Benchmarks
 

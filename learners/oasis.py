@@ -222,6 +222,12 @@ class OASIS(OnlineLearner):
         cache, and see fewer queries at equal triplets.
     n_rankers : int, default=1
         Models trained on triplet streams of their own; W is their mean (section 5.4). Each sees `n_steps` triplets.
+    mix_every : int, optional
+        Iterative parameter mixing: each ranker draws its queries from a shard of its own, and every so many triplets (a
+        multiple of `pass_steps`) all go on from their mean.
+    lock_free : bool, default=False
+        `n_jobs` threads learn into one W at the same time, each from a triplet stream of its own, without waiting for
+        each other (Hogwild). The model then depends on how they happen to run.
     validation_fraction : float, optional
         Share of each class held out for early stopping: W with the best mean average precision is kept.
     patience : int, optional
@@ -239,7 +245,7 @@ class OASIS(OnlineLearner):
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
-        Threads among which the rankers are shared out. The model does not depend on it.
+        Threads among which the rankers are shared out, or that are `lock_free`. Only then does the model depend on it.
 
     Attributes
     ----------
@@ -261,14 +267,20 @@ class OASIS(OnlineLearner):
     they are first written, so that a W of which few rows were learned takes less. W larger than 32 MB is kept on huge
     pages where the system grants them (NumPy asks), and its entries are prefetched one triplet ahead.
 
-    Departures from the paper: W is float32. `pairs_per_query` > 1 is ours. The similarity of "dissim" leaves out
-    -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W that is learned,
-    before "symmetric" and "psd" project it.
+    Departures from the paper: W is float32. `pairs_per_query` > 1, `mix_every` and `lock_free` are ours. The similarity
+    of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W
+    that is learned, before "symmetric" and "psd" project it.
 
     References
     ----------
     G. Chechik, V. Sharma, U. Shalit, S. Bengio: Large Scale Online Learning of Image Similarity through Ranking.
     Journal of Machine Learning Research 11, 1109-1135, 2010.
+
+    K. Hall, S. Gilpin, G. Mann: MapReduce/Bigtable for Distributed Optimization. NIPS Workshop on Learning on Cores,
+    Clusters and Clouds, 2010 (`mix_every`).
+
+    F. Niu, B. Recht, C. Re, S. Wright: Hogwild! A Lock-Free Approach to Parallelizing Stochastic Gradient Descent.
+    NIPS 24, 2011 (`lock_free`).
 
     Examples
     --------
@@ -296,6 +308,8 @@ class OASIS(OnlineLearner):
         variant: str | None = None,
         pairs_per_query: int = 1,
         n_rankers: int = 1,
+        mix_every: int | None = None,
+        lock_free: bool = False,
         validation_fraction: float | None = None,
         patience: int | None = None,
         refit: bool = False,
@@ -312,6 +326,8 @@ class OASIS(OnlineLearner):
         self.variant = variant
         self.pairs_per_query = pairs_per_query
         self.n_rankers = n_rankers
+        self.mix_every = mix_every
+        self.lock_free = lock_free
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.refit = refit
@@ -380,6 +396,15 @@ class OASIS(OnlineLearner):
             )
         check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
         check_integer("n_rankers", self.n_rankers, minimum=1)
+        if self.lock_free and self.n_rankers > 1:
+            raise ValueError("lock_free is for threads that share one W; n_rankers must be 1")
+        if self.mix_every is not None:
+            check_integer("mix_every", self.mix_every, minimum=1)
+            if self.n_rankers == 1 or self.mix_every % self.pass_steps:
+                raise ValueError(
+                    f"mix_every goes with n_rankers > 1 and is a multiple of pass_steps={self.pass_steps},"
+                    f" got {self.mix_every} and n_rankers={self.n_rankers}"
+                )
         if self.psd_every is not None:
             check_integer("psd_every", self.psd_every, minimum=1)
             if self.variant != "psd" or self.psd_every % self.pass_steps:
@@ -407,24 +432,37 @@ class OASIS(OnlineLearner):
             self.best_W_ = writable(self.best_W_)
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
-        if self.n_rankers == 1:
-            found = [self._ranker_pass(rows, sampler, n_steps, 0, self.W_)]
+        if self.lock_free:
+            n_threads = joblib.effective_n_jobs(self.n_jobs)
+            shares = np.diff(np.linspace(0, n_steps, n_threads + 1).astype(int))
+            works = [(share, k, self.W_) for k, share in enumerate(shares.tolist()) if share]
+        elif self.n_rankers == 1:
+            works = [(n_steps, 0, self.W_)]
         else:
-            found = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                joblib.delayed(self._ranker_pass)(rows, sampler, n_steps, k, W) for k, W in enumerate(self.ranker_W_)
-            )
-            np.mean(self.ranker_W_, axis=0, out=self.W_)
-        losses, violating = np.mean(found, axis=0)
+            works = [(n_steps, k, W) for k, W in enumerate(self.ranker_W_)]
+        found = joblib.Parallel(n_jobs=min(len(works), joblib.effective_n_jobs(self.n_jobs)), prefer="threads")(
+            joblib.delayed(self._ranker_pass)(rows, sampler, *work) for work in works
+        )
+        self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
             for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
                 _project_psd(W)
             if self.n_rankers > 1:
                 np.mean(self.ranker_W_, axis=0, out=self.W_)
+        losses, violating = np.sum(found, axis=0) / (1 if self.lock_free else self.n_rankers)
         return losses, violating
+
+    def _mix(self, n_steps: int) -> None:
+        """W is the mean of the rankers, and where they mix they go on from it."""
+        if self.n_rankers > 1:
+            np.mean(self.ranker_W_, axis=0, out=self.W_)
+            if self.mix_every is not None and (self.n_steps_ + n_steps) % self.mix_every == 0:
+                self.ranker_W_[:] = self.W_
 
     def _ranker_pass(self, rows: Rows, sampler: TripletSampler, n_steps: int, ranker: int, W: np.ndarray) -> Any:
         state = stream(self.seed_, ranker, self.n_steps_)
-        triplets = sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query)
+        shard = None if self.mix_every is None else (ranker, self.n_rankers)
+        triplets = sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query, shard=shard)
         if self.variant == "dissim":
             return dissim_pass(rows, triplets, float(self.C), W)
         return oasis_pass(rows, triplets, float(self.C), self.variant == "online-symmetric", W)

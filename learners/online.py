@@ -33,6 +33,7 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 # array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
+_ROWS_AT_ONCE = 100_000
 _FEW_HELD_OUT = 20  # below it the best of many passes is mostly chance
 
 
@@ -222,7 +223,7 @@ class OnlineLearner(SimilarityLearner):
             if self.phase_ == "search":
                 held_out = np.asarray(self.held_out_)
                 training = np.setdiff1d(np.arange(X.shape[0]), held_out)
-                rows, sampler = as_rows(X[training]), self._sampler(y, training)
+                rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
                 watch = self._validator(X, y, held_out)
             else:
                 rows, sampler = as_rows(X), self._sampler(y, None)
@@ -300,7 +301,7 @@ class OnlineLearner(SimilarityLearner):
         """Function that measures the present state on the images held out, each against all others."""
         own = validation.choose_queries(len(held_out), self.seed_)
         relevant = related_images(y, held_out[own], held_out, cutoff=self.click_cutoff)
-        gallery = X[held_out]
+        gallery = take_rows(X, held_out)
         return lambda: validation.mean_average_precision(self.similarity(gallery[own], gallery), relevant, own)
 
     def _hold_out(self, y: Any, validation_rows: Any) -> np.ndarray | None:
@@ -357,12 +358,25 @@ def draw_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+    """``X[rows]`` of sorted rows; rows that follow each other are not copied, so that mapped vectors stay on disk."""
+    first, last = rows[0], rows[-1] + 1
+    if last - first != len(rows):
+        return X[rows]
+    start, stop = X.indptr[first], X.indptr[last]
+    arrays = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
+    return sp.csr_array(arrays, shape=(len(rows), X.shape[1]))
+
+
 def as_rows(X: sp.csr_array) -> Rows:
     """Arrays for the kernels; copied only where their types or the order of the columns ask for it."""
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    norms = np.asarray(X.multiply(X).sum(axis=1), np.float32).ravel()
+    norms = np.empty(X.shape[0], np.float32)
+    for start in range(0, X.shape[0], _ROWS_AT_ONCE):  # squares of all at once would take as much memory as X
+        part = take_rows(X, np.arange(start, min(start + _ROWS_AT_ONCE, X.shape[0])))
+        norms[start : start + part.shape[0]] = part.multiply(part).sum(axis=1)
     return (
         readonly(X.indptr.astype(np.int64, copy=False)),
         # Unsigned: a kernel need not ask whether an index counts from the end, which is 7 % of its time.

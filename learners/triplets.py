@@ -334,13 +334,21 @@ class TripletSampler:
         self._tables = tables
         self.n_skipped_ = int(tables.n_images - len(tables.usable))
 
-    def draw(self, state: np.ndarray, n: int, *, pairs_per_query: int = 1) -> np.ndarray:
+    def draw(
+        self, state: np.ndarray, n: int, *, pairs_per_query: int = 1, shard: tuple[int, int] | None = None
+    ) -> np.ndarray:
         """Draw `n` triplets: int32 of shape (n, 3), columns query, positive, negative.
 
-        `state`, made by `stream`, is moved on. Each query drawn serves `pairs_per_query` triplets in a row.
+        `state`, made by `stream`, is moved on. Each query drawn serves `pairs_per_query` triplets in a row. With
+        `shard` (k, n_shards) the queries are of the k-th of so many parts of the images.
         """
         triplets = np.empty((n, 3), np.int32)
         tables = self._tables
+        if shard is not None:
+            usable = readonly(tables.usable[shard[0] :: shard[1]])
+            if not len(usable):
+                raise ValueError(f"{len(tables.usable)} images that can be a query are too few for {shard[1]} shards")
+            tables = tables._replace(usable=usable)
         if tables.has_classes:
             classes = (tables.class_of, tables.class_start, tables.by_class, tables.place)
             _draw_by_class(tables.usable, *classes, tables.check_negatives, state, pairs_per_query, triplets)

@@ -39,6 +39,8 @@ LEARNERS = {
     "oasis-psd": OASIS(variant="psd", **SMALL),
     "oasis-psd-often": OASIS(variant="psd", psd_every=1000, **SMALL),
     "oasis-rankers": OASIS(n_rankers=3, n_jobs=2, **SMALL),
+    "oasis-mixing": OASIS(n_rankers=2, mix_every=1000, **SMALL),
+    "oasis-lock-free": OASIS(lock_free=True, n_jobs=1, **SMALL),
     "oasis-validation": OASIS(validation_fraction=0.2, **SMALL),
     "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(SMALL | {"pass_steps": 100})),
     "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **SMALL),

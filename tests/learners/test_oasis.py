@@ -203,6 +203,37 @@ class TestVariants:
         two = OASIS(n_steps=300, n_rankers=3, random_state=5, n_jobs=2).fit(*synonyms)
         np.testing.assert_array_equal(one.W_, two.W_)
 
+    def test_rankers_that_mix_go_on_from_their_mean(self, synonyms):
+        kept = []
+        OASIS(n_steps=601, pass_steps=100, n_rankers=3, mix_every=200, random_state=5).fit(
+            *synonyms,
+            callback=lambda found: kept.append(
+                hasattr(found, "ranker_W_") and all(np.array_equal(W, found.W_) for W in found.ranker_W_)
+            ),
+        )
+        assert kept == [False, True, False, True, False, True, False]
+
+    def test_rankers_that_mix_have_queries_of_their_own(self, synonyms):
+        sampler = TripletSampler(synonyms[1])
+        shards = [set(sampler.draw(stream(0), 5000, shard=(k, 3))[:, 0]) for k in range(3)]
+        assert set.union(*shards) == set(sampler.draw(stream(0), 5000)[:, 0])
+        assert sum(map(len, shards)) == len(set.union(*shards))
+        with pytest.raises(ValueError, match="60 images that can be a query are too few for 61 shards"):
+            sampler.draw(stream(0), 10, shard=(60, 61))
+
+    def test_one_thread_without_locks_is_the_usual_learner(self, synonyms):
+        usual = OASIS(n_steps=1000, random_state=5).fit(*synonyms)
+        found = OASIS(n_steps=1000, random_state=5, lock_free=True, n_jobs=1).fit(*synonyms)
+        np.testing.assert_array_equal(found.W_, usual.W_)
+
+    def test_threads_without_locks_learn_from_as_many_triplets(self, synonyms):
+        """Each from a stream of its own; what they learn is as good, though no two runs need to agree."""
+        found = OASIS(n_steps=3001, random_state=5, lock_free=True, n_jobs=2).fit(*synonyms)
+        usual = OASIS(n_steps=3001, random_state=5).fit(*synonyms)
+        assert found.n_steps_ == 3001
+        assert 0 < found.history_[-1]["violating"] <= 1
+        assert found.score(*synonyms) > 0.95 * usual.score(*synonyms)
+
     def test_symmetry_index(self):
         learner = OASIS(n_steps=1, init="zero", random_state=0).fit(np.eye(4), [0, 0, 1, 1])
         learner.W_ = np.array([[0, 3], [1, 2]], np.float32)
@@ -324,6 +355,9 @@ class TestSupervision:
         ({"variant": "Symmetric"}, "variant must be"),
         ({"pairs_per_query": 0}, "pairs_per_query must be"),
         ({"n_rankers": 0}, "n_rankers must be"),
+        ({"mix_every": 5000}, "mix_every goes with n_rankers > 1"),
+        ({"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=5000"),
+        ({"lock_free": True, "n_rankers": 2}, "n_rankers must be 1"),
         ({"validation_fraction": 0}, "validation_fraction must lie between 0 and 1"),
         ({"validation_fraction": 1.0}, "validation_fraction must lie"),
         ({"patience": 0}, "patience must be"),

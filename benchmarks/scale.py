@@ -1,0 +1,339 @@
+"""Learning at the size of the web: ``python -m benchmarks scale [--quick]``, or ``make webscale [SIZE=small]``.
+
+The images and clicks of benchmarks/webscale.py, memory-mapped; OASIS at d = 10,000, `PAIRS` pairs a query. A training
+is a process of its own that writes checkpoints and can be killed; it reports after every pass. Takes two hours in full;
+what is measured is kept below build/webscale, so that a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from . import machine
+from .vectors import ROOT
+from .webscale import D, load
+
+COMMAND = "python -m benchmarks scale"
+PAIRS = 32  # of a query
+C = 0.1
+WATCHED = 20_000  # validation images that mAP is measured on
+THREADS = 2
+LINES_AN_ENTRY = 0.6  # of the cache: benchmarks.webscale statistics
+LINEAR = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_300_000)
+PAPER = {"images": 2_300_000, "triplets": 160_000_000, "minutes": 4_000}
+
+
+class Size(NamedTuple):
+    """How much is done."""
+
+    images: int
+    validation: int
+    steps: int
+    pass_steps: int
+    checkpoint_seconds: float
+    kills: int
+
+
+FULL = Size(2_300_000, 400_000, 160_000_000, 1_000_000, 180.0, 3)
+MEDIUM = Size(230_000, 40_000, 16_000_000, 500_000, 15.0, 10)
+SMALL = Size(23_000, 4_000, 400_000, 25_000, 1.0, 3)
+
+
+# -- one training, in a process of its own -----------------------------------------------------------------------------
+
+
+def train(size: Size, folder: str, options: dict) -> None:
+    """Learn, or go on from the checkpoint in `folder`; a line of JSON a pass, and one at the end."""
+    from visterm.learners import OASIS, load_learner
+    from visterm.learners.online import take_rows
+
+    X, y = load(size.images + size.validation)
+    watched = np.arange(size.images, size.images + min(size.validation, WATCHED))
+    used = np.arange(watched[-1] + 1)
+    X, y = take_rows(X, used), y[used]
+    checkpoint = Path(folder) / "checkpoint"
+    begun = saved = time.monotonic()
+
+    def report(learner) -> None:
+        nonlocal saved
+        last = learner.history_[-1]
+        line = {"steps": learner.n_steps_, "map": last["validation"], "violating": last["violating"]}
+        if learner.phase_ != "done" and time.monotonic() - saved > size.checkpoint_seconds:
+            learner.save(checkpoint)
+            saved = time.monotonic()
+            line["checkpoint"] = learner.n_steps_
+        print(json.dumps(line | {"seconds": time.monotonic() - begun}), flush=True)
+
+    if checkpoint.exists():
+        learner = load_learner(checkpoint)
+        print(json.dumps({"resumed": learner.n_steps_}), flush=True)
+        learner.resume(X, y, callback=report)
+    else:
+        parameters = {"C": C, "n_steps": size.steps, "pass_steps": size.pass_steps, "pairs_per_query": PAIRS}
+        learner = OASIS(**(parameters | {"click_cutoff": 0.0, "random_state": 0} | options))
+        learner.fit(X, y, validation_rows=watched, callback=report)
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
+    history = [(entry["step"], entry["validation"]) for entry in learner.history_]
+    print(json.dumps({"history": history, "peak": peak, "seconds": time.monotonic() - begun}), flush=True)
+
+
+def start(size: Size, folder: Path, options: dict) -> subprocess.Popen:
+    arguments = [sys.executable, "-m", "benchmarks.scale", json.dumps(size), str(folder), json.dumps(options)]
+    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def trained(size: Size, options: dict, kills: list[float]) -> dict:
+    """Train, killing the process after each of `kills` seconds; what the last one reported, and what was repeated."""
+    folder = ROOT / "build" / "webscale" / f"training-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    seconds, repeated, lost, saved, waits = 0.0, [], 0, 0, list(kills)
+    try:
+        while True:
+            begun, lines = time.monotonic(), []
+            process = start(size, folder, options)
+            if waits:
+                try:
+                    process.wait(waits.pop(0))
+                except subprocess.TimeoutExpired:
+                    process.send_signal(signal.SIGKILL)
+            lines = [json.loads(line) for line in process.communicate()[0].splitlines()]
+            seconds += time.monotonic() - begun
+            resumed = next((line["resumed"] for line in lines if "resumed" in line), 0)
+            lost += resumed < saved  # a checkpoint that was reported and was not gone on from
+            saved = max([saved, *(line.get("checkpoint", 0) for line in lines)])
+            if process.returncode == 0:
+                return lines[-1] | {"elapsed": seconds, "repeated": repeated, "lost": lost}
+            if process.returncode != -signal.SIGKILL:
+                raise RuntimeError(f"training ended with {process.returncode}")
+            done = max([resumed, *(line.get("steps", 0) for line in lines)])
+            repeated.append(done - saved)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def start_seconds(size: Size) -> float:
+    """What a process takes before its first pass: libraries, compiled kernels, tables of the clicks."""
+    process = start(size, ROOT / "build" / "webscale" / "nothing", {"n_steps": 1, "pass_steps": 1})
+    begun = time.monotonic()
+    process.communicate()
+    return time.monotonic() - begun
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+
+
+def kept(name: str, size: Size, measure) -> dict:
+    """What `measure` finds, kept on disk: a run that was stopped does not measure it again."""
+    file = ROOT / "build" / "webscale" / f"{name}-{size.images}.json"
+    if not file.exists():
+        print(f"    {name}: {size.images:,} images, {size.steps:,} triplets", file=sys.stderr, flush=True)
+        found = measure(size)
+        temporary = file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(found))
+        temporary.replace(file)
+    return json.loads(file.read_text())
+
+
+def whole_training(size: Size) -> dict:
+    """The paper's task, by threads without locks, killed and resumed on the way."""
+    moments = np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 20e-6
+    return trained(size, {"lock_free": True, "n_jobs": THREADS}, moments.tolist())
+
+
+def killed_training(size: Size) -> dict:
+    """The same triplets in one go, and killed at random moments; by one thread, which makes the same W in every run."""
+    options = {"n_steps": size.steps // 4}
+    whole = trained(size, options, [])
+    first = start_seconds(size)
+    moments = first + np.random.default_rng(1).uniform(0, 2 * whole["elapsed"] / (size.kills + 1), size.kills)
+    return {"whole": whole, "killed": trained(size, options, moments.tolist())}
+
+
+def threads(size: Size) -> dict:
+    """One thread and several, the same triplets."""
+    options = {"n_steps": size.steps // 2}
+    return {str(n): trained(size, options | {"lock_free": n > 1, "n_jobs": n}, []) for n in (1, THREADS)}
+
+
+def mixing(size: Size) -> dict:
+    """Rankers that mix, beside one worker at equal triplets in all, and at equal triplets each (equal time)."""
+    half, every = size.steps // 2 // THREADS, size.pass_steps
+    workers = {"n_rankers": THREADS, "n_jobs": THREADS, "n_steps": half}
+    return {
+        "one, as many triplets": trained(size, {"n_steps": half * THREADS}, []),
+        "one, as long": trained(size, {"n_steps": half}, []),
+        "mixing": trained(size, workers | {"mix_every": every}, []),
+        "averaged at the end": trained(size, workers, []),
+    }
+
+
+def linear(size: Size) -> dict:
+    """Seconds a triplet by the number of images; W, the pairs and the passes are the same."""
+    from visterm.learners import TripletSampler
+    from visterm.learners.oasis import oasis_pass
+    from visterm.learners.online import as_rows, take_rows
+    from visterm.learners.triplets import stream
+
+    X, y = load(size.images + size.validation)
+    worlds = []
+    for n in (n for n in LINEAR if n <= size.images):
+        some = np.arange(n)
+        worlds.append((n, as_rows(take_rows(X, some)), TripletSampler(y[some], cutoff=0.0)))
+    n_steps = min(200_000, size.pass_steps)
+    times: dict[int, list[float]] = {n: [] for n, _, _ in worlds}
+    for turn in range(6):
+        for n, rows, sampler in worlds:
+            W = np.zeros((D, D), np.float32)
+            np.fill_diagonal(W, 1.0)
+            W[:] += 0  # pages that exist: the first touch of a page is no part of a triplet
+            begun = time.perf_counter()
+            oasis_pass(rows, sampler.draw(stream(turn), n_steps, pairs_per_query=PAIRS), C, False, W)
+            times[n].append((time.perf_counter() - begun) / n_steps)
+    return {str(n): 1e6 * float(np.median(found[1:])) for n, found in times.items()}
+
+
+def run(quick: bool = False) -> list[dict]:
+    big, small = (SMALL, SMALL) if quick else (FULL, MEDIUM)
+    X, _ = load(big.images + big.validation)
+    entries = X.nnz / X.shape[0]
+    size = f"{big.images:,} images, d = {D:,}, {entries:.0f} non-zeros, {PAIRS} pairs a query"
+    found = kept("training", big, whole_training)
+    maps = [value for _, value in found["history"]]
+    minutes = found["elapsed"] / 60
+    # A triplet reads and writes the lines of W where rows of the query's visterms meet the columns of p+ - p-.
+    lines = entries * 2 * entries * LINES_AN_ENTRY
+    bound = big.steps * lines * machine.line_seconds(4 * D * D) / THREADS / 60
+    records = [
+        {
+            "name": "webscale-training",
+            "what": f"{big.steps:,} triplets, {size}; watched on {min(big.validation, WATCHED):,} images, killed "
+            f"{len(found['repeated'])} times",
+            "ours": minutes,
+            "peer": PAPER["minutes"] * big.steps / PAPER["triplets"],
+            "peer_name": "OASIS-JMLR section 5.2, one CPU of 2009, as many triplets",
+            "unit": "min",
+            "n": big.steps,
+            "limit": f"{bound:.3g} min: lines of W in random order, of {THREADS} cores; pairs of a query share some",
+            "bound": bound,
+            "measured": f"once, {THREADS} threads, elapsed, with validation, checkpoints and what was repeated",
+        },
+        {
+            "name": "webscale-peak-memory",
+            "what": f"peak of the process, mapped vectors counted, {size}",
+            "ours": found["peak"] / 1e6,
+            "peer": 6_000.0,
+            "peer_name": "what is aimed at",
+            "unit": "MB",
+            "n": big.images,
+            "limit": "W and the best W: 800 MB",
+            "measured": "VmHWM",
+        },
+        {
+            "name": "webscale-map",
+            "what": f"mAP of {min(big.validation, WATCHED):,} images, {size}; half of the gain after "
+            f"{steps_to_half(found['history']):,} triplets",
+            "ours": max(maps),
+            "peer": maps[0],
+            "peer_name": "cosine",
+            "unit": "mAP",
+            "higher": True,
+            "n": WATCHED,
+            "limit": "1",
+            "measured": "best of all looks",
+        },
+    ]
+    found = kept("threads", small, threads)
+    one, more = found["1"], found[str(THREADS)]
+    final = one["history"][-1][1], more["history"][-1][1]
+    records.append(
+        {
+            "name": "webscale-threads",
+            "what": f"{small.steps // 2:,} triplets, {small.images:,} images; mAP {final[1]:.4f}, of one thread "
+            f"{final[0]:.4f}",
+            "ours": more["seconds"],
+            "peer": one["seconds"],
+            "peer_name": "one thread",
+            "unit": "s",
+            "n": small.steps // 2,
+            "limit": f"{one['seconds'] / THREADS:.3g} s: half",
+            "measured": f"once each, {THREADS} threads, with start and validation",
+        }
+    )
+    found = kept("killed", small, killed_training)
+    whole, killed = found["whole"], found["killed"]
+    records.append(
+        {
+            "name": "webscale-killed",
+            "what": f"final mAP of {small.steps // 4:,} triplets, killed {len(killed['repeated'])} times; "
+            f"{killed['lost']} checkpoints lost, at most {max(killed['repeated']):,} triplets repeated",
+            "ours": killed["history"][-1][1],
+            "peer": whole["history"][-1][1],
+            "peer_name": "never killed",
+            "unit": "mAP",
+            "higher": True,
+            "n": len(killed["repeated"]),
+            "limit": "the same: the streams are",
+            "measured": f"checkpoints every {small.checkpoint_seconds:.0f} s and at the end of a pass",
+        }
+    )
+    found = kept("mixing", small, mixing)
+    last = {name: value["history"][-1][1] for name, value in found.items()}
+    for name, peer in (("equal-triplets", "one, as many triplets"), ("equal-time", "one, as long")):
+        records.append(
+            {
+                "name": f"webscale-mixing-{name}",
+                "what": f"mAP of {THREADS} workers that mix every {small.pass_steps:,} triplets, {small.steps // 2:,} "
+                f"in all; averaged only at the end {last['averaged at the end']:.4f}",
+                "ours": last["mixing"],
+                "peer": last[peer],
+                "peer_name": f"{peer} ({found[peer]['seconds']:.0f} s; mixing {found['mixing']['seconds']:.0f} s)",
+                "unit": "mAP",
+                "higher": True,
+                "n": small.steps // 2,
+                "limit": "1",
+                "measured": "once each",
+            }
+        )
+    found = kept("linear", big, linear)
+    first, final = list(found)[0], list(found)[-1]
+    records.append(
+        {
+            "name": "webscale-linear",
+            "what": "a triplet by the number of images: "
+            + ", ".join(f"{int(n):,}: {microseconds:.1f} us" for n, microseconds in found.items()),
+            "ours": found[final],
+            "peer": found[first],
+            "peer_name": f"with {int(first):,} images",
+            "unit": "us",
+            "n": int(final),
+            "limit": "the same: a triplet touches three images",
+            "measured": "median of 5 in turns, one thread",
+        }
+    )
+    for record in records:
+        ours, peer = record["ours"], record["peer"]
+        record |= {"ratio": ours / peer if record.pop("higher", False) else peer / ours, "command": COMMAND}
+    return records
+
+
+def steps_to_half(history: list) -> int:
+    """Triplets after which half of the final gain in mAP was there."""
+    maps = np.array([value for _, value in history])
+    return int(history[int(np.argmax(maps >= (maps[0] + maps.max()) / 2))][0])
+
+
+if __name__ == "__main__":
+    size_, folder_, options_ = sys.argv[1:]
+    train(Size(*json.loads(size_)), folder_, json.loads(options_))
