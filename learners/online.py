@@ -359,7 +359,7 @@ def draw_seed(random_state: Any) -> int:
 
 
 def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
-    """``X[rows]`` of sorted rows; rows that follow each other are not copied, so that mapped vectors stay on disk."""
+    """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped vectors are not copied."""
     first, last = rows[0], rows[-1] + 1
     if last - first != len(rows):
         return X[rows]

@@ -4,9 +4,11 @@ import logging
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, OneVsRestPA
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, OneVsRestPA, online
+from visterm.learners.online import as_rows, take_rows
 
 BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "random_state": 0}
 
@@ -65,3 +67,22 @@ def test_few_images_held_out_are_mentioned(synonyms, caplog):
         assert caplog.text == ""
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 8))
     assert "early stopping watches only 8 images" in caplog.text
+
+
+def test_rows_that_follow_each_other_are_not_copied():
+    X = sp.random_array((50, 20), density=0.3, format="csr", dtype=np.float32, random_state=0)
+    for rows in (np.arange(10, 45), np.arange(50)):  # SciPy itself copies what is less than half of an array
+        taken = take_rows(X, rows)
+        assert np.shares_memory(taken.data, X.data)
+        assert np.shares_memory(taken.indices, X.indices)
+        assert (taken != X[rows]).nnz == 0
+    for rows in (np.array([49]), np.array([0, 3, 4])):
+        assert (take_rows(X, rows) != X[rows]).nnz == 0
+
+
+def test_norms_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
+    X = sp.random_array((50, 20), density=0.3, format="csr", dtype=np.float32, random_state=0)
+    norms = as_rows(X)[3]
+    monkeypatch.setattr(online, "_ROWS_AT_ONCE", 7)
+    np.testing.assert_array_equal(as_rows(X)[3], norms)
+    np.testing.assert_allclose(norms, (X.toarray() ** 2).sum(axis=1), rtol=1e-6)
