@@ -19,7 +19,7 @@ TOPICS = {
     "Codebook": r"codebook-",
     "Service": r"service-",
     "Quality": r".*-(map|quality|p1)(-|$)|wsabie-single|musl-k",
-    "Search": r"search-|knn-",
+    "Search": r"search-|knn-|milvus-",
     "Training": r"",
 }
 ORDER = (

@@ -41,6 +41,7 @@ ARRAYS = {
     "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
 }  # fmt: skip
 BATCH = 32  # images whose blocks are assigned together
+DISTRIBUTED_BATCH = 128  # images that a task of `distribute` reads: it carries the codebook, of some MB
 PIXELS_PER_IMAGE = 100  # sampled for the palette
 BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
 FOREST_BLOCKS = 25_000  # sampled for a forest at most: they are larger than descriptors
@@ -102,21 +103,25 @@ def _count_batch_by_trees(start, images, forest, max_pixels):
     return sp.csr_matrix(np.stack([empty if row is None else row for row in rows])), failures
 
 
-def _batches(images):
+def _batches(images, size=BATCH):
     """Cut any iterable into (start, iterator of images), each to be used up before the next."""
     images = iter(images)
-    for start in itertools.count(0, BATCH):
+    for start in itertools.count(0, size):
         first = list(itertools.islice(images, 1))
         if not first:
             return
-        yield start, itertools.chain(iter(first), itertools.islice(images, BATCH - 1))
+        yield start, itertools.chain(iter(first), itertools.islice(images, size - 1))
 
 
-def _parallel(function, images, n_jobs):
+def _parallel(function, images, n_jobs, distribute=None):
     """Yield function(start, batch) of every batch of images, in order, reading ahead no more than a few batches.
 
-    Threads will do: kernels and decoders release the interpreter's lock, and the codebook is shared.
+    Threads will do: kernels and decoders release the interpreter's lock, and the codebook is shared. With `distribute`
+    the function and what it refers to must be fit to travel.
     """
+    if distribute is not None:
+        yield from distribute(function, ((start, list(batch)) for start, batch in _batches(images, DISTRIBUTED_BATCH)))
+        return
     n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
     if n_jobs == 1:
         yield from (function(*batch) for batch in _batches(images))
@@ -245,7 +250,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     # -----------------------------------------------------------------------------------------------------------
     # Fit
 
-    def fit(self, images, y=None, *, callback=None):
+    def fit(self, images, y=None, *, callback=None, distribute=None):
         """Learn palette, codebook and idf from training images.
 
         Parameters
@@ -257,6 +262,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             One label an image, which a forest learns from; k-means does not look at it.
         callback : callable, optional
             Called as ``callback(done, total)`` while images are read, in numbers of images read.
+        distribute : callable, optional
+            Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it
+            has them done. Images are then read there, in place of `n_jobs` threads here; the result is the same.
 
         Returns
         -------
@@ -271,7 +279,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             A setting is out of range, no image is left, or the images give fewer distinct descriptors than
             visterms. With a forest, too, if labels are missing, several an image or all the same.
         """
-        self._fit_count(images, y, callback)
+        self._fit_count(images, y, callback, distribute)
         return self
 
     def fit_transform(self, images, y=None):
@@ -290,21 +298,22 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         counts = self._fit_count(images, y)
         return self.weighting_.transform(counts)
 
-    def _fit_count(self, images, y, callback=None):
+    def _fit_count(self, images, y, callback=None, distribute=None):
         """Fit, and return the counts of the training images."""
         images = self._checked(images)
         rng = check_random_state(self.random_state)
         seeds = [int(seed) for seed in rng.randint(2**31 - 1, size=4)]
         if self.codebook == "forest":
-            counts, failures = self._fit_forest(images, check_labels(y, len(images)), seeds, callback)
+            y = check_labels(y, len(images))
+            counts, failures = self._fit_forest(images, y, seeds, callback, distribute)
         else:
-            counts, failures = self._fit_kmeans(images, seeds, callback)
+            counts, failures = self._fit_kmeans(images, seeds, callback, distribute)
         _warn(failures, len(images))
         readable = np.setdiff1d(np.arange(len(images)), [index for index, *_ in failures])
         self.fit_weighting(counts[readable])
         return counts
 
-    def _fit_kmeans(self, images, seeds, callback):
+    def _fit_kmeans(self, images, seeds, callback, distribute):
         """Learn palette and centres; return the counts of the images and the unreadable ones."""
         of_pixels = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
         of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
@@ -313,30 +322,33 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             [images[i] for i in of_pixels],
             lambda pixels, i: _sample_pixels(pixels, np.random.default_rng((seeds[0], i))),
             tick,
+            distribute,
         )
-        self.palette_ = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
+        palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
 
-        quota = max(self.max_descriptors // len(of_blocks), 1)
+        quota, grid = max(self.max_descriptors // len(of_blocks), 1), self._grid()
         descriptors = self._gather(
             [images[i] for i in of_blocks],
             lambda pixels, i: _sample_rows(
-                describe(pixels, self.palette_, **self._grid()), quota, np.random.default_rng((seeds[2], i))
+                describe(pixels, palette, **grid), quota, np.random.default_rng((seeds[2], i))
             ),
             tick,
+            distribute,
         )
+        self.palette_ = palette
         self.codebook_ = Codebook(
             n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
         ).fit(np.concatenate(_readable(descriptors)))
         del descriptors
 
-        counts, failures = self._count(images, tick)
+        counts, failures = self._count(images, tick, distribute)
         order = co_occurrence_order(counts, self.codebook_.centers_)
         self.codebook_.set_centers(self.codebook_.centers_[order])
         counts = counts[:, order]
         counts.sort_indices()
         return counts, failures
 
-    def _fit_forest(self, images, y, seeds, callback):
+    def _fit_forest(self, images, y, seeds, callback, distribute):
         """Grow the trees; return the counts of the images and the unreadable ones."""
         forest = self._forest().set_params(n_jobs=self.n_jobs)
         forest.check()
@@ -345,13 +357,16 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         quota = max(forest.max_blocks // len(chosen), 1)
         forest.draw_filters(seeds[1])
         rows = self._gather(
-            [images[i] for i in chosen], lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)), tick
+            [images[i] for i in chosen],
+            lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)),
+            tick,
+            distribute,
         )
         labels = np.repeat(y[chosen], [0 if part is None else len(part) for part in rows])
         rows = np.concatenate(_readable(rows))
         self.palette_, self.codebook_ = None, forest.grow(rows, labels, seeds[3])
         del rows
-        return self._count(images, tick)
+        return self._count(images, tick, distribute)
 
     def _forest(self):
         """Return a forest that has still to be grown."""
@@ -415,15 +430,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             return range(n_images)
         return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
 
-    def _gather(self, images, function, tick):
+    def _gather(self, images, function, tick, distribute):
         """Return what the function gives for each image, None for an unreadable one; call `tick` after each batch."""
-        parts = []
+        parts, max_pixels = [], self.max_pixels
         for results, failures in _parallel(
-            lambda start, batch: _run_batch(function, start, batch, self.max_pixels), images, self.n_jobs
+            lambda start, batch: _run_batch(function, start, batch, max_pixels), images, self.n_jobs, distribute
         ):
             self._raise_first(failures)
             parts += results
-            tick()
+            tick(len(results))
         if all(part is None for part in parts):
             raise ValueError(f"none of the {len(images)} images could be read")
         return parts
@@ -481,21 +496,21 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         _warn(failures, counts.shape[0])
         return counts
 
-    def _count(self, images, tick=lambda: None):
+    def _count(self, images, tick=lambda n: None, distribute=None):
         """Counts of all images, and the unreadable ones as (index, path, error)."""
-        palette, codebook, grid = self.palette_, self.codebook_, self._grid()
+        palette, codebook, grid, max_pixels = self.palette_, self.codebook_, self._grid(), self.max_pixels
 
         def count_batch(start, batch):
             if isinstance(codebook, ForestCodebook):
-                return _count_batch_by_trees(start, batch, codebook, self.max_pixels)
-            return _count_batch(start, batch, palette, codebook, grid, self.max_pixels)
+                return _count_batch_by_trees(start, batch, codebook, max_pixels)
+            return _count_batch(start, batch, palette, codebook, grid, max_pixels)
 
         parts, failures = [sp.csr_matrix((0, codebook.n_visterms), dtype=np.int32)], []
-        for counts, failed in _parallel(count_batch, images, self.n_jobs):
+        for counts, failed in _parallel(count_batch, images, self.n_jobs, distribute):
             self._raise_first(failed)
             parts.append(counts)
             failures += failed
-            tick()
+            tick(counts.shape[0])
         return sp.vstack(parts, format="csr", dtype=np.int32), failures
 
     def blocks(self, image):
@@ -665,12 +680,14 @@ def _warn(failures, n_images):
 
 
 def _ticker(callback, total):
-    """Return a function that reports, after each batch, how many of all images have been read."""
-    n_read = itertools.accumulate(itertools.repeat(BATCH))  # the last batch of each round may be shorter
+    """Return a function that reports, after each batch of so many images, how many of all have been read."""
+    n_read = 0
 
-    def tick():
+    def tick(n):
+        nonlocal n_read
+        n_read += n
         if callback is not None:
-            callback(min(next(n_read), total), total)
+            callback(n_read, total)
 
     return tick
 

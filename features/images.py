@@ -11,6 +11,7 @@ import heapq
 import io
 import logging
 import math
+import operator
 import os
 import pathlib
 import re
@@ -43,6 +44,7 @@ EXTENSIONS = frozenset(
 )
 
 StrPath = str | os.PathLike[str]
+_FILE_SYSTEM = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 class ImageError(ValueError):
@@ -120,6 +122,12 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     the first link to it; the other links are skipped, which also cuts loops. A file with two names counts
     twice.
     """
+    skip = None if on_skip is None else lambda path, reason: on_skip(pathlib.Path(path), reason)
+    return [pathlib.Path(path) for path in list_images(root, on_skip=skip)]
+
+
+def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None = None) -> list[str]:
+    """Do what `find_images` does with plain strings: a million of them take half the time and memory of paths."""
     top = os.fsdecode(root)
     images: list[str] = []
     skipped: list[tuple[str, str]] = []
@@ -145,7 +153,8 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
                     except OSError as error:
                         skipped.append((entry.path, _why_no_status(entry, error)))
                         continue
-                    extension = os.path.splitext(entry.name)[1]
+                    dot = entry.name.rfind(".")
+                    extension = entry.name[dot:] if dot > 0 else ""
                     if stat.S_ISDIR(mode):
                         if entry.is_symlink():
                             heapq.heappush(links, entry.path)
@@ -165,8 +174,8 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
 
     if on_skip is not None:
         for path, reason in sorted(skipped, key=lambda skip: os.fsencode(skip[0])):
-            on_skip(pathlib.Path(path), reason)
-    return [pathlib.Path(path) for path in sorted(images, key=os.fsencode)]
+            on_skip(path, reason)
+    return sorted(images, key=operator.methodcaller("encode", *_FILE_SYSTEM))
 
 
 def _is_hidden(name: str) -> bool:
@@ -175,10 +184,10 @@ def _is_hidden(name: str) -> bool:
 
 def _mode(entry: os.DirEntry[str]) -> int:
     """Type bits of a file or of what a link leads to; a system call only for what scandir did not tell."""
-    if entry.is_dir(follow_symlinks=False):
-        return stat.S_IFDIR
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG
+    if entry.is_dir(follow_symlinks=False):
+        return stat.S_IFDIR
     return entry.stat().st_mode
 
 

@@ -57,6 +57,10 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configurati
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="One setting; may be repeated.")
 ]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Dask cluster that does the work: tcp://host:8786; or none."),
+]
 _LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"
 LearnerOption = Annotated[
     str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
@@ -192,6 +196,7 @@ def features(
     ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
+    scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -215,7 +220,7 @@ def features(
     root = None if images is None else Path(images)
     given = {"file": vectors, "ids": ids}
     of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
-    settings = [*(settings or []), *of_vectors]
+    settings = [*_with_scheduler(settings, scheduler), *of_vectors]
     named_after = root or (Path(vectors).with_suffix("") if vectors else None)
     place, configuration = _open(run, config, settings, named_after)
     console = _console()
@@ -350,6 +355,7 @@ def train(
     config: ConfigOption = None,
     settings: SetOption = None,
     learner: LearnersOption = None,
+    scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -372,6 +378,7 @@ def train(
 
     names = _several(learner) or ["oasis"]
     check_learners([name for name in names if name != "all"])
+    settings = _with_scheduler(settings, scheduler)
     place, configuration = _open(run, config, settings)
     console = _console()
     if "all" in names:
@@ -405,6 +412,13 @@ def train(
         print(json.dumps(summaries[0] if len(names) == 1 else summaries))
     if len(trained) < len(names):
         raise typer.Exit(2)
+
+
+def _with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[str]:
+    """The settings, and the one that --scheduler stands for."""
+    if scheduler is None:
+        return settings or []
+    return [*(settings or []), f"cluster.scheduler={'null' if scheduler == 'none' else scheduler}"]
 
 
 def _several(given: list[str] | None) -> list[str]:
@@ -453,6 +467,7 @@ def evaluate(
     config: ConfigOption = None,
     settings: SetOption = None,
     learner: LearnersOption = None,
+    scheduler: SchedulerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -473,6 +488,7 @@ def evaluate(
     from .stages import evaluate as stage
 
     names = _several(learner)
+    settings = _with_scheduler(settings, scheduler)
     place, configuration = _open(run, config, settings)
     console = _console()
     names = names or [default_learner(place, "oasis", console)]
@@ -813,7 +829,8 @@ def info(
         elif key == "indexes":
             for name, found_by in value.items():
                 share = f"{found_by['recall']:.1%} of the {found_by['k']} nearest of {found_by['images']:,} images"
-                print(f"{'index:':12} {name} finds {share} (measured with {found_by['queries']:,} of them)")
+                held = f"; {found_by['held']:,} in Milvus, {found_by['milvus']}" if "milvus" in found_by else ""
+                print(f"{'index:':12} {name} finds {share} (measured with {found_by['queries']:,} of them){held}")
         elif key == "growth":
             if value is not None:
                 print(f"{'growth:':12} {_growth_in_words(value, place)}")
@@ -848,6 +865,46 @@ def _evaluation_in_words(name: str, evaluation: dict) -> str:
     figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
     stale = " (stale: evaluate again)" if evaluation["stale"] else ""
     return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"
+
+
+@app.command()
+@_command
+def index(
+    run: RunOption = None,
+    learner: LearnersOption = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Remove it first, and make it anew.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the index that search asks, or bring it in step with the images; search does so by itself.
+
+    Which kind it is says index.kind: exact search has none. --rebuild is for an index in Milvus that somebody else has
+    changed, or a damaged file.
+
+    \b
+    Examples:
+      visterm features --run photos --set index.kind=milvus
+      visterm index --run photos
+      visterm index --run photos --rebuild --learner all
+    """
+    from .searcher import Searcher
+
+    place, _ = _open(run, None, None)
+    console = _console()
+    searcher = Searcher(place, console=console)
+    names = _several(learner) or [searcher.default_learner()]
+    found = {}
+    for name in searcher.learners if "all" in names else names:
+        if rebuild:
+            searcher.forget_index(name)
+        made = searcher.index(name)
+        kind = {"ExactIndex": "exact", "TwoStageIndex": "two-stage"}.get(type(made).__name__, "milvus")
+        found[name] = {"kind": kind, "images": made.n_gallery}
+    if as_json:
+        print(json.dumps({"run": place.name, "indexes": found}))
+        return
+    for name, made_of in found.items():
+        kind = "exact search, which needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, in step"
+        console.say(f"{name}: {made_of['images']:,} images; {kind}")
 
 
 @app.command()

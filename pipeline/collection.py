@@ -11,16 +11,20 @@ outside the root has its absolute path in place of a relative one; ``root / path
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import functools
+import gc
 import hashlib
 import json
 import os
 import shutil
 import sqlite3
+import sys
+import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +32,7 @@ from typing import Any, NamedTuple
 from .config import CollectionConfig, Config, UserError
 
 FORMAT = "1"
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # all else may pass: do not remove it
 BUSY_SECONDS = 30  # to wait for a process that holds the catalogue: a scan of many images writes for some seconds
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is left alone
@@ -91,9 +96,9 @@ class _Known(NamedTuple):
     id: int
     size: int
     mtime_ns: int
-    sha256: str | None
     status: str
     reason: str | None
+    labels: str | None
 
 
 class Segment(NamedTuple):
@@ -218,16 +223,21 @@ class Collection:
         never moves an old one from test to train; a change of the ``split`` section assigns all of them again.
         Excluded images stay excluded; images from outside the root stay until their files are gone.
         """
-        from visterm.features import find_images
+        with _nothing_is_garbage():
+            return self._scan(root, config, replace)
+
+    def _scan(self, root: Path, config: Config, replace: bool) -> Changes:
+        from visterm.features.images import list_images
 
         refused: dict[str, str] = {}
         try:
-            found = find_images(root, on_skip=lambda path, reason: refused.__setitem__(os.fspath(path), reason))
+            found = list_images(root, on_skip=refused.__setitem__)
         except OSError as error:
             raise UserError(str(error)) from None
         prefix = len(os.path.join(root, ""))
         own = _folder_below(root, self.folder.parent.parent)  # images in runs/ are visterm's own, such as the demo's
-        paths = [path for file in found if not (path := os.fspath(file)[prefix:]).startswith(own)]
+        paths = [path for file in found if not (path := file[prefix:]).startswith(own)]
+        del found
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
         layout = _Layout.of(paths)
         changes = Changes()
@@ -249,12 +259,11 @@ class Collection:
             last = self.last_id
             self._take_in(root)
             known = self._known()
-            outside = [path for path in known if os.path.isabs(path) and os.path.lexists(path)]
+            outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
             labels, warning = _read_labels(config.collection, layout, [*paths, *outside], everything)
             changes.warnings = tuple(filter(None, (warning, _mistyped_split(paths, layout))))
             self._enter(root, paths, outside, names, known, changes, replace)
-            query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded')"
-            changes.relabelled = sum(id_ <= last for id_ in self._label(labels, self._db.execute(query).fetchall()))
+            changes.relabelled = sum(id_ <= last for id_ in self._label(labels, self._living(known, last)))
             self._assign_splits(config, layout)
             self._reconsider(config.collection.max_pixels)
             self["root"] = os.fsencode(root)
@@ -293,6 +302,7 @@ class Collection:
         with self._transaction():
             self._db.execute(_GIVEN)
             last, known = self.last_id, self._known()
+            entered = dict(self._db.execute("SELECT id, sha256 FROM images WHERE status != 'removed'"))
             if self.root is not None and not replace and len(known.keys() & set(ids)) < len(known) / 2:
                 raise UserError(
                     f"{self.folder.parent.name} is a run of other images, as most of their ids are not in the table; "
@@ -308,7 +318,7 @@ class Collection:
                 old = known.pop(path, None)
                 if old is not None and old.status == "excluded":
                     continue
-                if old is not None and old.sha256 == digest:
+                if old is not None and entered[old.id] == digest:
                     changes.unchanged += 1
                     continue
                 if old is None:
@@ -324,7 +334,7 @@ class Collection:
                 "INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new
             )
             query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded')"
-            rows = self._db.execute(query).fetchall()
+            rows = [(id_, _decoded(path), labels) for id_, path, labels in self._db.execute(query)]
             changes.relabelled = sum(id_ <= last for id_ in self._label(found, rows))
             self._assign_splits(config, layout)
             self["root"] = os.fsencode(root)
@@ -342,12 +352,25 @@ class Collection:
 
     def _known(self, paths: Iterable[str] | None = None) -> dict[str, _Known]:
         """What the catalogue has of these paths, or of all."""
-        query = "SELECT path, id, size, mtime_ns, sha256, status, reason FROM images WHERE status != 'removed'"
+        query = "SELECT path, id, size, mtime_ns, status, reason, labels FROM images WHERE status != 'removed'"
         if paths is None:
-            rows = self._db.execute(query).fetchall()
+            rows = self._db.execute(query)
         else:
             rows = [r for p in paths for r in self._db.execute(f"{query} AND path = ?", (os.fsencode(p),))]
-        return {os.fsdecode(path): _Known(*rest) for path, *rest in rows}
+        return {_decoded(row[0]): _Known._make(row[1:]) for row in rows}
+
+    def _sha256(self, id_: int) -> str | None:
+        return self._db.execute("SELECT sha256 FROM images WHERE id = ?", (id_,)).fetchone()[0]
+
+    def _living(self, known: dict[str, _Known], last_id: int) -> Iterator[tuple[int, str, str | None]]:
+        """Id, path and labels of the images that were known and are still there, and of those that came since."""
+        gone = {id_ for (id_,) in self._db.execute("SELECT id FROM images WHERE status = 'removed'")}
+        for path, old in known.items():
+            if old.status != "excluded" and old.id not in gone:
+                yield old.id, path, old.labels
+        query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded') AND id > ?"
+        for id_, path, labels in self._db.execute(query, (last_id,)):
+            yield id_, _decoded(path), labels
 
     def _enter(
         self,
@@ -361,13 +384,13 @@ class Collection:
     ) -> None:
         """Enter what a scan found: images below the root and outside, and files that are none with the reason."""
         self._compare(root, paths, known, changes)
-        wanted = {path: old for path, old in known.items() if old.status != "excluded"}
-        n_inside = sum(not os.path.isabs(path) for path in wanted)
-        if self.root is not None and self.root != root and not replace and changes.unchanged < n_inside / 2:
-            raise UserError(
-                f"{self.folder.parent.name} is the run of the images in {self.root}, and {root} holds others; "
-                f"give another --run, or --force to replace it"
-            )
+        if self.root is not None and self.root != root and not replace:
+            n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
+            if changes.unchanged < n_inside / 2:
+                raise UserError(
+                    f"{self.folder.parent.name} is the run of the images in {self.root}, and {root} holds others; "
+                    f"give another --run, or --force to replace it"
+                )
         self._compare(root, outside, known, changes)
         new = []
         for path, reason in names.items():
@@ -376,9 +399,10 @@ class Collection:
                 if old is not None:
                     self._bury([old.id])
                 new.append((os.fsencode(path), 0, 0, "skipped", reason))
-        gone = wanted.keys() - set(paths) - set(outside) - names.keys()
-        changes.removed = sum(known[path].status != "skipped" for path in gone)
-        self._bury([known[path].id for path in gone])
+        there = {*paths, *outside, *names}
+        gone = [old for path, old in known.items() if path not in there and old.status != "excluded"]
+        changes.removed = sum(old.status != "skipped" for old in gone)
+        self._bury([old.id for old in gone])
         self._insert(new)
 
     def _compare(
@@ -392,11 +416,12 @@ class Collection:
     ) -> None:
         """Enter image files that are new or changed; those that were excluded only if they are added by hand."""
         new: list[tuple] = []
+        prefix = os.path.join(root, "")
         for path in paths:
             old = known.get(path)
             if old is not None and old.status == "excluded" and not by_hand:
                 continue
-            file = os.path.join(root, path)
+            file = path if path.startswith(os.sep) else prefix + path
             try:
                 stat = os.stat(file)
                 size, mtime = stat.st_size, stat.st_mtime_ns
@@ -407,7 +432,7 @@ class Collection:
                 new.append((os.fsencode(path), size, mtime, "pending", None))
                 continue
             same_time = (size, mtime) == (old.size, old.mtime_ns)
-            if not same_time and (old.sha256 is None or old.sha256 != file_sha256(file)):
+            if not same_time and ((sha256 := self._sha256(old.id)) is None or sha256 != file_sha256(file)):
                 changes.changed += 1
                 self._bury([old.id])
                 new.append((os.fsencode(path), size, mtime, "pending", None))
@@ -438,11 +463,13 @@ class Collection:
 
     def _label(self, labels: dict[str, dict[str, float]], rows: Iterable[tuple]) -> list[int]:
         """Enter the labels of (id, path, labels so far); return the ids of those that had others."""
-        given = dict(self._db.execute("SELECT path, labels FROM given"))
+        given = {_decoded(path): text for path, text in self._db.execute("SELECT path, labels FROM given")}
         stale = []
+        texts: dict[int, str] = {}  # images of one class share their labels
         for id_, path, old in rows:
-            found = labels.get(os.fsdecode(path))
-            text = given.get(path) or (json.dumps(found, sort_keys=True) if found else None)
+            found, text = labels.get(path), given.get(path)
+            if text is None and found:
+                text = texts.get(id(found)) or texts.setdefault(id(found), json.dumps(found, sort_keys=True))
             if text != old:
                 stale.append((text, id_))
         self._db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)
@@ -566,7 +593,8 @@ class Collection:
                     "INSERT OR REPLACE INTO given VALUES (?, ?)", [(os.fsencode(path), text) for path in paths]
                 )
             query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
-            rows = [row for path in paths for row in self._db.execute(query, (os.fsencode(path),))]
+            encoded = [(path, os.fsencode(path)) for path in paths]
+            rows = [(id_, path, old) for path, name in encoded for id_, _, old in self._db.execute(query, (name,))]
             found, _ = _read_labels(config.collection, self._layout, paths, None)
             changes.relabelled = sum(id_ <= last for id_ in self._label(found, rows))
             self._draw_splits(config, self._layout)
@@ -816,10 +844,11 @@ class Collection:
             where += " AND labels IS NOT NULL"
         query = f"SELECT id, path, sha256, labels, split, segment, row FROM images WHERE {where} ORDER BY path"
         parsed = functools.cache(json.loads)  # of many images few differ in their labels
-        return [
-            Image(id_, os.fsdecode(path), sha256, parsed(labels) if labels else {}, split, segment, row)
-            for id_, path, sha256, labels, split, segment, row in self._db.execute(query, splits)
-        ]
+        with _nothing_is_garbage():
+            return [
+                Image(id_, _decoded(path), sha256, parsed(labels) if labels else {}, split, segment, row)
+                for id_, path, sha256, labels, split, segment, row in self._db.execute(query, splits)
+            ]
 
     def training_paths(self) -> list[str]:
         """Paths that visterms may be learned from: the training images, or all where none has a split."""
@@ -891,6 +920,18 @@ class Collection:
         return stacked(blocks)[back]
 
 
+@contextlib.contextmanager
+def _nothing_is_garbage() -> Iterator[None]:
+    """Keep Python from looking for garbage among rows of a million images, again and again as they come."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class _Transaction:
     """BEGIN IMMEDIATE ... COMMIT, or ROLLBACK when anything is raised."""
 
@@ -913,19 +954,27 @@ class _Layout:
     @classmethod
     def of(cls, paths: Sequence[str]) -> _Layout:
         """What the folders of these images say."""
-        parts = [path.split(os.sep) for path in paths]
-        folders = {p[0].lower() for p in parts if len(p) > 1}
+        folders = {path.partition(os.sep)[0].lower() for path in paths if os.sep in path}
         if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
             return cls("split")
         return cls("classes" if folders else "flat")
 
     def label(self, path: str) -> str | None:
         """The class that the folder of an image names; outside the root folders say nothing."""
-        if os.path.isabs(path):
-            return None
-        depth = {"split": 1, "classes": 0}.get(self.kind)
-        parts = path.split(os.sep)
-        return parts[depth] if depth is not None and len(parts) > depth + 1 else None
+        return self._label_in(path.rpartition(os.sep)[0])
+
+    @functools.cached_property
+    def _label_in(self) -> Callable[[str], str | None]:
+        """The class of the images in a folder; remembered, as there are many in each."""
+
+        @functools.cache
+        def label_in(folder: str) -> str | None:
+            depth = {"split": 1, "classes": 0}.get(self.kind)
+            parts = folder.split(os.sep)
+            known = depth is not None and len(parts) > depth and not os.path.isabs(folder)
+            return (parts[depth] or None) if known else None
+
+        return label_in
 
     def split(self, path: str) -> str | None:
         """The split that the top folder of an image names."""
@@ -944,7 +993,8 @@ def _read_labels(
     if config.labels == "none":
         return {}, None
     if config.labels == "auto":
-        return {path: {label: 1.0} for path in paths if (label := layout.label(path)) is not None}, None
+        of_class = functools.cache(lambda label: {label: 1.0})  # one for all its images: they may be many
+        return {path: of_class(label) for path in paths if (label := layout.label(path)) is not None}, None
     return _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
 
 
@@ -993,12 +1043,14 @@ def _read_table(
 
 def _mistyped_split(paths: Sequence[str], layout: _Layout) -> str | None:
     """Warn if folders look like root/{train,test}/<class>/..., but are taken for classes, as one has another name."""
-    parts = [path.split(os.sep) for path in paths]
-    tops = {p[0] for p in parts if len(p) > 2}
-    splits = sorted(top for top in tops if top.lower() in SPLIT_FOLDERS)
-    if layout.kind != "classes" or not splits:
+    if layout.kind != "classes":
         return None
-    others = sorted({p[0] for p in parts if len(p) > 1} - set(splits))
+    folders = {path.rpartition(os.sep)[0] for path in paths}
+    tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
+    splits = sorted(top for top in tops if top.lower() in SPLIT_FOLDERS)
+    if not splits:
+        return None
+    others = sorted({folder.partition(os.sep)[0] for folder in folders if folder} - set(splits))
     if not others:
         return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"
     near = difflib.get_close_matches(others[0].lower(), SPLIT_FOLDERS, n=1)
@@ -1007,6 +1059,11 @@ def _mistyped_split(paths: Sequence[str], layout: _Layout) -> str | None:
         f"folders {', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}: all of them are "
         f"taken for classes; a split has only the folders train, test and validation"
     )
+
+
+def _decoded(path: bytes) -> str:
+    """What os.fsdecode gives, in half the time."""
+    return str(path, _ENCODING, _ERRORS)
 
 
 def _folder_below(root: Path, folder: Path) -> str:
@@ -1066,8 +1123,8 @@ def write_segment(folder: Path, counts: Any) -> None:
     """
     import numpy as np
 
-    temporary = folder.with_name(f"{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    # Two workers of a cluster may be at the same segment, where one was taken for dead: each has a folder of its own.
+    temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.tmp")
     temporary.mkdir(parents=True)
     try:
         if isinstance(counts, np.ndarray):
@@ -1080,8 +1137,12 @@ def write_segment(folder: Path, counts: Any) -> None:
         kind = "dense" if "vectors" in arrays else "sparse"
         record = {"format": FORMAT, "stage": "segment", "kind": kind, "shape": list(counts.shape), "sizes": sizes}
         (temporary / "record.json").write_text(json.dumps(record))
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if not _is_whole(folder):
+                raise
+            shutil.rmtree(temporary)  # the other one was first, with the same numbers; the catalogue may name it by now
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)  # the disk is full, more likely than not
         raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ _PATHS = (
     ("collection", "vectors", "ids"),
     ("features", "onnx", "model"),
     ("evaluate", "is_a"),
+    ("index", "uri"),
 )
 
 
@@ -146,6 +148,8 @@ class OASISConfig(_Section):
     psd_every: int | None = Field(default=None, gt=0)
     pairs_per_query: int = Field(default=1, gt=0)
     n_rankers: int = Field(default=1, gt=0)
+    mix_every: int | None = Field(default=None, gt=0)
+    lock_free: bool = False
     pass_steps: int = Field(default=10_000, gt=0)  # between two looks at the validation images
     validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
     patience: int | None = Field(default=5, gt=0)
@@ -289,14 +293,28 @@ class EvaluateConfig(_Section):
 
 
 class IndexConfig(_Section):
-    """How galleries are searched: exactly, or in two stages; see TwoStageIndex.
+    """How galleries are searched: exactly, or in two stages; see TwoStageIndex, and MilvusIndex.
 
     ``auto`` takes two stages where a query would take longer exactly than ``exact_milliseconds``.
     """
 
-    kind: Literal["auto", "exact", "two-stage"] = "auto"
+    kind: Literal["auto", "exact", "two-stage", "milvus"] = "auto"
     exact_milliseconds: float = Field(default=50.0, gt=0)
-    n_candidates: int | None = Field(default=None, gt=0)  # images that two stages score exactly; null: 1,000 or 5,000
+    n_candidates: int | None = Field(default=None, gt=0)  # images scored exactly at the end; null: 1,000 or 5,000
+    uri: str | None = None  # of Milvus: http://host:19530, or a file that ends in .db; null: a file in the run
+
+    @field_validator("uri")
+    @classmethod
+    def _address(cls, uri: str | None) -> str | None:
+        if uri is not None and not re.fullmatch(r"(https?|tcp)://[^/\s]+(/\S*)?|(?!.*://).*[^/]\.db", uri):
+            raise ValueError(f"uri is the address of a Milvus server (http://host:19530) or a file (.db), not {uri!r}")
+        return uri
+
+    @model_validator(mode="after")
+    def _of_milvus(self) -> IndexConfig:
+        if self.uri is not None and self.kind != "milvus":
+            raise ValueError("uri is used with kind: milvus only: --set index.kind=milvus")
+        return self
 
 
 class ComputeConfig(_Section):
@@ -314,6 +332,20 @@ class ComputeConfig(_Section):
     backend: Literal["loky", "threading"] = "loky"
     segment_size: int = Field(default=256, gt=0)  # images a unit of work and of resuming
     checkpoint_seconds: float = Field(default=20.0, ge=0)  # a kill costs at most so much training
+
+
+class ClusterConfig(_Section):
+    """A Dask cluster that does the work of `compute.n_jobs`; no setting here changes a result."""
+
+    scheduler: str | None = None  # such as tcp://host:8786; null: this machine alone
+
+    @field_validator("scheduler")
+    @classmethod
+    def _address(cls, scheduler: str | None) -> str | None:
+        protocol, separator, rest = (scheduler or "").partition("://")
+        if scheduler is not None and not (protocol and separator and rest):
+            raise ValueError(f"scheduler is an address such as tcp://host:8786, or null, not {scheduler!r}")
+        return scheduler
 
 
 class Config(_Section):
@@ -335,6 +367,7 @@ class Config(_Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     index: IndexConfig = IndexConfig()
     compute: ComputeConfig = ComputeConfig()
+    cluster: ClusterConfig = ClusterConfig()
 
     def to_yaml(self) -> str:
         """The whole configuration, every default written out."""
@@ -363,7 +396,7 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
             section: Any = values
             for name in names:
                 section = section.get(name) if isinstance(section, dict) else None
-            if isinstance(section, dict) and isinstance(section.get(key), str) and section[key] not in ("auto", "none"):
+            if isinstance(section, dict) and _names_file(section.get(key)):
                 section[key] = str((file.parent / section[key]).resolve())
     for setting in settings or []:
         _set(values, setting)
@@ -381,6 +414,11 @@ def _source(error: ValidationError, file: Path | None, settings: list[str]) -> s
         if all(a == b for a, b in zip(key, where, strict=False)):
             return f"--set {setting}"
     return str(file) if file else "the configuration"
+
+
+def _names_file(value: Any) -> bool:
+    """Whether the value of one of `_PATHS` is a path, and no address or word."""
+    return isinstance(value, str) and value not in ("auto", "none") and "://" not in value
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -418,8 +456,7 @@ def _set(values: dict[str, Any], setting: str) -> None:
     if isinstance(values[last], str) and "e" in text.lower():  # YAML takes 1e-3 for a word
         with contextlib.suppress(ValueError):
             values[last] = float(text)
-    is_path = (*sections, last) in _PATHS
-    if is_path and isinstance(values[last], str) and values[last] not in ("auto", "none"):
+    if (*sections, last) in _PATHS and _names_file(values[last]):
         values[last] = str(Path(values[last]).resolve())
 
 

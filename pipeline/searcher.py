@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 RESULTS, LABELS = 10, 5  # answers to a query, unless asked for more or fewer
 WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
 _ROWS_AT_ONCE = 1024  # images whose scores of all labels are held at a time
-_ASKED = 100  # images whose results by two stages are compared with exact ones
+_ASKED = 100  # images whose results by an index are compared with exact ones
 _FILES_AT_ONCE = 32  # query files that one thread turns into vectors before it takes others
 
 _ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
@@ -295,6 +296,10 @@ class Searcher:
             learner = self.learner(name)
             index = ExactIndex(learner, self.X, self.labels_for(name), n_jobs=self.config.compute.n_jobs)
             settings = self.config.index
+            if settings.kind == "milvus":
+                from .milvus import index_in_milvus
+
+                return index_in_milvus(self, name, index)
             exactly = settings.kind == "auto" and _milliseconds(index.gallery_) <= settings.exact_milliseconds
             return index if exactly or settings.kind == "exact" else self._two_stages(name, index)
 
@@ -305,7 +310,6 @@ class Searcher:
 
         That is kept in the run for the next time, and so are lists, which take long to make.
         """
-        import numpy as np
         from scipy import sparse
 
         from visterm.retrieval import TwoStageIndex
@@ -328,10 +332,7 @@ class Searcher:
                 return TwoStageIndex.load(folder, *given, **options)
         with self._console.phase(f"making the index of {count(n_images, 'image')} for {name}"):
             index = TwoStageIndex(*given, n_candidates=n_candidates, **options)
-            asked = np.random.default_rng(0).choice(n_images, min(_ASKED, n_images), replace=False)
-            k = max(1, min(RESULTS, n_images - 1))
-            recall = index.recall(self.X[asked], k, exclude=asked)
-            record["recall"] = {"recall": round(recall, 4), "k": k, "queries": len(asked), "images": n_images}
+            record["recall"] = found = self.recall_of(index, exact)
             try:
                 with self.run.locked(), publish(folder, record) as target:
                     if not quick:
@@ -339,10 +340,38 @@ class Searcher:
             except (UserError, OSError) as error:
                 self._console.warn(f"the index for {name} cannot be kept: {error}")
         self._console.say(
-            f"two stages find {recall:.1%} of the {k} nearest images for {name} (measured with "
-            f"{count(len(asked), 'query')}; --set index.kind=exact finds all)"
+            f"two stages find {found['recall']:.1%} of the {found['k']} nearest images for {name} (measured with "
+            f"{count(found['queries'], 'query')}; --set index.kind=exact finds all)"
         )
         return index
+
+    def recall_of(self, index: ExactIndex, exact: ExactIndex) -> dict[str, Any]:
+        """What an index finds of the nearest images of some of the run's own, beside the exact one."""
+        import numpy as np
+
+        n_images = len(self.images)
+        asked = np.random.default_rng(0).choice(n_images, min(_ASKED, n_images), replace=False)
+        k = max(1, min(RESULTS, n_images - 1))
+        found, wanted = (some.search(self.X[asked], k, exclude=asked).indices for some in (index, exact))
+        recall = sum(len(np.intersect1d(*both)) for both in zip(found, wanted, strict=True)) / wanted.size
+        return {"recall": round(recall, 4), "k": k, "queries": len(asked), "images": n_images}
+
+    def forget_index(self, name: str) -> None:
+        """Remove what is kept of the index of a learner, in the run and in Milvus; a new searcher makes it anew.
+
+        Raises
+        ------
+        UserError
+            No such learner, another process is at work in the run, or Milvus cannot be used.
+        """
+        self.learner(name)
+        if self.config.index.kind == "milvus":
+            from .milvus import forget_in_milvus
+
+            forget_in_milvus(self.run, self.config, name)
+            return
+        with self.run.locked():
+            shutil.rmtree(self.run.folder / "index" / name, ignore_errors=True)
 
     def labels_for(self, name: str) -> np.ndarray | None:
         """Labels of the gallery for a learner whose metrics they choose (MuSL), if each image has just one."""

@@ -36,6 +36,7 @@ from .artifacts import (
     vectors,
     warn_if_stale,
 )
+from .cluster import connected
 from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, split_key, write_segment
 from .config import Config, UserError
 from .console import Console, count
@@ -119,7 +120,10 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             if force:
                 collection.use_extractor("")
             collection.use_extractor(extractor)
-            run.save_config(config)  # not before: settings that cannot be used must not stay
+            # Not before: settings that cannot be used must not stay, and a cluster that cannot is one of them.
+            several = not from_table and collection.counts_by("status")["pending"] > config.compute.segment_size
+            with connected(config, run) if several else contextlib.nullcontext():
+                run.save_config(config)
             if from_table:
                 extracted = copy_table(config, collection, table, digests, console)
             else:
@@ -131,7 +135,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             "changed": changes.changed,
             "removed": changes.removed,
             "relabelled": changes.relabelled,
-            "labelled": len(collection.images(labelled=True)),
+            "labelled": sum(n for labels, n in collection.counts_by("labels").items() if labels),
             "extracted": extracted,
             "skipped": found["skipped"],
             "seconds": round(time.perf_counter() - started, 3),
@@ -191,9 +195,9 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
         raise UserError(
             f"{root}: no training images to learn visterms from; see the split section of the configuration"
         )
-    labels = collection.labels()
     grows_trees = config.features.codebook.kind == "forest"
     if grows_trees:
+        labels = collection.labels()
         paths = [path for path in paths if path in labels]
         if not paths:
             raise UserError(
@@ -227,10 +231,15 @@ def _fit_extractor(run: Run, config: Config, collection: Collection, root: Path,
         on_error="skip",
     )
     title = f"learning {count(config.features.n_visterms, 'visterm')} from {count(len(paths), 'training image')}"
-    with console.phase(title, unit="images") as phase, publish(run.extractor, record) as folder:
+    with (
+        connected(config, run, root / paths[0]) as cluster,
+        console.phase(title, unit="images") as phase,
+        publish(run.extractor, record) as folder,
+    ):
+        distribute = None if cluster is None else cluster.map
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: listed at the end
-                extractor.fit([root / path for path in paths], y, callback=phase.advance_to)
+                extractor.fit([root / path for path in paths], y, callback=phase.advance_to, distribute=distribute)
         except ValueError as error:
             raise UserError(f"{root}: {error}") from None
         extractor.save(folder / "files")
@@ -257,33 +266,46 @@ def extract(
     silence_decoders()  # before the bar takes hold of standard error
     size = config.compute.segment_size
     chunks = [pending[i : i + size] for i in range(0, len(pending), size)]
-    n_jobs = min(effective_n_jobs(config.compute.n_jobs), len(chunks))  # starting processes for a few images is slow
     first = collection.reserve_segments(len(chunks))
     version = collection["extractor"]  # read here: joblib draws the tasks in a thread of its own
     files, segments = (run.extractor / "files").absolute(), collection.segments.absolute()  # workers may be elsewhere
-    tasks = (
-        delayed(extract_segment)(
-            files,
-            version,
-            root,
-            chunk,
-            segments / str(first + i),
-            config.collection.max_pixels,
-            os.getpid(),
-        )
-        for i, chunk in enumerate(chunks)
-    )
     n_skipped = done = 0
-    with (
-        console.phase("extracting", len(pending), "images") as phase,
-        parallel_config(backend=config.compute.backend if n_jobs > 1 else "sequential", n_jobs=n_jobs),
-    ):
-        for i, outcomes in enumerate(Parallel(return_as="generator")(tasks)):
+    with contextlib.ExitStack() as stack:
+        # Of a few images there is one segment: starting processes for it, or asking a cluster, is slow.
+        cluster = stack.enter_context(connected(config, run, root / pending[0][1])) if len(chunks) > 1 else None
+        parent = os.getpid() if cluster is None else 0
+        tasks = (
+            (files, version, root, chunk, segments / str(first + i), config.collection.max_pixels, parent)
+            for i, chunk in enumerate(chunks)
+        )
+        phase = stack.enter_context(console.phase("extracting", len(pending), "images"))
+        if cluster is not None:
+            results = cluster.map(extract_segment, tasks)
+        else:
+            n_jobs = min(effective_n_jobs(config.compute.n_jobs), len(chunks))
+            backend = config.compute.backend if n_jobs > 1 else "sequential"
+            stack.enter_context(parallel_config(backend=backend, n_jobs=n_jobs))
+            results = Parallel(return_as="generator")(delayed(extract_segment)(*task) for task in tasks)
+        for i, outcomes in enumerate(results):
+            if cluster is not None:
+                _check_seen(root, chunks[i], outcomes)
             collection.enter_segment(first + i, outcomes)
             done += len(outcomes)
             n_skipped += sum(o.row is None for o in outcomes)
             phase.advance_to(done, note=f"{n_skipped} skipped" if n_skipped else "")
     return done
+
+
+def _check_seen(root: Path, images: Sequence[tuple[int, str]], outcomes: Sequence[Outcome]) -> None:
+    """Refuse what a worker of a cluster could not open, and this machine can: it would be taken for damaged."""
+    paths = dict(images)
+    for outcome in outcomes:
+        file = root / paths[outcome.id]
+        if outcome.sha256 == "" and file_sha256(file) is not None:
+            raise UserError(
+                f"{file}: a worker cannot open it ({outcome.reason}), and this machine can; the images must lie on "
+                "storage that all workers share; mend this, then the same command goes on from here"
+            )
 
 
 def extract_segment(
@@ -304,7 +326,7 @@ def extract_segment(
         Folder of the segment; not written if no image could be read.
     max_pixels : int
     parent : int
-        Process that this one must not outlive.
+        Process that this one must not outlive; 0: a worker that others started, on this machine or another.
 
     Returns
     -------
@@ -329,7 +351,10 @@ def extract_segment(
                 yield pixels
 
     extractor: Any = load_extractor(files, version)
-    counts = extractor.count(readable()) if hasattr(extractor, "count") else embed(extractor, readable(), parent)
+    if hasattr(extractor, "count"):
+        counts = extractor.count(readable())
+    else:
+        counts = embed(extractor, readable(), parent or os.getppid())
     if counts.shape[0]:
         write_segment(target, counts)
     return outcomes
@@ -341,7 +366,7 @@ def _end_with(parent: int) -> None:
 
     A worker left behind would wait for minutes, and keep the pipes open that a reader waits for the end of.
     """
-    if os.getppid() != parent:  # the process itself, or a worker on another machine
+    if os.getppid() != parent or parent == 0:  # the process itself, or a worker of a cluster
         return
 
     def watch() -> None:
@@ -458,7 +483,12 @@ def _train(run, config, learner_name, collection, images, record, console, force
         _check_one_label(learner_name, images, clicks)
     X, (y, names) = vectors(run, collection, images), supervision(images, clicks=clicks)
     title = f"training {learner_name} on {count(len(images), 'image')}"
-    with console.phase(title, unit="steps") as phase, publish(folder, record) as target:
+    rankers = "distribute" in fit and getattr(config, learner_name).n_rankers > 1
+    with (
+        connected(config, run) if rankers else contextlib.nullcontext() as cluster,
+        console.phase(title, unit="steps") as phase,
+        publish(folder, record) as target,
+    ):
         state = {"saved": time.perf_counter()}
 
         def between_passes(learner: Any) -> None:
@@ -474,6 +504,8 @@ def _train(run, config, learner_name, collection, images, record, console, force
                 state["saved"] = time.perf_counter()
 
         options: dict[str, Any] = {"callback": between_passes} if "callback" in fit else {}
+        if cluster is not None:
+            options["distribute"] = cluster.map
         try:
             if goes_on:
                 console.say("going on from the checkpoint of an interrupted training")
@@ -664,7 +696,7 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
     """Measure, and write every file of an evaluation but its record."""
     from visterm.features import silence_decoders
 
-    from .measure import measure
+    from .measure import Measured, measure
     from .results import write_results
 
     silence_decoders()
@@ -673,9 +705,18 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
     systems = {}
     n_queries, n_gallery = count(len(task.queries), "query"), count(len(task.gallery), "image")
     names = list(dict.fromkeys((*names, "cosine")))
-    with console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase:
-        for name in names:
-            systems[name] = measure(load_trained(run, name), trained_record(run, name), task, config)
+    with (
+        connected(config, run) as cluster,
+        console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase,
+    ):
+        if cluster is None:
+            found = (measure(load_trained(run, name), trained_record(run, name), task, config) for name in names)
+        else:
+            place = Run(run.folder.absolute())
+            there = cluster.map(_measure_there, ((place, config, names, name) for name in names))
+            found = (Measured(load_trained(run, name), *rest) for rest, name in zip(there, names, strict=True))
+        for name, measured in zip(names, found, strict=True):
+            systems[name] = measured
             phase.advance_to(len(systems), note=name)
     with console.phase("writing the report"):
         write_results(
@@ -689,6 +730,16 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
             seconds=time.perf_counter() - started,
             command=command or f"visterm evaluate --run {run.name}",
         )
+
+
+def _measure_there(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
+    """Measure one of some learners in a worker of a cluster, which reads the run; all of `Measured` but the learner."""
+    from .measure import measure
+
+    with contextlib.closing(Collection(run.collection)) as collection:
+        task, _ = _measured_on(run, config, collection, names)
+    alone = config.model_copy(update={"compute": config.compute.model_copy(update={"n_jobs": 1})})
+    return measure(load_trained(run, name), trained_record(run, name), task, alone)[1:]
 
 
 def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:

@@ -21,6 +21,7 @@ from .labels import (
     siblings_from_parents,
 )
 from .metrics import average_precision, chance_average_precision, chance_precision, precision_at
+from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
 from .two_stage import TwoStageIndex
 
@@ -29,6 +30,8 @@ __all__ = [
     "Contributions",
     "Evaluation",
     "ExactIndex",
+    "MilvusError",
+    "MilvusIndex",
     "Pair",
     "Ranking",
     "SupportsSimilarity",

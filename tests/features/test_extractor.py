@@ -513,7 +513,7 @@ def test_settings_of_a_forest_are_checked_in_fit_and_named(setting, train, label
 def test_fit_says_how_far_a_forest_is(train, labels):
     seen = []
     VistermExtractor(**FOREST).fit(train, labels, callback=lambda done, total: seen.append((done, total)))
-    assert seen == [(32, 56), (56, 56)]  # whole batches, until all are read
+    assert seen == [(28, 56), (56, 56)]  # sampled, then counted
 
 
 def test_a_saved_forest_gives_the_same_bytes(forest, other, tmp_path):

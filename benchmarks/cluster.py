@@ -1,0 +1,122 @@
+"""Extraction by workers of a Dask cluster on this machine, beside joblib's processes.
+
+    python -m benchmarks cluster [--quick]
+
+A scheduler and four workers, each a process with one thread, as ``dask scheduler`` and ``dask worker`` start them.
+The images are those of Caltech-101 below ``$VISTERM_DATA``, or else crops of photos, each under several names. The two
+sides extract all of them in turns, after a round that starts their processes and compiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from visterm.pipeline import stages
+from visterm.pipeline.artifacts import extractor_content
+from visterm.pipeline.collection import Collection
+from visterm.pipeline.config import Config, load_config
+from visterm.pipeline.console import Console
+from visterm.pipeline.run import Run
+
+from .extraction import photos
+
+COMMAND = "python -m benchmarks cluster"
+N_WORKERS = 4
+# As joblib does it, and without Dask's sampling of what its workers are at, every 10 ms.
+SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+SETTINGS = ("features.max_training_images=500",)
+
+
+@contextlib.contextmanager
+def dask_cluster(folder: Path) -> Iterator[str]:
+    """Start a scheduler and workers; yield its address."""
+    file, processes = folder / "scheduler.json", []
+
+    def start(*arguments: str) -> None:
+        command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        processes.append(subprocess.Popen(command, **quiet, cwd=folder, env=os.environ | SINGLE))
+
+    try:
+        start("scheduler", "--host=127.0.0.1", "--port=0", "--no-show", f"--scheduler-file={file}")
+        while not file.exists() or not file.read_text().endswith("}"):
+            if processes[0].poll() is not None:
+                raise RuntimeError("the scheduler does not start")
+            time.sleep(0.1)
+        for _ in range(N_WORKERS):
+            start("worker", f"--scheduler-file={file}", "--nthreads=1", "--no-nanny", "--memory-limit=0")
+        import distributed
+
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(N_WORKERS, timeout=120)
+            address = client.scheduler.address
+        yield address
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait()
+
+
+def linked(paths: list[Path], folder: Path, times: int) -> None:
+    """Give each image several names."""
+    for i in range(times):
+        for j, path in enumerate(paths):
+            target = folder / str(j % 10) / f"{i}-{j}.jpg"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path.resolve())
+
+
+def seconds(run: Run, config: Config, collection: Collection, root: Path) -> float:
+    """Extract every image again."""
+    collection.use_extractor("")
+    collection.use_extractor(extractor_content(run))
+    pending = collection.pending()
+    started = time.perf_counter()
+    stages.extract(run, config, collection, root, pending, Console(quiet=True))
+    found = time.perf_counter() - started
+    collection.clean()
+    return found
+
+
+def run(quick: bool = False) -> list[dict]:
+    n, times, rounds, n_visterms = (200, 6, 3, 1000) if quick else (2000, 8, 5, 10_000)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "photos").mkdir()
+        linked(photos(n, 0, folder / "photos")[0], folder / "images", times)
+        settings = [*SETTINGS, f"features.n_visterms={n_visterms}", f"compute.segment_size={32 if quick else 256}"]
+        here = load_config(None, [*settings, f"compute.n_jobs={os.cpu_count()}"])
+        place, root = Run(folder / "runs" / "photos"), folder / "images"
+        stages.features(place, here, root, Console(quiet=True))
+        with dask_cluster(folder) as address, place.locked():
+            there = load_config(None, [*settings, f"cluster.scheduler={address}"])
+            collection = Collection(place.collection)
+            for config in (here, there):
+                seconds(place, config, collection, root)
+            both = there, here
+            pairs = [[seconds(place, config, collection, root) for config in both] for _ in range(rounds)]
+            collection.close()
+    ours, peer = (n * times / statistics.median(column) for column in zip(*pairs, strict=True))
+    return [
+        {
+            "name": "cluster-extraction",
+            "what": f"{n * times} photos to {n_visterms} visterms by {N_WORKERS} Dask workers",
+            "ours": ours,
+            "peer": peer,
+            "peer_name": f"joblib, {os.cpu_count()} processes on {os.cpu_count()} cores",
+            "ratio": statistics.median(b / a for a, b in pairs),
+            "limit": "1: both do the same work on the same cores",
+            "unit": "photos a second",
+            "n": n * times,
+            "measured": f"median of {rounds} in turns, elapsed time of extraction with connecting to the cluster",
+            "command": COMMAND,
+        }
+    ]

@@ -1,0 +1,173 @@
+"""Search with Milvus as the first stage, 200,000 images: ``python -m benchmarks milvus [--quick]``.
+
+Gallery, queries and similarity are those of two_stage: noisy copies of the vectors of Caltech-101, under OASIS trained
+on them. Milvus is milvus-lite, in this process. Recall is the share of the exact 10 best that are found, or, where
+embeddings are compared, that are among the candidates, all inner products of embeddings being computed.
+
+The peer of the random directions are the best ones, of which Z, S and U come as in two_stage.
+"""
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.extmath import randomized_svd
+
+from visterm.learners import OASIS
+from visterm.retrieval import ExactIndex, MilvusIndex
+from visterm.retrieval.milvus import CANDIDATES, DIRECTIONS, signs
+
+from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, repeated
+from .vectors import load_vectors
+
+COMMAND = "python -m benchmarks milvus"
+N_ALONE = 20
+N_CHANGED = 1_000
+ALL_DIRECTIONS = (128, 256, 512, 1024)
+AT_ONCE = 20  # queries whose scores of all images are held
+
+
+def among_candidates(gallery: np.ndarray, queries: np.ndarray, wanted: np.ndarray) -> float:
+    """Share of the wanted images (n_queries, K) whose embeddings score among the best `CANDIDATES`."""
+    found = []
+    for start in range(0, len(queries), AT_ONCE):
+        for scores, rows in zip(queries[start : start + AT_ONCE] @ gallery.T, wanted[start:], strict=False):
+            best = np.argpartition(-scores, CANDIDATES)[:CANDIDATES]
+            found.append(np.isin(rows, best).mean())
+    return float(np.mean(found))
+
+
+def directions(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray) -> list[dict]:
+    """Random directions beside the best ones, as many of each."""
+    queries = learner.transform_query(Q)
+    sample = T[np.random.default_rng(0).permutation(T.shape[0])[:SAMPLE]]
+    H = learner.transform_query(sample)
+    Z, S, Ut = randomized_svd(sample @ H.T, max(ALL_DIRECTIONS), random_state=0)
+    records = []
+    for n in ALL_DIRECTIONS:
+        R = signs(D, n)
+        ours = among_candidates(T @ R, queries @ R, wanted)
+        best = (T @ (H.T @ Ut[:n].T)).astype(np.float32)
+        peer = among_candidates(best, queries @ ((sample.T @ Z[:, :n]) / S[:n]), wanted)
+        records.append(
+            {
+                "name": f"milvus-directions-{n}",
+                "what": f"{CANDIDATES} candidates of {T.shape[0]} images by embeddings of {n} random directions, OASIS",
+                "ours": ours,
+                "peer": peer,
+                "peer_name": f"the {n} directions that err least on average",
+                "ratio": ours / peer,
+                "unit": f"recall at {K}",
+                "limit": "1",
+                "n": T.shape[0],
+                "measured": f"{len(wanted)} queries",
+                "command": COMMAND,
+            }
+        )
+    return records
+
+
+def seconds(work) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def check(index: MilvusIndex) -> None:
+    """Milvus holds what the index says, row by row."""
+    held = index.held()
+    assert np.array_equal(held.ids, index.entries.ids)
+    assert np.array_equal(held.fingerprints, index.entries.fingerprints)
+    assert index.in_step()
+
+
+def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray, more: sp.csr_matrix) -> list:
+    """Make a collection, ask it, have it grow by some images and shrink by as many."""
+    n = T.shape[0]
+    ids = np.arange(n + N_CHANGED)
+    common = {"n": n, "command": COMMAND}
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "milvus.db")
+
+        def opened(gallery: sp.csr_matrix, names: np.ndarray) -> MilvusIndex:
+            return MilvusIndex(learner, gallery, ids=names, uri=file, collection="visterm_benchmark_oasis")
+
+        index, exact = opened(T, ids[:n]), ExactIndex(learner, T, n_jobs=2)
+        filling = seconds(index.bring_in_step)
+        found = index.search(Q, K).indices
+        recall = float(np.mean([np.isin(*both).mean() for both in zip(wanted, found, strict=True)]))
+        ours, peer = alone(index, Q[:N_ALONE]), alone(exact, Q[:N_ALONE])
+        together = seconds(lambda: index.search(Q, K)) / Q.shape[0]
+
+        grown = opened(sp.vstack([T, more], format="csr"), ids)
+        adding = seconds(lambda: grown.bring_in_step(index.entries))
+        check(grown)
+        assert (grown.search(more[:100], 1).indices[:, 0] == n + np.arange(100)).all()  # what came is found
+
+        stay = np.sort(np.random.default_rng(1).permutation(n + N_CHANGED)[:n])
+        shrunk = opened(grown.gallery_[stay], ids[stay])
+        removing = seconds(lambda: shrunk.bring_in_step(grown.entries))
+        check(shrunk)
+    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    made = f"milvus-lite, {DIRECTIONS} directions, {CANDIDATES} candidates, {n} images, {D} visterms, OASIS"
+    again = {"peer": filling, "peer_name": f"writing all {n} images", "unit": "s", "measured": "once, elapsed time"}
+    return [
+        {
+            "name": "milvus-recall",
+            "what": made,
+            "ours": recall,
+            "peer": 1.0,
+            "peer_name": "exact search",
+            "ratio": recall,
+            "unit": f"recall at {K}",
+            "limit": "1",
+            "measured": f"{Q.shape[0]} queries; at most {gigabytes:.1f} GB of memory, all of the benchmark included",
+            **common,
+        },
+        {
+            "name": "milvus-query",
+            "what": f"a query alone, {made}",
+            "ours": 1000 * ours,
+            "peer": 1000 * peer,
+            "peer_name": "exact search, 2 threads",
+            "ratio": peer / ours,
+            "unit": "ms per query",
+            "limit": "milvus-lite looks at every image in Python for a request, and makes a list of each candidate",
+            "measured": f"median of {N_ALONE} queries; {1000 * together:.0f} ms in a batch of {Q.shape[0]}",
+            **common,
+        },
+        {
+            "name": "milvus-add-1000",
+            "what": f"{N_CHANGED} images added to {n} in milvus-lite",
+            "ours": adding,
+            "ratio": filling / adding,
+            "limit": "the images that came, and none of the others",
+            **again,
+            **common,
+        },
+        {
+            "name": "milvus-remove-1000",
+            "what": f"{N_CHANGED} images removed from {n + N_CHANGED} in milvus-lite",
+            "ours": removing,
+            "ratio": filling / removing,
+            "limit": "their ids",
+            **again,
+            **common,
+        },
+    ]
+
+
+def run(quick: bool = False) -> list[dict]:
+    X, y, train = load_vectors(D, SET)
+    X = sp.csr_matrix(X)
+    learner = OASIS(random_state=0).fit(X[train], y[train])
+    rng = np.random.default_rng(0)
+    n = 10_000 if quick else 200_000
+    T, Q, more = repeated(X, n, rng), repeated(X, N_QUERIES, rng), repeated(X, N_CHANGED, rng)
+    wanted = ExactIndex(learner, T, n_jobs=2).search(Q, K).indices
+    print(f"    {n} images, {T.nnz / n:.0f} visterms each", file=sys.stderr, flush=True)
+    return in_milvus(learner, T, Q, wanted, more) + directions(learner, T, Q, wanted)

@@ -1,0 +1,444 @@
+"""Search of large galleries with Milvus as the first stage: candidates from low-rank embeddings, exact scores here.
+
+A score is h(q)' t(x), of the query side h and the gallery side t. Milvus holds an embedding of t(x) and is asked with
+one of h(q), both of `DIRECTIONS` numbers, by one matrix R (d, `DIRECTIONS`) of random signs over sqrt(`DIRECTIONS`):
+
+    g(x) = R' t(x),    a(q) = R' h(q),    a' g = h' R R' t ~ h' t,    with a deviation of |h| |t| / sqrt(DIRECTIONS)
+
+(Johnson and Lindenstrauss). For OASIS, h = W'q and t = x: W R R' stands for W, and its rank is `DIRECTIONS`. The best
+directions for the scores of a gallery, by a singular value decomposition, err less on average, but lose what makes near
+copies near: the identity in W has no rank to speak of, and a random projection keeps a little of every direction
+(``python -m benchmarks milvus`` has both). R depends on neither W nor gallery, so that a learner which moves the query
+side alone (OASIS, AROMA, LEGO) may learn on without a change in Milvus. Vectors that are no longer than `DIRECTIONS` go
+to Milvus as they are.
+
+A row in Milvus is (id, fingerprint of t(x), embedding). The row of id -1 holds a fingerprint of all the others, written
+last: by it an index knows, without reading them, whether Milvus holds this gallery under this learner.
+"""
+
+import contextlib
+import copy
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .index import ExactIndex, SupportsSimilarity
+from .two_stage import CANDIDATES_PER_RESULT, _fingerprints
+
+DIRECTIONS = 512
+CANDIDATES = 1_000
+LONGEST = 16_384  # results that Milvus gives for a query
+ROWS_AT_ONCE = 2_000  # sent to Milvus: 4 MB
+HITS_AT_ONCE = 8_000  # asked for by one request: a second or two of milvus-lite
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+WORK_SECONDS = 300.0  # for what may wait for a collection to be loaded or tidied up
+_FIELDS = ("id", "fingerprint", "embedding")
+_STAMP = -1  # the id of the row that tells what the others are
+
+
+class MilvusError(Exception):
+    """Milvus cannot be used, in one line: what, where, what to do."""
+
+
+class OutOfStep(MilvusError):
+    """What Milvus holds is mostly of another gallery, or of another learner."""
+
+
+class Entries(NamedTuple):
+    """What Milvus holds of images, but for the embeddings: int64 (n,) each, by ascending id."""
+
+    ids: np.ndarray
+    fingerprints: np.ndarray
+
+    @property
+    def stamp(self) -> int:
+        """A number for all of them, from 1 on."""
+        digest = hashlib.sha256(self.ids.tobytes() + self.fingerprints.tobytes()).digest()
+        return int.from_bytes(digest[:7], "big") + 1
+
+
+def signs(d: int, n: int) -> np.ndarray:
+    """R: random signs over the root of n, float32 (d, n), always the same."""
+    bits = np.random.default_rng(0).integers(0, 2, (d, n), np.int8)
+    return (2 * bits - 1) / np.float32(n**0.5)
+
+
+class MilvusIndex(ExactIndex):
+    """Nearest neighbours of a gallery whose embeddings lie in Milvus, nearly always those of `ExactIndex`.
+
+    Scores are exact, and ties go to the smaller index, as in `ExactIndex`. What can be missed are images that Milvus
+    did not choose. `bring_in_step` writes to Milvus; a search only reads. Any number of threads may search.
+
+    Parameters
+    ----------
+    learner : object with ``transform(X)`` and ``transform_query(Q)``
+        As in `ExactIndex`.
+    X : CSR matrix or ndarray, shape (n_gallery, n_features)
+        The gallery; it stays here, as the exact scores need it.
+    y : array of shape (n_gallery,), optional
+        Labels, for learners that read them.
+    ids : int array, shape (n_gallery,)
+        What an image is called in Milvus, whatever its row: different numbers from 0 on.
+    uri : str
+        ``http://host:19530`` of a server, or a path that ends in .db, which milvus-lite serves from this process alone.
+    collection : str
+        Name in Milvus: letters, digits and underscores.
+    n_candidates : int or None, default=None
+        Images scored exactly for a query, or ten times k where that is more. None is 1,000.
+    n_jobs : int or None, default=None
+        Threads where a search is exact throughout: of galleries no larger than the candidates, and for more candidates
+        than Milvus gives (16,384).
+
+    Raises
+    ------
+    ValueError
+        As `ExactIndex`; where n_candidates is not positive; where ids are not one an image, or not different.
+    MilvusError
+        Milvus cannot be reached, or the file is not one of Milvus.
+    """
+
+    def __init__(
+        self,
+        learner: SupportsSimilarity,
+        X: Any,
+        y: Any = None,
+        *,
+        ids: Any,
+        uri: str,
+        collection: str,
+        n_candidates: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(learner, X, y, n_jobs=n_jobs)
+        self.n_candidates = CANDIDATES if n_candidates is None else n_candidates
+        if self.n_candidates < 1:
+            raise ValueError(f"n_candidates must be at least 1, got {n_candidates}")
+        ids = np.asarray(ids, np.int64)
+        if ids.shape != (self.n_gallery,) or len(np.unique(ids)) < len(ids) or ids.min() < 0:
+            raise ValueError("ids needs another number, from 0 on, for each image of the gallery")
+        self._rows = np.argsort(ids)  # by ascending id
+        fingerprints = _fingerprints(self.gallery_)
+        d = self.gallery_.shape[1]
+        self._projection: np.ndarray | None = None
+        if d > DIRECTIONS:
+            self._projection = signs(d, DIRECTIONS)
+            # Another R, of another NumPy perhaps, makes other embeddings of the same images.
+            made_by = hashlib.sha256(self._projection.tobytes()).digest()
+            fingerprints ^= np.uint64(int.from_bytes(made_by[:8], "little"))
+        self.entries = Entries(ids[self._rows], fingerprints.view(np.int64)[self._rows])
+        self.uri, self.collection = uri, collection
+        self._stamp = self.entries.stamp
+        self._client = connect(uri)
+
+    # --- what Milvus holds ----------------------------------------------------------------------------------------
+
+    def in_step(self) -> bool:
+        """Whether Milvus holds just this gallery, under this learner."""
+        with _said(self.uri):
+            return self._found_stamp() == self._stamp and self._count() == self.n_gallery + 1
+
+    def bring_in_step(self, remembered: Entries | None = None) -> tuple[int, int]:
+        """Write to Milvus what is missing there or has changed, and remove what is gone.
+
+        Parameters
+        ----------
+        remembered : Entries, optional
+            `entries` as they were when Milvus was last brought in step: if that is what it still holds, its rows need
+            not be read.
+
+        Returns
+        -------
+        written, removed : int
+            Numbers of images.
+
+        Raises
+        ------
+        OutOfStep
+            Not even half of the images are there as they are here, and nobody remembers why; nothing was written.
+        MilvusError
+            Milvus cannot be reached. What was written counts once it is brought in step again.
+        """
+        with _said(self.uri):
+            found = self._found_stamp()
+            if found is None:
+                return self._fill(), 0
+            if self.in_step():
+                return 0, 0
+            as_left = remembered and found == remembered.stamp and self._count() == len(remembered.ids) + 1
+            held = remembered if remembered and as_left else self.held()
+            missing = ~_among(self.entries, held)
+            if 2 * missing.sum() > len(missing):
+                if found and not as_left:  # 0: we began, and were interrupted
+                    raise OutOfStep(
+                        f"{self.collection} in Milvus at {shown(self.uri)} holds {len(missing) - missing.sum():,} of "
+                        f"the {len(missing):,} images as they are now"
+                    )
+                return self._fill(), 0  # sooner than to exchange them
+            gone = np.setdiff1d(held.ids, self.entries.ids)
+            self._write_stamp(0)
+            self._write(np.flatnonzero(missing))
+            for start in range(0, len(gone), ROWS_AT_ONCE):
+                part = gone[start : start + ROWS_AT_ONCE].tolist()
+                self._client.delete(self.collection, ids=part, timeout=WORK_SECONDS)
+            self._write_stamp(self._stamp)
+            return int(missing.sum()), len(gone)
+
+    def _fill(self) -> int:
+        """Write all images into a new collection."""
+        from pymilvus import DataType
+
+        client = self._client
+        client.drop_collection(self.collection, timeout=WORK_SECONDS)
+        schema = client.create_schema(auto_id=False)
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("fingerprint", DataType.INT64)
+        schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=self._embed(self.gallery_[:1]).shape[1])
+        index = client.prepare_index_params()
+        index.add_index("embedding", index_type="FLAT", metric_type="IP")
+        client.create_collection(
+            self.collection, schema=schema, index_params=index, consistency_level="Strong", timeout=WORK_SECONDS
+        )
+        self._write_stamp(0)
+        self._write(np.arange(self.n_gallery))
+        self._write_stamp(self._stamp)
+        return self.n_gallery
+
+    def _write(self, places: np.ndarray) -> None:
+        """Write the images at some places of `entries`."""
+        for start in range(0, len(places), ROWS_AT_ONCE):
+            some = places[start : start + ROWS_AT_ONCE]
+            columns = zip(
+                self.entries.ids[some].tolist(),
+                self.entries.fingerprints[some].tolist(),
+                self._embed(self.gallery_[self._rows[some]]),
+                strict=True,
+            )
+            rows = [{"id": i, "fingerprint": fingerprint, "embedding": g} for i, fingerprint, g in columns]
+            self._client.upsert(self.collection, rows, timeout=WORK_SECONDS)
+
+    def _write_stamp(self, stamp: int) -> None:
+        """Say what the collection holds, 0 while that is not known; a search never finds the row."""
+        embedding = np.zeros(self._embed(self.gallery_[:1]).shape[1], np.float32)
+        row = {"id": _STAMP, "fingerprint": stamp, "embedding": embedding}
+        self._client.upsert(self.collection, [row], timeout=WORK_SECONDS)
+        if stamp:
+            self._client.flush(self.collection, timeout=WORK_SECONDS)
+
+    def _found_stamp(self) -> int | None:
+        """What the collection says that it holds: 0 while it is written to, None where there is no collection."""
+        if not _is_there(self._client, self.uri, self.collection):
+            return None
+        self._client.load_collection(self.collection, timeout=WORK_SECONDS)
+        found = self._client.get(self.collection, ids=[_STAMP], output_fields=["fingerprint"], timeout=WORK_SECONDS)
+        return found[0]["fingerprint"] if found else 0
+
+    def _count(self) -> int:
+        """How many rows the collection has."""
+        found = self._client.query(self.collection, output_fields=["count(*)"], timeout=WORK_SECONDS)
+        return found[0]["count(*)"]
+
+    def held(self) -> Entries:
+        """Read what the collection holds, without the embeddings: some seconds for 100,000 images."""
+        found = []
+        with _said(self.uri):
+            rows = self._client.query_iterator(
+                self.collection,
+                batch_size=ROWS_AT_ONCE,
+                filter="id >= 0",
+                output_fields=["id", "fingerprint"],
+                timeout=WORK_SECONDS,
+            )
+            while batch := rows.next():
+                found += [(row["id"], row["fingerprint"]) for row in batch]
+            rows.close()
+        ids, fingerprints = np.array(sorted(found), np.int64).reshape(-1, 2).T
+        return Entries(ids, fingerprints)
+
+    # --- search ---------------------------------------------------------------------------------------------------
+
+    def _embed(self, sides: Any) -> np.ndarray:
+        """Embeddings, float32 (n, at most DIRECTIONS), of gallery sides or query sides (n, d)."""
+        if self._projection is not None:
+            sides = sides @ self._projection
+        return sides.toarray() if sp.issparse(sides) else np.asarray(sides)
+
+    def _choose(self, queries: np.ndarray, n: int) -> list[np.ndarray]:
+        """Rows of the n images that may score best for each of some queries (n_queries, d), ascending."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found in the exact scores
+            embeddings = np.nan_to_num(self._embed(queries))
+        with _said(self.uri):
+            found = self._client.search(
+                self.collection,
+                list(embeddings),
+                anns_field="embedding",
+                limit=n,
+                search_params={"metric_type": "IP"},
+                timeout=ANSWER_SECONDS,
+            )
+        chosen = []
+        for hits in found:
+            ids = np.array([hit["id"] for hit in hits], np.int64)
+            places = np.minimum(np.searchsorted(self.entries.ids, ids), self.n_gallery - 1)
+            known = self.entries.ids[places] == ids  # others came later, or went
+            chosen.append(np.sort(self._rows[places[known]]))
+        return chosen
+
+    def _search_block(self, queries, exclude, top_scores, top_indices) -> None:
+        """Search dense queries (n_queries, d); fills top_*, (n_queries, k)."""
+        k = top_scores.shape[1]
+        n = max(self.n_candidates, CANDIDATES_PER_RESULT * k) + 2  # one may be excluded, one may be the stamp
+        if n > min(self.n_gallery, LONGEST):
+            super()._search_block(queries, exclude, top_scores, top_indices)
+            return
+        among = copy.copy(self)  # the candidates of a query as a gallery
+        among.n_jobs = None
+        step = max(1, HITS_AT_ONCE // n)
+        for start in range(0, len(queries), step):
+            chosen = self._choose(queries[start : start + step], n)
+            for q, rows in enumerate(chosen, start):
+                if len(rows) <= k:
+                    where = f"{self.collection} in Milvus at {shown(self.uri)}"
+                    raise OutOfStep(f"{where} has lost images since it was opened; search again")
+                among.gallery_ = self.gallery_[rows]
+                own = np.flatnonzero(rows == exclude[q])
+                size = min(k, len(rows))
+                scores, places = top_scores[q : q + 1, :size], top_indices[q : q + 1, :size]
+                ExactIndex._search_block(among, queries[q : q + 1], own if len(own) else _NONE, scores, places)
+                places[places >= 0] = rows[places[places >= 0]]
+
+
+_NONE = np.array([-1])
+
+
+# ----------------------------------------------------------------------------------------------------
+# Connections
+
+
+def connect(uri: str) -> Any:
+    """Return a ``pymilvus.MilvusClient``.
+
+    Parameters
+    ----------
+    uri : str
+        As of `MilvusIndex`. A file that does not exist is made; its folder must exist.
+
+    Raises
+    ------
+    MilvusError
+        No answer within 5 seconds, no Milvus file, a file that another process holds, or pymilvus is missing.
+    """
+    file = Path(uri) if uri.endswith(".db") and "://" not in uri else None
+    # milvus-lite would take any folder for its own. What is no folder is of its first versions, or anything else.
+    if file is not None and (file.is_file() or (file.is_dir() and any(file.iterdir()) and not _lock(file).exists())):
+        raise MilvusError(f"{file}: no Milvus file (milvus-lite keeps a folder); name another one, or remove it")
+    try:
+        from pymilvus import MilvusClient
+
+        if file is not None:
+            import milvus_lite  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MilvusError(f"Milvus needs {error.name}: pip install 'visterm[milvus]'") from None
+    for name in ("pymilvus", "milvus_lite"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # they print what they raise as well, with tracebacks
+    until = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            with _said(uri):
+                return MilvusClient(uri, timeout=CONNECT_SECONDS)
+        except MilvusError as error:
+            if file is None:
+                raise
+            if time.monotonic() > until:  # else the process that has it open may end in a moment, as a search does
+                if _is_held(file):
+                    raise MilvusError(
+                        f"{file}: another process has this Milvus file open, and only one can; let both use a server "
+                        f"(docs/milvus.md), or end the other"
+                    ) from None
+                raise MilvusError(f"{file}: cannot be opened as a Milvus file; remove it ({error})") from None
+        time.sleep(0.2)
+
+
+def _lock(file: Path) -> Path:
+    """What a process locks that has a file of milvus-lite open."""
+    return file / "LOCK"
+
+
+def drop_collection(uri: str, collection: str) -> None:
+    """Remove the collection of a `MilvusIndex`, if there; MilvusError as of `connect`, and where it is none of ours."""
+    client = connect(uri)
+    with _said(uri):
+        if _is_there(client, uri, collection):
+            client.drop_collection(collection, timeout=WORK_SECONDS)
+
+
+def _is_there(client: Any, uri: str, collection: str) -> bool:
+    """Whether there is a collection of this name; MilvusError where it was not made here."""
+    if not client.has_collection(collection, timeout=CONNECT_SECONDS):
+        return False
+    found = client.describe_collection(collection, timeout=WORK_SECONDS)
+    if [field["name"] for field in found["fields"]] != list(_FIELDS):
+        raise MilvusError(f"{collection} in Milvus at {shown(uri)} is no index of visterm; remove or rename it")
+    return True
+
+
+def _is_held(file: Path) -> bool:
+    """Whether a process has a file of milvus-lite open."""
+    import fcntl
+
+    try:
+        with open(_lock(file)) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def close_file(uri: str) -> None:
+    """Close a file of milvus-lite that this process has open."""
+    from milvus_lite.server_manager import server_manager_instance
+
+    server_manager_instance.release_server(uri)
+
+
+@contextlib.contextmanager
+def _said(uri: str) -> Iterator[None]:
+    """Turn what pymilvus and gRPC raise into one line."""
+    try:
+        yield
+    except MilvusError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pymilvus", "grpc"):
+            raise
+        raise MilvusError(f"Milvus at {shown(uri)}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What pymilvus or gRPC complain of, in a few words."""
+    text = getattr(error, "message", "") or str(error)
+    if re.search("Fail connecting|UNAVAILABLE|DEADLINE|Retry timeout", text):
+        return "no answer; is it running, and is the address right?"
+    return text.partition("\n")[0][:200]
+
+
+def shown(uri: str) -> str:
+    """Return an address without name and password."""
+    return re.sub("//[^/@]*@", "//", uri)
+
+
+def _among(some: Entries, others: Entries) -> np.ndarray:
+    """Which of some entries are among others, of the same fingerprint: bool (n,)."""
+    if not len(others.ids):
+        return np.zeros(len(some.ids), bool)
+    places = np.minimum(np.searchsorted(others.ids, some.ids), len(others.ids) - 1)
+    return (others.ids[places] == some.ids) & (others.fingerprints[places] == some.fingerprints)
