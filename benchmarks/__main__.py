@@ -36,6 +36,7 @@ MODULES = (
     "search",
     "two_stage",
     "service",
+    "webpage",
     "feedback",
     "growth",
     "configurations",
