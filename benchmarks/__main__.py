@@ -39,6 +39,7 @@ MODULES = (
     "two_stage",
     "milvus",
     "service",
+    "webpage",
     "feedback",
     "growth",
     "configurations",

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 LINE = 16  # float32 numbers in a cache line
+ROWS_AT_ONCE = 10_000
 
 
 def count_visterms(ids, n_blocks, n_visterms: int) -> sp.csr_matrix:
@@ -199,14 +200,17 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         counts = _as_counts(counts)
         if counts.shape[1] != len(self.idf_):
             raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
-        weights = counts.data * self.idf_[counts.indices]
-        rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-        lengths = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=counts.shape[0]))
-        lengths[lengths == 0] = 1
-        weighted = sp.csr_matrix(
-            ((weights / lengths[rows]).astype(np.float32), counts.indices.copy(), counts.indptr.copy()),
-            shape=counts.shape,
-        )
+        data = np.empty(counts.nnz, np.float32)
+        # By blocks: double precision for all images at once would take four times the memory of the vectors.
+        for first in range(0, counts.shape[0], ROWS_AT_ONCE):
+            indptr = counts.indptr[first : first + ROWS_AT_ONCE + 1]
+            part, n = slice(indptr[0], indptr[-1]), len(indptr) - 1
+            weights = counts.data[part] * self.idf_[counts.indices[part]]
+            rows = np.repeat(np.arange(n), np.diff(indptr))
+            lengths = np.sqrt(np.bincount(rows, weights=weights * weights, minlength=n))
+            lengths[lengths == 0] = 1
+            data[part] = weights / lengths[rows]
+        weighted = sp.csr_matrix((data, counts.indices.copy(), counts.indptr.copy()), shape=counts.shape)
         weighted.eliminate_zeros()
         return weighted
 

@@ -210,16 +210,13 @@ class Answers:
         """`api.Answer` to a label."""
         started = time.perf_counter()
         assert question.query_label is not None
-        learner, label, wanted = (
-            self.annotator(snapshot, question.learner),
-            question.label,
-            question.offset + question.k,
-        )
+        learner, label = self.annotator(snapshot, question.learner), question.label
         if label is not None and label not in snapshot.labels:
             raise _unknown_label(label)
         rows = None if label is None else snapshot.rows_of(label)
         try:
-            answer = snapshot.searcher.search_label(question.query_label, wanted, learner, rows=rows)[0]
+            k = question.offset + question.k
+            answer = snapshot.searcher.search_label(question.query_label, k, learner, rows=rows)[0]
         except UnknownLabel as error:
             raise HTTPException(404, one_line(str(error))) from None
         kept = answer["results"][question.offset :]

@@ -541,9 +541,9 @@ def search(
     """Find the most similar images of a run, or the images that a label fits best.
 
     IMAGE is a file from anywhere, a folder (all images below it), id:12 (an image of the run by its id), or a path as
-    search prints it. The learner is oasis unless named, or the only one trained; for --label wsabie, or another one
-    that ranks labels: pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and the exit
-    code is 2.
+    search prints it. The learner is oasis unless named, or else the first that is trained; for --label wsabie, or else
+    the first that is trained of pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and
+    the exit code is 2.
 
     \b
     Examples:
@@ -602,7 +602,7 @@ def annotate(
     queries: QueriesArgument = None,
     run: RunOption = None,
     learner: Annotated[
-        str | None, typer.Option("--learner", metavar="NAME", help="wsabie, unless named; pamir, ovr, knn.")
+        str | None, typer.Option("--learner", metavar="NAME", help="wsabie, unless named; or pamir, ovr, knn.")
     ] = None,
     label: LabelOption = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Labels for each query: 5, unless given.")] = None,
@@ -664,14 +664,14 @@ def explain(
     """Show why two images match: what each pair of blocks adds to their score.
 
     All pairs sum to the score that search shows. The picture has the strongest pairs in both images, and heat maps of
-    where the score comes from. The learner is oasis unless named, or the only one trained.
+    where the score comes from. The learner is oasis unless named, or else the first that is trained.
 
     \b
     Examples:
       visterm explain a.jpg pear/7.jpg --output why.png
       visterm explain id:12 id:40 --learner cosine --json
     """
-    from .explaining import draw, explain_pair, pixels_of
+    from .explaining import draw, explained
     from .searcher import Searcher
 
     chosen = _one(learner)
@@ -680,19 +680,20 @@ def explain(
     place, _ = _open(run, None, None)
     _silence_decoders()
     searcher = Searcher(place, console=_console())
-    found = explain_pair(searcher, query, result, chosen, n_pairs=pairs)
+    made = explained(searcher, query, result, chosen, n_pairs=pairs)
+    found = made.data
     if file is not None:
-        draw(found, pixels_of(searcher, query), pixels_of(searcher, result), file, n_pairs=pairs)
+        draw(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
     if as_json:
         print(json.dumps(found))
     elif file is not None:
         print(file)
     else:
-        for line in _explained(found):
+        for line in _explanation_in_words(found):
             print(line)
 
 
-def _explained(found: dict) -> list[str]:
+def _explanation_in_words(found: dict) -> list[str]:
     """An explanation as a table."""
     from visterm.features import printable
 
@@ -1075,17 +1076,17 @@ def judge(
         if any(source.name == "COMMANDLINE" for source in sources):  # they would be ignored
             raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
         return
-    from .artifacts import check_learners, default_learner
+    from .artifacts import check_learners
     from .judge import Judgements, draw_tasks
     from .searcher import Searcher
 
     start, chosen = _service(), _one(learner)
+    check_learners([] if chosen is None else [chosen])
     place, _ = _open(run, None, None)
     console, judgements = _console(), Judgements(place.judgements)
     if new or not judgements.file.exists():
-        name = chosen or default_learner(place, "oasis", console)
-        check_learners([name])
         searcher = Searcher(place, console=console)
+        name = chosen or searcher.default_learner()
         tasks = draw_tasks(searcher, name, n_queries=n_queries, seed=seed)
         number = judgements.create(tasks, learner=name, version=searcher.version, seed=seed)
         console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, found by {name}")

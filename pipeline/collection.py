@@ -850,6 +850,11 @@ class Collection:
                 for id_, path, sha256, labels, split, segment, row in self._db.execute(query, splits)
             ]
 
+    def sizes(self) -> list[tuple[int, int, int]]:
+        """Id, width and height in pixels of the living images; those of vectors made elsewhere have none."""
+        query = "SELECT id, width, height FROM images WHERE status = 'ok' AND width IS NOT NULL"
+        return self._db.execute(query).fetchall()
+
     def training_paths(self) -> list[str]:
         """Paths that visterms may be learned from: the training images, or all where none has a split."""
         query = "SELECT path FROM images WHERE status IN ('ok', 'pending') {} ORDER BY path"

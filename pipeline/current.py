@@ -18,7 +18,7 @@ import numpy as np
 from visterm.retrieval import ExactIndex
 
 from .artifacts import extractor_content
-from .collection import Image
+from .collection import Collection, Image
 from .config import UserError
 from .console import count
 from .run import Run
@@ -253,9 +253,9 @@ def _without_duplicates(found: list[tuple[int, float]], images: list[Image], key
 def _sizes(searcher: Searcher) -> np.ndarray:
     """Width and height of every image, from the catalogue."""
     sizes = np.zeros((len(searcher.images), 2), np.int32)
-    with contextlib.closing(sqlite3.connect(searcher.run.collection / "catalogue.sqlite")) as db:
-        for number, width, height in db.execute("SELECT id, width, height FROM images WHERE status = 'ok'"):
-            if (row := searcher.place.get(number)) is not None and width:
+    with contextlib.closing(Collection(searcher.run.collection)) as collection:
+        for number, width, height in collection.sizes():
+            if (row := searcher.place.get(number)) is not None:
                 sizes[row] = width, height
     return sizes
 
@@ -315,11 +315,9 @@ class Current:
             try:
                 with _no_collections():
                     new = self._opened(old)
-                    if again := new.searcher.pending & old.searcher.place.keys():
-                        raise UserError(f"{count(len(again), 'image')} are not extracted again yet")
                     new.warm(old.used)
             except (UserError, OSError, ValueError, sqlite3.Error) as error:  # in the middle of a change
-                if self.problem != str(error):
+                if self.problem is None:  # once: /health says how it goes on
                     _log.warning("%s; answers are of the state before", error)
                 self.problem = str(error)
                 return old
@@ -328,12 +326,15 @@ class Current:
 
     def _opened(self, old: Snapshot | None) -> Snapshot:
         """What is on disk, with its learners; once more if these changed while they were loaded."""
+        like = old
         for _ in range(3):
-            new = Snapshot(Searcher(self.run, like=None if old is None else old.searcher), old)
+            searcher = Searcher(self.run, like=None if like is None else like.searcher)
+            if old is not None and (again := searcher.pending & old.searcher.place.keys()):
+                raise UserError(f"{count(len(again), 'image')} not extracted again yet")
+            like = new = Snapshot(searcher, like)
             new.load()
-            if new.searcher.is_current():
+            if searcher.is_current():
                 break
-            old = new
         return new
 
     def start(self, tidy: Callable[[Snapshot], None]) -> None:

@@ -62,7 +62,7 @@ def explain_pair(
         One image each: an id (``12`` or ``"id:12"``), a path as search prints it, a file from anywhere, or RGB uint8
         pixels (H, W, 3).
     learner : str, optional
-        One of ``searcher.learners``; oasis, unless named, or the only one that is trained.
+        One of ``searcher.learners``; unless named `Searcher.default_learner`.
     n_pairs : int
         Pairs of blocks listed at most.
 
@@ -94,7 +94,7 @@ def explain_pair(
 def explained(
     searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
 ) -> Explained:
-    """Return `explain_pair` with the pixels that it is of, for `draw`: no file is read twice."""
+    """Return `explain_pair` with the pixels that it is of, for `draw`."""
     from visterm.retrieval import explain
 
     name = learner or searcher.default_learner()
@@ -149,11 +149,6 @@ def explained(
             for pair in found.pairs
         ]
     return Explained(explanation, pictures[0].pixels, pictures[1].pixels)
-
-
-def pixels_of(searcher: Searcher, given: Any) -> np.ndarray:
-    """Pixels (H, W, 3) of an image as `explain_pair` takes it, for `draw`."""
-    return _picture(searcher, given).pixels
 
 
 def _picture(searcher: Searcher, given: Any) -> _Picture:
@@ -315,7 +310,7 @@ def draw(
     explanation : dict
         Of `explain_pair`.
     query_pixels, result_pixels : ndarray of uint8, (H, W, 3)
-        See `pixels_of`.
+        Of `explained`.
     file : path or binary file
         A file at the path is replaced in one step.
     n_pairs : int

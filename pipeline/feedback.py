@@ -19,7 +19,6 @@ import contextlib
 import datetime
 import fcntl
 import hashlib
-import json
 import logging
 import os
 import re
@@ -28,9 +27,10 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from .artifacts import check_trained, extractor_content, load_trained, supervision, vectors
 from .collection import Collection, Image
@@ -337,16 +337,17 @@ def _check_key(query: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- teacher
 
 
-@dataclass
-class _InForce:
+class _InForce(BaseModel):
     """What `in_force.json` says of one learner."""
 
+    model_config = ConfigDict(extra="forbid", strict=True)
+
     base: str  # fingerprint of the trained learner that versions stand on
-    version: int = 0  # that answers; 0 is the base
-    last: int = 0  # highest number that a version has had; none is given again
-    set_aside: list[int] = field(default_factory=list)  # marks not to be learned from: refused, or before a reset
+    version: int = Field(default=0, ge=0)  # that answers; 0 is the base
+    last: int = Field(default=0, ge=0)  # highest number that a version has had; none is given again
+    set_aside: list[int] = []  # marks not to be learned from: refused, or before a reset
     # What undo goes back to, the latest last: a version, and after a refusal or reset what was set aside before it.
-    before: list[tuple[int, list[int] | None]] = field(default_factory=list)
+    before: list[tuple[int, list[int] | None]] = []
     void: bool = False  # versions were made, of a base that is no longer there
 
 
@@ -652,6 +653,8 @@ class Teacher:
         scores = {"after": model.similarity(held_out.X[held_out.own], held_out.X)}
         for when, version in (("base", 0), ("before", state.version)):
             scores[when] = self._scores(learner, state, version, held_out)
+        if _fingerprint_of(self.run, learner) != state.base:  # part of what was measured is of another one
+            raise UserError(f"{learner} was trained again meanwhile; update again, and the new one learns the marks")
         falls = []
         for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
             if which and len(held_out.queries(among)) < MIN_QUERIES:
@@ -717,22 +720,22 @@ class Teacher:
         base = _fingerprint_of(self.run, learner)
         file = self._folder(learner) / "in_force.json"
         try:
-            found = _InForce(**json.loads(file.read_text(encoding="utf-8")))
+            found = _InForce.model_validate_json(file.read_bytes())
         except FileNotFoundError:
-            return _InForce(base)
-        except (OSError, ValueError, TypeError):
+            return _InForce(base=base)
+        except (OSError, ValueError):
             raise UserError(f"{file}: damaged; remove it to go back to the base") from None
         if found.base == base:
             return found
         # Numbers go on, so that no two models of a learner have the same one. The marks are learned anew.
-        return _InForce(base, last=found.last, set_aside=found.set_aside, void=bool(found.last))
+        return _InForce(base=base, last=found.last, set_aside=found.set_aside, void=bool(found.last))
 
     def _put_in_force(self, learner: str, state: _InForce) -> None:
         """Write the small file, in one step; then remove what can no longer be gone back to."""
         folder = self._folder(learner)
         state.before = state.before[-KEPT:]
         state.void = False
-        write_text(folder / "in_force.json", json.dumps(vars(state)))
+        write_text(folder / "in_force.json", state.model_dump_json())
         kept = {str(version) for version in (state.version, *(version for version, _ in state.before))}
         for path in folder.iterdir():
             if path.is_dir() and path.name not in kept:
@@ -740,9 +743,9 @@ class Teacher:
 
     def _record(self, learner: str, version: int) -> dict[str, Any]:
         record = read_record(self._folder(learner) / str(version))
-        if record is None:
+        if record is None or not isinstance(record.get("marks"), list):
             raise UserError(
-                f"{self._folder(learner) / str(version)}: this version of {learner} is gone; "
+                f"{self._folder(learner) / str(version)}: this version of {learner} is gone or damaged; "
                 f"'visterm feedback reset --learner {learner}' goes back to the base"
             )
         return record

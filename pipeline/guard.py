@@ -115,6 +115,7 @@ class Batches:
     workers, waiting : int
         As of `Pool`.
     most : int
+        Questions of one call.
     """
 
     def __init__(self, function: Callable[[list[Any]], list[Any]], workers: int, waiting: int, most: int):

@@ -229,7 +229,7 @@ class Uploads:
     def add(self, key: str, pixels: np.ndarray) -> bool:
         """Keep a picture, RGB uint8 (height, width, 3), or keep it for longer; False: it could not be written."""
         file = self._file(key)
-        temporary = file.with_suffix(f".{threading.get_ident()}.tmp")
+        temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(file)

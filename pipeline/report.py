@@ -227,7 +227,7 @@ def write_report(
     """
     if not data.systems:
         raise ValueError("a report needs at least one system")
-    thumbnails = Thumbnails(read_image)
+    thumbnails = InlineThumbnails(read_image)
     html = _render(data, thumbnails, gallery_size)
     while len(html) > SIZE_WANTED and gallery_size > 1:
         gallery_size //= 2
@@ -329,7 +329,7 @@ def verdict(data: ReportData) -> str:
 # Thumbnails
 
 
-class Thumbnails:
+class InlineThumbnails:
     """Images as data URIs, each made and stored once however often it is shown.
 
     Parameters
@@ -379,7 +379,7 @@ def template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def _render(data: ReportData, thumbnails: Thumbnails, gallery_size: int, shortened: bool = False) -> bytes:
+def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, shortened: bool = False) -> bytes:
     learner, baseline = data.systems[0], data.system(data.baseline)
     if baseline is learner:
         baseline = None

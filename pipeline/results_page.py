@@ -47,9 +47,9 @@ def write_results_page(
     """
     from visterm.features import read_image
 
-    from .report import SIZE_WANTED, Thumbnails
+    from .report import SIZE_WANTED, InlineThumbnails
 
-    thumbnails = Thumbnails(lambda path: read_image(path, max_pixels=searcher.config.collection.max_pixels))
+    thumbnails = InlineThumbnails(lambda path: read_image(path, max_pixels=searcher.config.collection.max_pixels))
     queries = [_query(searcher, answer, file, of_labels) for answer in answers if "error" not in answer]
     shown = _as_many_as_fit(queries)
     page = _render(searcher, answers, queries[:shown], thumbnails, learner)

@@ -164,7 +164,7 @@ class Searcher:
             self._once = _Once()
             try:
                 if like is None or like._seen[0] != self._seen[0]:
-                    self._open_collection()
+                    self._open_collection(again=like is not None)
                 else:
                     for name in self._OF_COLLECTION:
                         setattr(self, name, getattr(like, name))
@@ -177,10 +177,9 @@ class Searcher:
     # What does not change while the collection does not.
     _OF_COLLECTION = ("root", "images", "X", "place", "extractor", "pending", "_content", "_rows_by_path", "_known")
 
-    def _open_collection(self) -> None:
+    def _open_collection(self, *, again: bool) -> None:
         run = self.run
         with contextlib.closing(Collection(run.collection)) as collection:
-            again = f"run 'visterm features --run {run.name}' first"
             found = collection.counts_by("status")
             root = collection.root
             if root is None or not found["ok"]:
@@ -191,10 +190,13 @@ class Searcher:
             self.root: Path = root
             self.images: list[Image] = collection.images()
             if collection["extractor"] != content:  # looked at after the images: they are of no other one either
-                raise UserError(f"run {run.name}: the features are not finished; {again}")
+                raise UserError(
+                    f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
+                )
             self.pending: set[int] = {number for number, _ in collection.pending()}
             if self.pending:
-                self._console.warn(f"{count(len(self.pending), 'image')} are not extracted yet and cannot be found")
+                tell = self._console.say if again else self._console.warn  # a service follows a run that grows
+                tell(f"{count(len(self.pending), 'image')} not extracted yet, and not to be found before")
             self.extractor: Any = extractor_of(run)
             self.X: Any = vectors(run, collection, self.images)
         self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
@@ -555,7 +557,7 @@ class Searcher:
         k : int
             Results for each query, fewer if the collection is smaller.
         learner : str, optional
-            One of `learners`; oasis, unless named, or the only one that is trained.
+            One of `learners`; `default_learner`, unless named.
 
         Returns
         -------
@@ -610,7 +612,7 @@ class Searcher:
         k : int
             Results for each label, fewer if the collection is smaller.
         learner : str, optional
-            A learner that ranks labels; wsabie, unless named, or the first that is trained.
+            One of `annotators`; ``default_learner(of_labels=True)``, unless named.
         rows : int array, optional
             Rows of `images` to search among, in order; all of them unless given.
 
@@ -651,7 +653,7 @@ class Searcher:
         k : int
             Labels for each image, fewer if the learner knows fewer.
         learner : str, optional
-            A learner that ranks labels; wsabie, unless named, or the only one that is trained.
+            One of `annotators`; ``default_learner(of_labels=True)``, unless named.
 
         Returns
         -------
@@ -684,7 +686,7 @@ class Searcher:
         k : int
             Labels for each label, fewer if the learner knows fewer.
         learner : str, optional
-            A learner with vectors of labels; wsabie, unless named, or the only one that is trained.
+            One of WITH_LABEL_VECTORS; ``default_learner(of_labels=True)``, unless named.
 
         Returns
         -------

@@ -46,6 +46,8 @@ from .teaching import add_judging, add_marks
 
 WEB = Path(__file__).parent / "web"
 MIN_TOKEN = 8
+CONNECTIONS = 800  # idle ones too: below the 1,024 files that a process may have open
+IDLE_SECONDS = 10
 _FOREVER = "private, max-age=31536000, immutable"
 _PICTURE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is a picture and a page
 _UPLOAD_PATHS = ("/search", "/annotate")
@@ -394,11 +396,19 @@ def _add_facts(app: FastAPI, answers: Answers) -> None:
     @app.get("/api/evaluations/{name}/curves", response_model=api.Curves, tags=["run"])
     async def curves(name: str) -> Response:
         """Precision at every k of each system of an evaluation."""
-        text = (answers.run.evaluation(_known(answers.run, name)) / "curves.csv").read_text()
-        header, *rows = csv.reader(io.StringIO(text))
-        columns = list(zip(*rows, strict=True))
-        systems = {name: [float(x) for x in column] for name, column in zip(header[1:], columns[1:], strict=True)}
-        return Json({"k": [int(k) for k in columns[0]], "systems": systems})
+        return Json(_read_curves(answers.run.evaluation(_known(answers.run, name)) / "curves.csv"))
+
+
+def _read_curves(file: Path) -> dict[str, Any]:
+    """`api.Curves` of an evaluation."""
+    try:
+        header, *rows = csv.reader(io.StringIO(file.read_text()))
+        ks, *columns = zip(*rows, strict=True)
+        systems = {name: [float(x) for x in column] for name, column in zip(header[1:], columns, strict=True)}
+        return {"k": [int(k) for k in ks], "systems": systems}
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to make them again")
 
 
 def _evaluations(run: Run) -> list[str]:
@@ -484,8 +494,8 @@ def serve(
             access_log=False,  # addresses may hold the token
             ws="none",
             server_header=False,
-            limit_concurrency=800,  # connections, idle ones too: below the 1,024 files that a process may have open
-            timeout_keep_alive=10,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=5,
         )
         with contextlib.suppress(KeyboardInterrupt):  # the usual end

@@ -7,7 +7,7 @@ export class ApiError extends Error {
   }
 }
 
-export async function request(path, options = {}) {
+async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(path, { headers: { Accept: "application/json" }, ...options });
@@ -15,20 +15,19 @@ export async function request(path, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server does not answer. Is visterm serve still running?", 0);
   }
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok || body?.ok === false)
-    throw new ApiError(typeof body.error === "string" ? body.error : `The server answered ${response.status}.`, response.status);
+  const body = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return null; // cut off, or of a server in between
+  });
+  if (!response.ok || body === null)
+    throw new ApiError(body?.error ?? `The server's answer (${response.status}) cannot be read.`, response.status);
   return body;
 }
 
-export const query = (values) => {
-  const kept = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return new URLSearchParams(kept).toString();
-};
-export const get = (path, values = {}, options = {}) => {
-  const asked = query(values);
+export function get(path, values = {}, options = {}) {
+  const asked = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined)).toString();
   return request(asked ? `${path}?${asked}` : path, options);
-};
+}
 export const post = (path, body) =>
   request(path, {
     method: "POST",
@@ -38,7 +37,7 @@ export const post = (path, body) =>
 
 // One query by id, upload or label: { id | upload | query_label, learner, label, k, offset }.
 export async function search(values, options) {
-  const [answer] = [await get("search", values, options)].flat();
+  const [answer] = await get("search", values, options);
   return answer;
 }
 
@@ -47,6 +46,6 @@ export async function upload(file, values, options) {
   const form = new FormData();
   form.append("file", file, file.name || "pasted.png");
   for (const [name, value] of Object.entries(values)) if (value) form.append(name, value);
-  const [answer] = [await request("search", { method: "POST", body: form, headers: { Accept: "application/json" }, ...options })].flat();
+  const [answer] = await request("search", { method: "POST", body: form, ...options });
   return answer;
 }

@@ -1,12 +1,12 @@
 // The search page: what is asked lies in the address; `show` makes the page agree with it.
 
 import { addressOf, queryOf, readAddress, searchOf } from "./address.js";
-import { get, post, search, upload } from "./api.js";
+import { ApiError, get, post, search, upload } from "./api.js";
 import { drawComparison } from "./compare.js";
 import { $, announce, command, copy, count, el, fileName, picture, plural, remember, remembered, seconds, setLook, themeButton, toast,
   toasts } from "./dom.js";
 import { drawFigures } from "./figures.js";
-import { currentId, drawGrid, focusCard, moveFocus, prepareStops, setStop, showMark, skeleton } from "./grid.js";
+import { currentId, drawGrid, focusCard, moveFocus, prepareStops, pressMarks, setStop, showMarks, skeleton } from "./grid.js";
 import { bindKeys, openSheet } from "./keys.js";
 import { drawTray, Marks } from "./marks.js";
 import { closeViewer, drawViewer, viewer } from "./viewer.js";
@@ -16,14 +16,16 @@ const MOST = 480; // cards
 const COMPARED = 20;
 
 let run = { images: 0, labels: {}, learners: [], models: {}, evaluations: [], limits: {} };
-let state = {};
+let state = {}; // what the page is to show
+let shown = {}; // what it shows
 let answer = null; // the ranking on the page
 let other = null; // the ranking beside it
-let before = null; // { name, learner, results, key }: as it was before the last update
+let before = null; // { name, learner, results, subject }: a ranking as it was before the last update
 let drawn = null; // what the grid was drawn from
 let turn = 0; // of show: a later one makes an earlier one stop
 let hideMarked = false;
-let cancel = null; // of the request under way
+let cancel = null; // of the search under way
+let teaching = false; // an update of the learner is under way
 const answers = new Map(); // of this session, by what was asked: Back is immediate
 
 // ---- moving about
@@ -43,55 +45,90 @@ function go(next, { replace = false, overlay = false } = {}) {
 }
 
 const change = (values, options) => go({ ...state, ...values }, options);
-const ask = (query) => go({ ...query, learner: state.query_label ? undefined : state.learner, label: state.label, unique: state.unique });
-const closeDialog = () => (history.state?.overlay ? history.back() : change({ open: undefined, explain: undefined }, { replace: true }));
+
+// What stays as it is when another query is asked.
+function settings() {
+  const { learner, label, unique } = state;
+  return state.query_label ? { label, unique } : { learner, label, unique, with: state.with === "before" ? undefined : state.with };
+}
+
+const ask = (query) => go({ ...query, ...settings() });
+
+function closeDialog() {
+  if (!leaveDialog()) return; // it was closed already
+  if (history.state?.overlay) history.back();
+  else change({ open: undefined, explain: undefined }, { replace: true });
+}
+
+const viewOf = (asked) => (asked.view === "figures" ? "figures" : !queryOf(asked) ? "start" : asked.with ? "compare" : "results");
 
 async function show(next, { scroll } = {}) {
   const mine = ++turn;
+  const first = mine === 1; // a file may have been dropped before
+  if (scroll !== undefined && !first) cancel?.abort(); // what was asked is not wanted any more
   state = next;
-  const view = state.view === "figures" ? "figures" : !queryOf(state) ? "start" : state.with ? "compare" : "results";
-  if (viewer.open && !state.open) leaveDialog();
+  if (!state.open) leaveDialog();
+  let done = false;
   try {
-    if (view === "start") await showStart();
+    const view = viewOf(state);
+    if (view === "start") await showStart(mine);
     else if (view === "figures") await showFigures();
     else await showAnswer(mine);
-    if (mine !== turn) return;
-    failure(null);
+    done = true;
   } catch (error) {
-    if (mine !== turn || error.name === "AbortError") return;
-    failure(error);
-    if (!answer || view === "figures") {
-      $("#start").hidden = view === "figures";
-      $("#results").hidden = $("#asked").hidden = $("#compare").hidden = $("#marks").hidden = true;
-      return view === "figures" || showStart().catch(() => {});
-    }
+    if (mine !== turn) return;
+    // What is shown stays, and can be used as before; the address is of what was asked.
+    state = viewer.open ? shown : { ...shown, open: undefined, explain: undefined };
+    if (error.name !== "AbortError") failure(error, () => show(next, { scroll }));
   }
-  $("#start").hidden = view !== "start";
-  $("#figures").hidden = view !== "figures";
-  $("#asked").hidden = view !== "results" && view !== "compare";
-  $("#results").hidden = view !== "results";
-  $("#compare").hidden = view !== "compare";
+  const view = viewOf(state);
+  if (!done && view === "start") await showStart(mine).catch(() => {});
+  if (mine !== turn) return;
+  shown = state;
+  if (done) failure(null);
+  else if (queryOf(state)) drawQuery();
+  for (const [id, views] of PANELS) $(id).hidden = !views.includes(view);
   document.body.classList.toggle("no-marks", !answer?.key); // what a label asked for has no marks
   document.title = view === "figures" ? "Figures – visterm" : view === "start" ? "visterm" : `${queryName()} – visterm`;
+  $('[data-go="figures"]').setAttribute("aria-current", view === "figures" ? "page" : "false");
   tray();
-  if (scroll !== undefined) requestAnimationFrame(() => scrollTo(0, scroll));
-  if (state.open && (view === "results" || view === "compare")) openDialog();
+  if (!done) return;
+  if (scroll !== undefined) {
+    if (!first) placeFocus();
+    requestAnimationFrame(() => scrollTo(0, scroll));
+  }
+  if (state.open && queryOf(state)) openDialog();
+}
+
+const PANELS = [["#start", ["start"]], ["#figures", ["figures"]], ["#asked", ["results", "compare"]], ["#results", ["results"]],
+  ["#compare", ["compare"]]];
+
+// A focus that was on something that is gone goes to what has come.
+function placeFocus() {
+  const at = document.activeElement;
+  if (at !== document.body && at.checkVisibility()) return;
+  const card = $("#results a.open[tabindex='0']");
+  (card?.checkVisibility() ? card : $("#main")).focus({ preventScroll: true });
 }
 
 const ADVICE = {
   401: "Open the address with its token once: /?token=…",
-  404: "Ask again with an image, or take away a filter.",
+  404: "Choose another image, or take away a filter.",
+  413: "Choose another image, or a smaller copy of it.",
+  415: "Choose another image.",
   429: "The server is busy. Try again in a moment.",
 };
 
-function failure(error) {
+function failure(error, retry) {
   if (!error) return $("#failure").replaceChildren();
-  const advice = ADVICE[error.status] ?? "The results below, if any, are from before.";
+  if (viewer.open) toast(error.message); // it hides the rest of the page
+  const advice = ADVICE[error.status] ?? (answer ? "What is shown below is from before." : "");
+  const button = (words, look, act = () => {}) =>
+    el("button", { type: "button", class: look, onclick: () => (failure(null), placeFocus(), act()) }, words);
   $("#failure").replaceChildren(
     el("div", { class: "box" },
       el("div", {}, el("strong", {}, "That did not work"), el("p", {}, error.message), el("p", { class: "quiet" }, advice)),
-      el("button", { type: "button", onclick: () => show(state) }, "Try again"),
-      el("button", { type: "button", class: "plain", onclick: () => failure(null) }, "Dismiss")));
+      ...(retry ? [button("Try again", "", retry)] : []), button("Dismiss", "plain")));
 }
 
 // While something is asked: what is there is dimmed, skeletons stand in for nothing, and after 2 s it can be cancelled.
@@ -103,7 +140,7 @@ async function busy(words, work) {
     setTimeout(() => {
       for (const panel of panels) panel.setAttribute("aria-busy", "true");
       if (answer) return;
-      $("#start").hidden = true;
+      $("#start").hidden = $("#figures").hidden = true;
       $("#results").hidden = false;
       $("#results").replaceChildren(el("p", { class: "quiet" }, words), ...skeleton(24));
       drawn = null;
@@ -111,6 +148,7 @@ async function busy(words, work) {
     setTimeout(() => {
       const button = el("button", { type: "button", onclick: () => mine.abort() }, "Cancel");
       toasts.replaceChildren(el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button));
+      announce(`${words} Cancel is possible.`);
     }, 2000),
   ];
   try {
@@ -127,12 +165,22 @@ async function busy(words, work) {
 
 // ---- asking
 
+async function readRun() {
+  run = await get("api/run");
+  $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
+  const { upload_bytes, upload_seconds } = run.limits;
+  $("#limits").textContent = `JPEG, PNG, WebP, BMP or TIFF, up to ${Math.floor(upload_bytes / 2 ** 20)} MiB. ` +
+    `The server keeps the picture, and nothing else of the file, for ${plural(Math.round(upload_seconds / 86400), "day")}.`;
+  $("#by-label").hidden = !run.annotators.length;
+  $("#by-label select").replaceChildren(el("option", { value: "" }, "choose"),
+    ...Object.keys(run.labels).map((name) => el("option", { value: name }, name)));
+}
+
 async function fetchAnswer(asked, k) {
   const key = JSON.stringify(asked);
   const kept = answers.get(key);
-  if (kept && (kept.results.length >= k || kept.ended)) return kept;
-  const found = await busy("Searching …", (signal) => search({ ...asked, k }, { signal }));
-  return keepAnswer(key, found, k);
+  if (kept?.version === run.version && (kept.results.length >= k || kept.ended)) return kept;
+  return keepAnswer(key, await busy("Searching …", (signal) => search({ ...asked, k }, { signal })), k);
 }
 
 function keepAnswer(key, found, k) {
@@ -145,40 +193,45 @@ function keepAnswer(key, found, k) {
 async function searchFiles(files) {
   const [file] = files;
   if (!file) return toast("No image in what was given.");
-  const most = run.limits.upload_bytes;
-  if (file.size > most) return failure(new Error(`${file.name}: larger than the ${Math.floor(most / 2 ** 20)} MiB that the server takes`));
+  const name = file.name || "pasted image";
+  const mine = turn;
   try {
-    const values = { learner: state.learner, label: state.label, exclude_duplicates: state.unique ? "true" : undefined };
-    const found = await busy(`Searching with ${file.name || "the pasted image"} …`,
-      (signal) => upload(file, { ...values, k: PAGE }, { signal }));
-    const next = { upload: found.upload, learner: state.learner, label: state.label, unique: state.unique };
-    found.name = file.name || "pasted image";
+    const most = run.limits.upload_bytes;
+    if (file.size > most) throw new ApiError(`${name}: larger than the ${Math.floor(most / 2 ** 20)} MiB that the server takes`, 413);
+    const kept = settings();
+    const found = await busy(`Searching with ${name} …`,
+      (signal) => upload(file, { ...searchOf(kept), k: PAGE }, { signal }));
+    const next = { ...kept, upload: found.upload ?? found.key };
     keepAnswer(JSON.stringify(searchOf(next)), found, PAGE);
-    remember("names", { ...Object.fromEntries(Object.entries(remembered("names", {})).slice(-20)), [found.upload]: found.name });
+    remember("names", { ...Object.fromEntries(Object.entries(remembered("names", {})).slice(-20)), [next.upload]: name });
     await go(next);
-    if (files.length > 1) toast(`${found.name}: the first of ${files.length} files is used.`);
+    if (!found.upload) say("The server could not keep this picture: the address works only until the page is reloaded.");
+    if (files.length > 1) toast(`${name}: the first of ${files.length} files is used.`);
   } catch (error) {
-    if (!answer) show(state); // takes the skeletons away
-    if (error.name !== "AbortError") setTimeout(() => failure(error));
+    if (mine !== turn && error.name === "AbortError") return; // somebody has gone on meanwhile
+    if (!answer) await show(shown); // takes the skeletons away
+    if (error.name !== "AbortError") failure(error, [413, 415].includes(error.status) ? null : () => searchFiles(files));
   }
 }
 
 async function loadMore(button) {
   button.disabled = true;
   button.textContent = "Loading …";
-  const mine = turn;
-  const shown = answer;
+  const [from, offset] = [answer, answer.results.length];
   try {
-    const more = await search({ ...searchOf(state), k: PAGE, offset: shown.results.length });
-    if (mine !== turn) return;
-    const first = more.results[0];
-    shown.results.push(...more.results);
-    shown.ended = more.results.length < PAGE;
-    await change({ k: shown.results.length }, { replace: true });
-    if (first) focusCard(first.id);
-    announce(`${plural(more.results.length, "more result")}, ${shown.results.length} in all.`);
+    const more = await search({ ...searchOf(state), k: PAGE, offset });
+    if (answer !== from) return;
+    if (more.version === from.version) {
+      from.results.push(...more.results);
+      from.ended = more.results.length < PAGE;
+    } else run.version = null; // the collection or the learner has changed: all of it is asked again
+    await change({ k: offset + PAGE }, { replace: true });
+    const added = answer?.results.slice(offset) ?? [];
+    if (added.length && !viewer.open) focusCard(added[0].id);
+    announce(`${plural(added.length, "more result")}, ${offset + added.length} in all.`);
   } catch (error) {
     failure(error);
+  } finally {
     button.disabled = false;
     button.textContent = "Load more";
   }
@@ -186,41 +239,40 @@ async function loadMore(button) {
 
 // ---- the views
 
-async function showStart() {
+async function showStart(mine) {
+  if (run.images && !$("#samples .card")) await samples();
+  if (mine !== turn) return;
   answer = drawn = null;
   $("#by-label select").value = "";
-  marks.key = null;
-  marks.of.clear();
+  marks.load(null);
   recent();
-  if (!run.images) {
+  if (!run.images)
     $("#samples").replaceChildren(el("li", { class: "whole box" },
       el("div", {}, el("strong", {}, "This run has no images yet"),
       el("p", {}, "Point visterm at a folder of images, then reload this page:"), command("visterm features FOLDER"))));
-    return;
-  }
-  if (!$("#samples").children.length) await samples();
 }
 
 async function samples() {
-  const found = await get("api/images", { sample: 12, seed: Math.floor(Math.random() * 1e6) });
-  const images = Array.isArray(found) ? found : found.images;
+  const images = await get("api/images", { sample: 12, seed: Math.floor(Math.random() * 1e6) });
   $("#samples").replaceChildren(...images.map((image) =>
     el("li", { class: "card" }, el("a", { class: "open", href: addressOf({ id: image.id }), "data-go": "link" },
       el("figure", {}, picture(image, { alt: `Search with ${image.path}`, lazy: false }),
         el("span", { class: "badge hint", "aria-hidden": "true" }, "Search with this")),
       el("p", { class: "caption", title: image.path }, el("span", { class: "name" }, fileName(image.path)),
-        el("span", { class: "labels" }, (image.labels ?? []).join(", ")))))));
+        el("span", { class: "labels" }, image.labels.join(", ")))))));
 }
 
+const recentName = () => `recent ${run.run}`; // numbers of images are those of a run
+
 function recent() {
-  const kept = remembered("recent", []);
+  const kept = remembered(recentName(), []);
   $("#recent").replaceChildren(...(kept.length ? [el("h2", {}, "Recent queries"), el("ul", { class: "strip" }, kept.map(({ query, name }) =>
     el("li", {}, el("a", { href: addressOf(query), "data-go": "link", title: name }, queryPicture(query, name),
-      el("span", { class: "unseen" }, name)))))] : []));
+      query.query_label ? null : el("span", { class: "unseen" }, name)))))] : []));
 }
 
 const queryAddress = ({ id, upload }, size) =>
-  id !== undefined ? `images/${id}/thumbnail?size=${size}` : `uploads/${encodeURIComponent(upload)}`;
+  id !== undefined ? `images/${id}/thumbnail?size=${size}` : `uploads/${encodeURIComponent(upload)}?size=${size}`;
 
 function queryPicture(query, name) {
   if (query.query_label) return el("span", { class: "word" }, name);
@@ -236,6 +288,7 @@ function queryName() {
 }
 
 async function showFigures() {
+  await readRun(); // an evaluation may be new
   const all = await Promise.all(run.evaluations.map(async (name) => {
     const at = `api/evaluations/${encodeURIComponent(name)}`;
     const [curves, metrics] = await Promise.all([get(`${at}/curves`), get(`${at}/metrics`)]);
@@ -244,21 +297,31 @@ async function showFigures() {
   $("#figures").replaceChildren(...drawFigures(all));
 }
 
+// What a ranking is of, whichever learner made it.
+const subjectOf = (asked) => JSON.stringify({ ...searchOf(asked), learner: undefined });
+const snapshot = () => (before?.subject === subjectOf(state) && before.learner === answer.learner ? before : null);
+
 async function showAnswer(mine) {
   const asked = searchOf(state);
   const k = Math.min(MOST, state.with ? COMPARED : (state.k ?? PAGE));
   const found = await fetchAnswer(asked, k);
-  const second = !state.with ? null : state.with === "before" ? before : await fetchAnswer({ ...asked, learner: state.with }, COMPARED);
+  const beside = state.with && state.with !== "before";
+  const second = beside ? await fetchAnswer({ ...asked, learner: state.with }, COMPARED) : null;
   if (mine !== turn) return;
-  const isNew = answer?.key !== found.key || answer.query !== found.query;
-  if (found.version !== run.version) run = await get("api/run"); // the collection or a learner has changed meanwhile
+  if (found.version !== run.version) await readRun(); // the collection or a learner has changed meanwhile
   if (mine !== turn) return;
+  found.of = JSON.stringify(queryOf(state));
+  const isNew = answer?.of !== found.of;
   answer = found;
-  other = second;
+  other = beside ? second : snapshot();
   if (isNew) {
     $("#notes").replaceChildren();
     rememberQuery();
-    marks.load(found.key).catch((error) => toast(`The marks of this query could not be read: ${error.message}`));
+    marks.load(found.key).then(() => {
+      if (answer?.of !== found.of) return;
+      if (state.with) showComparison();
+      else if (hideMarked) showGrid(true);
+    }, (error) => toast(`The marks of this query could not be read: ${error.message}`));
     noteOldLink();
   }
   drawQuery();
@@ -269,8 +332,8 @@ async function showAnswer(mine) {
 function rememberQuery() {
   const query = queryOf(state);
   const same = JSON.stringify(query);
-  const kept = remembered("recent", []).filter((entry) => JSON.stringify(entry.query) !== same);
-  remember("recent", [{ query, name: queryName() }, ...kept].slice(0, 10));
+  const kept = remembered(recentName(), []).filter((entry) => JSON.stringify(entry.query) !== same);
+  remember(recentName(), [{ query, name: queryName() }, ...kept].slice(0, 10));
 }
 
 function noteOldLink() {
@@ -282,6 +345,8 @@ const note = (words, ...buttons) => $("#notes").replaceChildren(el("p", { class:
 const modelName = (learner) => (run.models[learner]?.version ? `${learner}, model ${run.models[learner].version}` : learner);
 
 function drawQuery() {
+  const focused = document.activeElement;
+  const [tabAt, onChip] = [[...$("#tabs").children].indexOf(focused), $("#chips").contains(focused)];
   $("#query").replaceChildren(
     queryPicture(queryOf(state), queryName()),
     el("div", {}, el("h1", { title: answer.query }, queryName()),
@@ -292,10 +357,10 @@ function drawQuery() {
         el("a", { href: "./", "data-go": "start" }, "Clear"))));
   const options = (select, names, chosen, first) => select.replaceChildren(...(first ? [el("option", { value: "" }, first)] : []),
     ...names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)));
-  const learners = (state.query_label ? run.annotators?.length ? run.annotators : run.learners : run.learners).map((name) => [name, name]);
+  const learners = (state.query_label ? run.annotators : run.learners).map((name) => [name, name]);
   options($("#learner"), learners, answer.learner);
-  const snapshot = before?.key === answer.key ? [["before", before.name]] : [];
-  options($("#with"), [...snapshot, ...learners.filter(([name]) => name !== answer.learner)], state.with, "nothing");
+  const earlier = snapshot() ? [["before", before.name]] : [];
+  options($("#with"), [...earlier, ...learners.filter(([name]) => name !== answer.learner)], state.with, "nothing");
   options($("#label"), Object.entries(run.labels).map(([name, n]) => [name, `${name} (${count(n)})`]), state.label, "any");
   const chip = (words, act) => el("button", { type: "button", class: "chip", "aria-label": `Remove the filter: ${words}`, onclick: act },
     words, el("span", { "aria-hidden": "true" }, "×"));
@@ -310,14 +375,19 @@ function drawQuery() {
     return el("button", { type: "button", "aria-pressed": String(state.metric === metric), onclick: choose }, words);
   };
   const found = (metric) => answer.results.filter((result) => result.metric === metric).length;
-  const tabs = [tab(undefined, "All metrics"), ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${found(metric)})`))];
+  const tabs = [tab(undefined, "All metrics"), ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${found(metric)})`)),
+    el("span", { class: "quiet wide-only" }, "Images of a label are ranked by one of the metrics that MuSL learned.")];
   $("#tabs").replaceChildren(...(metrics.length && !state.with ? tabs : []));
+  $("#tabs").children[tabAt]?.focus();
+  if (onChip) ($("#chips button") ?? $("#label")).focus();
+  if ($("#options").open && !$("#options").contains(focused)) drawOptions();
 }
 
 // The link to what is seen, with the version of the model that made it.
 function link() {
   const model = run.models[answer.learner]?.version || undefined;
-  return new URL(addressOf({ ...state, learner: answer.learner, model }), document.baseURI).href;
+  const kept = state.with === "before" ? undefined : state.with;
+  return new URL(addressOf({ ...state, learner: answer.learner, with: kept, model }), document.baseURI).href;
 }
 
 function copyLink() {
@@ -328,9 +398,9 @@ function copyLink() {
 const passes = (result) => (state.metric === undefined || result.metric === state.metric) && !(hideMarked && marks.of.get(result.id));
 const visible = () => answer.results.filter(passes);
 
-function showGrid() {
-  const key = JSON.stringify([searchOf(state), answer.results.length, state.metric, hideMarked, answer.version, answer.stamp]);
-  if (drawn === key) return;
+function showGrid(anew = false) {
+  const key = JSON.stringify([searchOf(state), answer.results.length, answer.ended, state.metric, hideMarked, answer.version]);
+  if (drawn === key && !anew) return;
   drawn = key;
   const focused = currentId();
   const images = visible();
@@ -343,10 +413,7 @@ function showGrid() {
     `${answer.ended ? "All" : "The first"} ${plural(answer.results.length, "result")} are shown.`));
   $("#results").replaceChildren(...parts);
   prepareStops();
-  if (focused !== null && !focusCard(focused)) {
-    const first = $("#results .card");
-    if (first) setStop(first);
-  }
+  if (focused !== null) focusCard(focused, { preventScroll: true }) || focusCard(images[0]?.id, { preventScroll: true });
   announce(`${plural(images.length, "result")} by ${modelName(answer.learner)}.`);
 }
 
@@ -368,14 +435,17 @@ function empty() {
 function showComparison() {
   if (!other) {
     $("#compare").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "Nothing to compare with"),
-      el("p", {}, "The earlier ranking is kept only until the page is reloaded."))));
+      el("p", {}, "The ranking before an update is kept until the page is reloaded, for the query and the filters that it was made with."))));
     return;
   }
   const [left, right] = state.with === "before" ? [other, answer] : [answer, other];
   const named = (part) => ({ name: part === before ? part.name : modelName(part.learner), results: part.results.slice(0, COMPARED) });
+  const focused = document.activeElement.closest("#compare td")?.dataset.id;
+  const said = $("#summary")?.textContent;
   $("#compare").replaceChildren(...drawComparison(named(left), named(right), marks.of,
     (image) => addressOf({ ...state, open: image.id })).filter(Boolean));
-  announce($("#summary").textContent);
+  if (focused) $(`#compare td[data-id="${focused}"] a`)?.focus({ preventScroll: true });
+  if ($("#summary").textContent !== said) announce($("#summary").textContent);
 }
 
 // ---- the dialog
@@ -386,7 +456,10 @@ function openDialog() {
   const second = lists()[1]?.some((image) => image.id === state.open) && !lists()[0].some((image) => image.id === state.open);
   const images = lists()[second ? 1 : 0];
   const image = images.find((one) => one.id === state.open);
-  if (!image) return change({ open: undefined, explain: undefined }, { replace: true });
+  if (!image) {
+    toast("The opened image is not among the results that are shown.");
+    return change({ open: undefined, explain: undefined }, { replace: true });
+  }
   const by = second ? other : answer;
   const step = (by) => {
     const next = images[images.indexOf(image) + by];
@@ -399,8 +472,8 @@ function openDialog() {
     best: by.results[0]?.score,
     mark: marks.of.get(image.id),
     explain: Boolean(state.explain),
-    learner: by.learner,
-    model: modelName(by.learner),
+    learner: by === before ? null : by.learner,
+    model: by === before ? before.name : modelName(by.learner),
     query: { values: query, address: queryAddress(query, 1024) },
     act: {
       close: closeDialog,
@@ -410,24 +483,24 @@ function openDialog() {
       relevant: () => mark(image, 1),
       not: () => mark(image, -1),
       explain: () => change({ explain: state.explain ? undefined : 1 }, { replace: true }),
+      copy: copyLink,
     },
   });
 }
 
 function leaveDialog() {
   const id = closeViewer();
-  if (id !== null && queryOf(state)) focusCard(id) || document.querySelector(`#compare td[data-id="${id}"] a`)?.focus();
+  if (id !== null && queryOf(state)) focusCard(id) || $(`#compare td[data-id="${id}"] a`)?.focus();
+  return id !== null;
 }
 
 // ---- marks and what is learned from them
 
-const marks = new Marks((id) => {
+const marks = new Marks(() => {
   if (!answer) return;
-  const shown = id === undefined ? [] : answer.results.filter((image) => id === null || image.id === id);
-  for (const image of shown) showMark(image.id, marks.of.get(image.id) ?? 0, image);
-  if (viewer.open && id !== undefined && (id === null || id === state.open))
-    for (const [name, value] of [["relevant", 1], ["not", -1]])
-      $(`.mark.${name}`, viewer)?.setAttribute("aria-pressed", String(marks.of.get(state.open) === value));
+  showMarks(answer.results, marks.of);
+  if (viewer.open) pressMarks(viewer, marks.of.get(state.open));
+  else if (shown.with) showComparison();
   tray();
 });
 
@@ -435,81 +508,97 @@ const online = () => (run.models[answer?.learner] ? answer.learner : Object.keys
 
 function tray() {
   if (!answer || $("#asked").hidden) return ($("#marks").hidden = true);
-  drawTray(marks, { online: online(), update, remove: (image, value) => mark(image, value), clear: () => marks.clear(answer.learner) });
+  const { learner } = answer;
+  drawTray(marks, { online: online(), update, remove: (image) => marks.put(image, 0, learner), clear: () => marks.clear(learner) });
 }
 
 async function mark(image, value) {
   if (!answer.key) return toast("Marks belong to a query image; search with an image to mark its results.");
-  await marks.set(image, value, answer.learner);
-  if (remembered("updateEach", false) && marks.number(1) && marks.number(-1)) update();
+  const saved = await marks.toggle(image, value, answer.learner);
+  if (saved && marks.ready && remembered("updateEach", false)) update();
 }
 
-async function teach(path, body, words) {
+// Change the learner, one request at a time; what is known of the run and of the rankings is then asked again.
+async function teach(how, body, words, retry) {
+  if (teaching) return null;
+  teaching = true;
+  say(words);
   try {
     await marks.sending;
-    return await busy(words, () => post(path, body));
+    const done = await post(`feedback/${how}`, body);
+    run.version = null;
+    return done;
   } catch (error) {
-    failure(error);
+    $("#notes").replaceChildren();
+    failure(error, retry);
     return null;
+  } finally {
+    teaching = false;
   }
 }
 
-// After the model has changed: what is known of the run and of the rankings is asked again.
 async function refresh(learner) {
-  run = await get("api/run");
-  answers.clear();
-  drawn = null;
   const named = learner === run.default_learner && !state.learner ? undefined : learner;
   await change({ learner: named, with: undefined, model: undefined }, { replace: true });
+  scrollTo(0, 0); // what has changed is best seen from the first result on
 }
 
 async function update() {
   const learner = online();
-  if (!learner || !marks.number(1) || !marks.number(-1)) return toast("Updating needs one relevant and one not relevant.");
-  const old = { name: `before (${modelName(learner)})`, learner, results: answer.results, key: answer.key, wasBy: answer.learner };
-  const done = await teach("feedback/update", { learner, query: marks.key }, "Learning from the marks …");
+  if (!learner) return toast("No learner of this run learns from marks.");
+  if (!marks.ready) return toast("Updating needs one relevant and one not relevant.");
+  const { key, used } = marks;
+  const taught = new Map(marks.of);
+  const old = answer.learner === learner
+    ? { name: `before (${modelName(learner)})`, learner, results: answer.results, subject: subjectOf(state) } : null;
+  const done = await teach("update", { learner, query: key }, "Learning from the marks …", update);
   if (!done) return;
-  if (done.accepted === false) return say(`Model ${done.from_version} stays: ${done.reason}.`);
-  marks.unused.clear();
-  toasts.replaceChildren(); // the undo of a mark that is learned is another one
-  await refresh(learner);
-  before = old.wasBy === learner ? old : null;
-  const changed = done.changed_in_top ?? answer.results.slice(0, 20).filter((image, i) => old.results[i]?.id !== image.id).length;
-  const measured = Number.isFinite(done.map_before) && Number.isFinite(done.map_after);
-  const held = measured ? ` mAP on held-out queries ${done.map_before.toFixed(3)} to ${done.map_after.toFixed(3)}.` : "";
-  const words = `Model ${done.from_version} to ${done.to_version}: learned from ${done.n_relevant} relevant, ${done.n_not} not, ${Math.round(done.milliseconds)} ms. ` +
-    `${changed ? `${changed} of the top 20 changed` : "The top 20 did not change"}.${held}`;
-  drawQuery();
-  say(words,
-    el("button", { type: "button", onclick: () => undoUpdate(learner) }, "Undo"),
-    before ? el("button", { type: "button", onclick: () => change({ with: "before" }) }, "Compare") : null);
+  const here = marks.key === key; // else somebody has gone on meanwhile
+  if (here && (done.accepted || done.map_after !== null)) marks.used = taught; // refused marks are set aside
+  if (!done.accepted) return say(`Model ${done.from_version} stays: ${done.reason}.`);
+  before = old;
+  await (here ? refresh(learner) : show(state));
+  const changed = done.changed_in_top ? `${done.changed_in_top} of the top 20 changed` : "The top 20 did not change";
+  const held = done.map_after === null ? ""
+    : ` mAP on held-out queries ${done.map_before.toFixed(3)} to ${done.map_after.toFixed(3)}.`;
+  say(`Model ${done.from_version} to ${done.to_version}: learned from ${done.n_relevant} relevant, ${done.n_not} not, ` +
+    `${Math.round(done.milliseconds)} ms. ${changed}.${held}${done.behind ? ` It does not answer yet: ${done.behind}.` : ""}`,
+    el("button", { type: "button", onclick: () => takeBack("undo", learner, used) }, "Undo"),
+    here && snapshot() && el("button", { type: "button", onclick: () => change({ with: "before" }) }, "Compare"));
 }
 
 function say(words, ...buttons) {
-  note(words, ...buttons);
+  note(words, ...buttons.filter(Boolean));
+  if (viewer.open || $("#asked").hidden) return toast(words); // where the note is not seen
+  toasts.replaceChildren();
   announce(words);
 }
 
-async function undoUpdate(learner) {
-  const done = await teach("feedback/undo", { learner }, "Going back …");
+// Undo the last update, or go back to the base model; `used`: the marks that are then learned.
+async function takeBack(how, learner, used) {
+  const { key } = marks;
+  const done = await teach(how, { learner }, "Going back …", () => takeBack(how, learner, used));
   if (!done) return;
   before = null;
-  await refresh(learner);
-  say(`Undone: ${modelName(learner)} ranks again as before.`);
+  if (marks.key === key) marks.used = used;
+  await (answer ? refresh(learner) : show(state));
+  if (how === "undo") say(`Undone: ${modelName(learner)} ranks again as before.`);
+  else
+    say(`${learner} is the base model again. Marks made until now are kept, but not learned again.`,
+      el("button", { type: "button", onclick: () => takeBack("undo", learner, new Map()) }, "Undo"));
+  placeFocus();
 }
 
 function reset(learner) {
   const dialog = $("#confirm");
-  const yes = el("button", { type: "button", class: "primary", onclick: async () => {
+  const yes = () => {
     dialog.close();
-    if (!(await teach("feedback/reset", { learner }, "Going back to the base model …"))) return;
-    before = null;
-    await refresh(learner);
-    say(`${learner} is the base model again. The marks are kept.`);
-  } }, "Reset");
+    takeBack("reset", learner, new Map(marks.of));
+  };
   dialog.replaceChildren(el("h2", { id: "confirm-title" }, `Reset ${learner} to its base model?`),
-    el("p", {}, "It forgets what it learned from marks. The marks themselves are kept and can be learned again."),
-    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), yes));
+    el("p", {}, "It forgets what it learned from marks, of all queries. The marks are kept, but only new ones are learned from then on."),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"),
+      el("button", { type: "button", class: "primary", onclick: yes }, "Reset")));
   dialog.showModal();
 }
 
@@ -563,7 +652,7 @@ function listen() {
     const inner = event.target.closest("a[data-go]");
     if (card && act) {
       const image = answer.results.find((one) => one.id === Number(card.dataset.id));
-      setStop(card, false);
+      setStop(card);
       if (act === "pivot") ask({ id: image.id });
       else mark(image, act === "relevant" ? 1 : -1);
     } else if (opened) {
@@ -585,19 +674,15 @@ function listen() {
     event.preventDefault();
     searchFiles(files);
   });
-  let depth = 0;
-  const dragging = (event, by) => {
+  const dragging = (event, on) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
-    depth = Math.max(0, depth + by);
-    $("#dropping").hidden = depth === 0;
+    $("#dropping").hidden = !on;
   };
-  addEventListener("dragenter", (event) => dragging(event, 1));
-  addEventListener("dragover", (event) => dragging(event, 0));
-  addEventListener("dragleave", (event) => dragging(event, -1));
+  for (const name of ["dragenter", "dragover"]) addEventListener(name, (event) => dragging(event, true));
+  addEventListener("dragleave", (event) => event.relatedTarget || dragging(event, false));
   addEventListener("drop", (event) => {
-    dragging(event, -depth);
-    depth = 0;
+    dragging(event, false);
     if (event.dataTransfer?.files.length) searchFiles([...event.dataTransfer.files]);
   });
 
@@ -606,12 +691,21 @@ function listen() {
   $("#with").addEventListener("change", (event) => change({ with: event.target.value || undefined, metric: undefined }));
   $("#label").addEventListener("change", (event) => change({ label: event.target.value || undefined, metric: undefined, k: undefined }));
   $("#options").addEventListener("toggle", drawOptions);
+  $("#options").addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget && !$("#options").contains(relatedTarget)) $("#options").open = false;
+  });
+  $("#options").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    $("#options").open = false;
+    $("#options summary").focus();
+  });
+  $("#by-label select").addEventListener("change", ({ target: { value } }) => value && go({ query_label: value }));
   $("#others").addEventListener("click", () => samples().catch(failure));
   $("#help").addEventListener("click", () => openSheet("search"));
   themeButton($("#theme"));
 
   const at = (act) => () => {
-    const id = viewer.open ? state.open : currentId();
+    const id = viewer.open ? state.open : currentId() ?? Number(document.activeElement.closest("#compare td")?.dataset.id);
     const image = lists().flat().find((one) => one.id === id);
     return image ? act(image) : false;
   };
@@ -633,23 +727,15 @@ function listen() {
 }
 
 async function begin() {
-  history.scrollRestoration = "manual";
-  setLook();
-  listen();
   try {
-    run = await get("api/run");
+    await readRun();
   } catch (error) {
     $("#start").hidden = false;
-    return failure(error);
+    return failure(error, begin);
   }
-  $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
-  $("#limits").textContent = `Up to ${Math.floor(run.limits.upload_bytes / 2 ** 20)} MiB. Pictures stay on this server.`;
-  const labels = $("#by-label select");
-  labels.replaceChildren(el("option", { value: "" }, "choose"),
-    ...Object.keys(run.labels).map((name) => el("option", { value: name }, name)));
-  labels.addEventListener("change", () => labels.value && go({ query_label: labels.value }));
-  $("#by-label").hidden = !run.annotators.length;
   await show(readAddress(), { scroll: history.state?.scroll ?? 0 });
 }
 
+history.scrollRestoration = "manual";
+listen();
 begin();

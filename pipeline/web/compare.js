@@ -3,7 +3,7 @@
 import { el, fileName, picture, plural } from "./dom.js";
 
 // How each image of `after` moved against `before`: { id: { kind, by } }, and the images that left.
-export function moves(before, after) {
+function moves(before, after) {
   const place = new Map(before.map((image, i) => [image.id, i]));
   const moved = new Map();
   after.forEach((image, i) => {
@@ -27,7 +27,8 @@ export function drawComparison(before, after, marks, address) {
   for (const { kind } of moved.values()) tally[kind] += 1;
   const n = after.results.length;
   const [first, second] = [precision(before.results, marks), precision(after.results, marks)];
-  const words = `${n} shown: ${tally.same} same place, ${tally.up} up, ${tally.down} down, ${tally.new} new; overlap ${n - tally.new} of ${n}` +
+  const words = `${n} shown: ${tally.same} same place, ${tally.up} up, ${tally.down} down, ${tally.new} new; ` +
+    `overlap ${n - tally.new} of ${n}` +
     (first !== null || second !== null ? `; precision at ${n} by your marks ${(first ?? 0).toFixed(2)} to ${(second ?? 0).toFixed(2)}`
       : "") + ".";
 
@@ -37,6 +38,8 @@ export function drawComparison(before, after, marks, address) {
         el("a", { class: "open", href: address(image) }, picture(image, { size: 256, lazy: place > 6 }),
           el("span", { class: "text" }, el("span", { class: "name", title: image.path }, fileName(image.path)),
             el("span", { class: "labels" }, image.labels.join(", ")),
+            marks.get(image.id) ? el("span", { class: `judged ${marks.get(image.id) === 1 ? "relevant" : "not"}` },
+              marks.get(image.id) === 1 ? "✓ relevant" : "✕ not relevant") : null,
             mark ? el("span", { class: `moved ${mark.kind}` }, WORDS[mark.kind](mark.by)) : null)));
   const rows = Array.from({ length: Math.max(before.results.length, n) }, (_, i) =>
     el("tr", {}, el("th", { scope: "row" }, i + 1), cell(before.results[i], i + 1),

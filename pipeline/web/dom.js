@@ -97,17 +97,14 @@ export function announce(text) {
 
 // A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has the focus.
 export function toast(text, action, act) {
-  const box = el("div", { class: "toast" }, el("span", {}, text));
-  let timer;
-  const leave = () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => box.remove(), 8000);
+  const from = document.activeElement;
+  const done = () => {
+    box.remove();
+    from.focus({ preventScroll: true });
+    act();
   };
-  if (action) {
-    box.append(el("button", { type: "button", onclick: () => (box.remove(), act()) }, action));
-    for (const event of ["pointerenter", "focusin"]) box.addEventListener(event, () => clearTimeout(timer));
-    for (const event of ["pointerleave", "focusout"]) box.addEventListener(event, leave);
-  }
+  const box = el("div", { class: "toast" }, el("span", {}, text), action && el("button", { type: "button", onclick: done }, action));
+  const leave = () => setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
   toasts.replaceChildren(box);
   announce(action ? `${text} ${action} is possible.` : text);
   leave();

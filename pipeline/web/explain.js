@@ -3,7 +3,7 @@
 import { el, figure, plural, svg } from "./dom.js";
 
 const CELLS = 24; // of a heat map, along the longer side
-const FULL = 0.01; // a cell with this share of the best score of the ranking has full colour: one scale for all results
+const FULL = 0.004; // a cell with this share of the best score of the ranking has full colour: one scale for all results
 const HUES = [28, 200, 320, 90, 260, 170, 0, 50];
 
 // Every block's contribution is spread evenly over its area; blocks of all scales add up.
@@ -56,11 +56,12 @@ function overlay(side, href, words, pairs, block, full) {
     svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }), heat, ...rectangles);
 }
 
-const place = ([x, y, w, h], { width, height }) => {
+// Where a block is, and how many others of its image are like it.
+const place = ([x, y, w, h], { width, height }, n) => {
   const [across, down] = [(x + w / 2) / width, (y + h / 2) / height];
   const words = [down < 1 / 3 ? "top" : down > 2 / 3 ? "bottom" : "middle", across < 1 / 3 ? "left" : across > 2 / 3 ? "right" : "centre"];
   return [words.join(" "), el("span", { class: "wide-only quiet" },
-    ` (${Math.round(x)}, ${Math.round(y)}), ${Math.round(w)} × ${Math.round(h)}`)];
+    ` (${Math.round(x)}, ${Math.round(y)}), ${Math.round(w)} × ${Math.round(h)}`), n > 1 ? ` + ${n - 1} alike` : ""];
 };
 
 function legend(full) {
@@ -70,12 +71,13 @@ function legend(full) {
     el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per cell, the same scale for both images and all results"));
 }
 
+const classOf = (column) => (column < 3 ? null : column < 5 ? "n" : "n wide-only"); // of the table of pairs
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 // MuSL compares bits: whether a visterm's share of an image is below a threshold.
 function bitsInWords(bits) {
   const agree = bits.filter((bit) => bit.contribution > 0);
-  const absent = agree.filter((bit) => !bit.query_blocks.length && !bit.result_blocks.length).length;
+  const absent = agree.filter((bit) => !bit.n_query_blocks && !bit.n_result_blocks).length;
   return `The metric of this result looks at ${plural(bits.length,
     "visterm")}: ${agree.length} agree, ${absent} of them because neither image has the visterm; ${bits.length - agree.length} do not.`;
 }
@@ -85,9 +87,9 @@ export function drawExplanation(explanation, pictures, best) {
   const root = el("div", { class: "explanation" });
   const { query, result, pairs, score, positive, negative } = explanation;
   const full = FULL * (Math.abs(best) || Math.abs(score) || 1);
-  const many = el("input", { type: "range", min: 0, max: Math.min(30, pairs.length), value: Math.min(8, pairs.length),
+  const many = el("input", { type: "range", min: 0, max: Math.min(30, pairs.length), value: Math.min(innerWidth < 640 ? 4 : 8, pairs.length),
     "aria-label": "Pairs shown" });
-  const opacity = el("input", { type: "range", min: 0, max: 100, value: 60, "aria-label": "Strength of the heat map" });
+  const opacity = el("input", { type: "range", min: 0, max: 100, value: 80, "aria-label": "Strength of the heat map" });
   const canvas = el("div", { class: "pictures" });
   const below = el("div", { class: "table" });
 
@@ -97,26 +99,28 @@ export function drawExplanation(explanation, pictures, best) {
       const words = `${name}: the blocks that make the score, ${plural(shown.length, "pair")} of them numbered; the table lists them`;
       return el("figure", {}, overlay(which, pictures[block], words, shown, block, full), el("figcaption", {}, name));
     };
-    canvas.replaceChildren(side(query, "query_block", "Query"), side(result, "result_block", "Result"));
+    canvas.replaceChildren(side(query, "query_block", "Query"), side(result, "result_block", "Result"),
+      svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")));
     let total = 0;
     const rows = shown.map((pair, i) => {
       total += pair.share;
       return el("tr", { tabindex: "0", "data-pair": i },
         el("th", { scope: "row" }, el("span", { class: "number", style: { "--hue": HUES[i % HUES.length] } }, i + 1)),
-        el("td", {}, place(query.boxes[pair.query_block], query)),
-        el("td", {}, place(result.boxes[pair.result_block], result)),
-        [figure(pair.contribution), percent(pair.share), percent(total)].map((words) => el("td", { class: "n" }, words)));
+        el("td", {}, place(query.boxes[pair.query_block], query, pair.n_query_blocks)),
+        el("td", {}, place(result.boxes[pair.result_block], result, pair.n_result_blocks)),
+        [figure(pair.contribution), percent(pair.share), percent(total)].map((words, j) => el("td", { class: classOf(j + 3) }, words)));
     });
     const heads = ["Number", "In the query", "In the result", "Score", "Share", "Together"];
     const table = el("table", {},
       el("caption", {}, "Strongest pairs of blocks"),
       el("thead", {}, el("tr", {}, heads.map((name, i) =>
-        el("th", { scope: "col", class: i > 2 ? "n" : null }, el("span", { class: i ? null : "unseen" }, name))))),
+        el("th", { scope: "col", class: classOf(i) }, el("span", { class: i ? null : "unseen" }, name))))),
       el("tbody", {}, rows));
-    const whole = score > 0 ? `the score ${figure(score)}` : "all that counts for or against the match";
-    const made = shown.length ? `These ${plural(shown.length, "pair")} make ${percent(total)} of ${whole}. ` : `Score ${figure(score)}. `;
+    const whole = negative < 0 ? "all that counts for and against the match" : `the score ${figure(score)}`;
+    const these = shown.length === 1 ? "This pair makes" : `These ${shown.length} pairs make`;
+    const made = shown.length ? `${these} ${percent(total)} of ${whole}. ` : `Score ${figure(score)}. `;
     const more = explanation.bits ? bitsInWords(explanation.bits)
-      : `What speaks against the match takes away ${figure(Math.abs(negative))} of ${figure(positive)}.`;
+      : negative < 0 ? `The score ${figure(score)} is ${figure(positive)} for less ${figure(-negative)} against.` : "";
     below.replaceChildren(
       shown.length ? el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of the strongest pairs" }, table) : "",
       el("p", { class: "quiet" }, made + more),
@@ -126,12 +130,24 @@ export function drawExplanation(explanation, pictures, best) {
     const at = event.target.closest("[data-pair]")?.dataset.pair;
     root.querySelectorAll("[data-pair].on").forEach((node) => node.classList.remove("on"));
     if (on && at !== undefined) root.querySelectorAll(`[data-pair="${at}"]`).forEach((node) => node.classList.add("on"));
+    join();
+  };
+  // A line between the numbers of the pair that is pointed at.
+  const join = () => {
+    const origin = canvas.getBoundingClientRect();
+    const ends = [...canvas.querySelectorAll(".pair.on circle")].map((node) => node.getBoundingClientRect());
+    for (const line of canvas.querySelectorAll(".joint line"))
+      ends.forEach((end, i) => {
+        line.setAttribute(`x${i + 1}`, end.x + end.width / 2 - origin.x);
+        line.setAttribute(`y${i + 1}`, end.y + end.height / 2 - origin.y);
+      });
+    canvas.classList.toggle("joined", ends.length === 2);
   };
   for (const name of ["pointerover", "focusin"]) root.addEventListener(name, (event) => point(event, true));
   for (const name of ["pointerleave", "focusout"]) root.addEventListener(name, (event) => point(event, false));
   many.addEventListener("input", draw);
   opacity.addEventListener("input", () => canvas.style.setProperty("--heat", opacity.value / 100));
-  canvas.style.setProperty("--heat", 0.6);
+  canvas.style.setProperty("--heat", 0.8);
   draw();
   root.append(canvas, el("div", { class: "row" }, legend(full), el("label", {}, "Pairs ", many), el("label", {}, "Heat ", opacity)), below);
   return root;

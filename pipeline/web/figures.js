@@ -2,7 +2,7 @@
 
 import { command, el, figure, svg } from "./dom.js";
 
-const [W, H, LEFT, RIGHT, TOP, BOTTOM] = [560, 320, 46, 440, 14, 276];
+const [W, H, LEFT, RIGHT, TOP, BOTTOM] = [560, 328, 56, 440, 14, 276];
 const LOOKS = { cosine: 1, chance: 2 };
 const DASHES = { cosine: "7 4", chance: "2 4" };
 
@@ -11,7 +11,7 @@ function chart(name, curves) {
   let others = 0;
   const looks = Object.fromEntries(Object.keys(curves).map((system) => [system, LOOKS[system] ?? [0, 3, 4, 5][others++ % 4]]));
   const longest = Math.max(...Object.values(curves).map((curve) => curve.length));
-  const top = Math.min(1, Math.ceil(10 * Math.max(0.1, ...Object.values(curves).flat())) / 10);
+  const top = Math.ceil(5 * Math.max(0.1, ...Object.values(curves).flat())) / 5;
   const x = (k) => LEFT + ((RIGHT - LEFT) * (k - 1)) / Math.max(1, longest - 1);
   const y = (p) => BOTTOM - ((BOTTOM - TOP) * p) / top;
   const root = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img",
@@ -37,10 +37,10 @@ function chart(name, curves) {
   return root;
 }
 
-function table(metrics) {
+function table(name, metrics) {
   const systems = Object.entries(metrics.systems ?? {});
   const ks = Object.keys(systems[0]?.[1].precision_at ?? {}).filter((k) => ["1", "5", "10", "20", "50"].includes(k));
-  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of the figures" }, el("table", {},
+  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Figures of ${name}` }, el("table", {},
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "System"), el("th", { scope: "col", class: "n" }, "mAP"),
       ks.map((k) => el("th", { scope: "col", class: "n" }, `P@${k}`)))),
     el("tbody", {}, systems.map(([system, found]) => el("tr", {}, el("th", { scope: "row" }, system),
@@ -54,9 +54,10 @@ export function drawFigures(evaluations) {
       command("visterm evaluate")];
   return [
     el("h1", {}, "Figures"),
-    el("p", { class: "quiet" }, "Precision at k: of the first k results of a held-out query, how many have its label."),
+    el("p", { class: "quiet" }, "Precision at k (P@k): of the first k results of a held-out query, the share that has its label. " +
+      "mAP, mean average precision: one figure for the whole ranking. Cosine compares without learning; chance is any order."),
     el("div", { class: "charts" }, evaluations.map(({ name, curves, metrics }) =>
-      el("section", { class: "panel" }, el("h2", {}, name), chart(name, curves.systems), table(metrics),
+      el("section", { class: "panel" }, el("h2", {}, name), chart(name, curves.systems), table(name, metrics),
         el("p", { class: "quiet" }, metrics.n_queries
           ? `${metrics.n_queries.toLocaleString("en")} queries against ${metrics.n_gallery?.toLocaleString("en")} images.` : "")))),
   ];

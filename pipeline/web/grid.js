@@ -4,13 +4,11 @@ import { $, el, fileName, icon, picture } from "./dom.js";
 
 const WEAK = 0.5; // below this share of the best score a match is called weak
 
-export const MARKS = { 1: "relevant", "-1": "not relevant" };
+const MARKS = { 1: "relevant", "-1": "not relevant" };
 
 export function altText(image, mark) {
-  const parts = [`Result ${image.rank}`, image.path];
-  if (image.labels.length) parts.push(`label ${image.labels.join(", ")}`);
-  if (mark) parts.push(`marked ${MARKS[mark]}`);
-  return parts.join(", ");
+  const labels = image.labels.length ? `, label ${image.labels.join(", ")}` : "";
+  return `Result ${image.rank}, ${image.path}${labels}${mark ? `, marked ${MARKS[mark]}` : ""}`;
 }
 
 export function markButtons(image, mark) {
@@ -21,16 +19,15 @@ export function markButtons(image, mark) {
 }
 
 function card(image, best, mark, address) {
-  const shade = image.color && /^#[0-9a-f]{6}$/i.test(image.color) ? { "--shade": image.color } : {};
   const share = best > 0 ? Math.max(0, image.score / best) : 0;
-  return el(
+  const node = el(
     "li",
     { class: "card", "data-id": image.id },
     el(
       "a",
-      { class: "open", href: address(image), tabindex: "-1" },
-      el("figure", { style: shade },
-        picture(image, { alt: altText(image, mark), lazy: image.rank > 12 }),
+      { class: "open", href: address(image) },
+      el("figure", { style: image.color ? { "--shade": image.color } : {} },
+        picture(image, { alt: altText(image), lazy: image.rank > 12 }),
         el("span", { class: "rank", "aria-hidden": "true" }, image.rank),
         el("span", { class: "badge", "aria-hidden": "true" })),
     ),
@@ -41,20 +38,34 @@ function card(image, best, mark, address) {
       el("button", { type: "button", class: "pivot", "data-act": "pivot", title: "Search with this (S)", "aria-keyshortcuts": "S",
         "aria-label": "Search with this image" }, icon("search"))),
   );
+  if (mark) setMark(node, image, mark);
+  return node;
 }
 
-export function showMark(id, mark, image) {
-  const node = $(`#results .card[data-id="${id}"]`);
-  if (!node) return;
+function setMark(node, image, mark) {
   node.dataset.mark = mark ? MARKS[mark] : "";
   $(".badge", node).replaceChildren(...(mark ? [icon(mark === 1 ? "check" : "cross"), mark === 1 ? "Relevant" : "Not relevant"] : []));
-  $(".mark.relevant", node).setAttribute("aria-pressed", String(mark === 1));
-  $(".mark.not", node).setAttribute("aria-pressed", String(mark === -1));
+  pressMarks(node, mark);
   const img = $("img", node);
   if (img) img.alt = altText(image, mark);
 }
 
-// Draw the cards of `images` (of all learners' results those that pass the filters of the page).
+export function pressMarks(node, mark) {
+  $(".mark.relevant", node)?.setAttribute("aria-pressed", String(mark === 1));
+  $(".mark.not", node)?.setAttribute("aria-pressed", String(mark === -1));
+}
+
+// Show the marks as they are now on the cards, which are of `images`.
+export function showMarks(images, marks) {
+  const byId = new Map(images.map((image) => [image.id, image]));
+  for (const node of cards()) {
+    const image = byId.get(Number(node.dataset.id));
+    const mark = marks.get(image?.id);
+    if (image && (node.dataset.mark ?? "") !== (mark ? MARKS[mark] : "")) setMark(node, image, mark);
+  }
+}
+
+// Draw cards; `best` is the score of the first result, whether it is among them or not.
 export function drawGrid(images, best, marks, address) {
   const weak = images.findIndex((image) => best > 0 && image.score < WEAK * best);
   const cut = weak < 1 ? images.length : weak;
@@ -62,8 +73,7 @@ export function drawGrid(images, best, marks, address) {
     part.map((image) => card(image, best, marks.get(image.id), address)));
   const parts = [list(images.slice(0, cut))];
   if (cut < images.length)
-    parts.push(el("h2", { class: "divider", title: "Scores below half of the best one" }, "Weaker matches"), list(images.slice(cut)));
-  for (const image of images) queueMicrotask(() => showMark(image.id, marks.get(image.id) ?? 0, image));
+    parts.push(el("h2", { class: "divider" }, "Weaker matches: scores below half of the best"), list(images.slice(cut)));
   return parts;
 }
 
@@ -79,31 +89,43 @@ const currentCard = () => document.activeElement?.closest("#results .card");
 export const currentId = () => (currentCard() ? Number(currentCard().dataset.id) : null);
 
 // Make one card the stop of the Tab key; its buttons can then be reached too.
-export function setStop(node, focus = true) {
+export function setStop(node) {
   for (const other of document.querySelectorAll('#results .card [tabindex="0"]')) other.tabIndex = -1;
   for (const part of node.querySelectorAll("a, button")) part.tabIndex = 0;
-  if (focus) $("a.open", node).focus();
+}
+
+function focusOn(node, options) {
+  setStop(node);
+  $("a.open", node).focus(options);
 }
 
 export function prepareStops() {
   for (const part of document.querySelectorAll("#results .card a, #results .card button")) part.tabIndex = -1;
   const [first] = cards();
-  if (first) setStop(first, false);
+  if (first) setStop(first);
 }
 
-export function focusCard(id) {
+export function focusCard(id, options) {
   const node = $(`#results .card[data-id="${id}"]`);
-  if (node) setStop(node);
+  if (node) focusOn(node, options);
   return Boolean(node);
 }
 
-// Move the focus: by ±1 card, by ±1 row ("up", "down"), or to an end ("first", "last").
+// The card above or below another one. Rows may have fewer cards where a list ends.
+function across(all, from, sign) {
+  const beyond = all.filter((node) => sign * (node.offsetTop - from.offsetTop) > 0);
+  const row = Math.min(...beyond.map((node) => sign * node.offsetTop));
+  const apart = (node) => Math.abs(node.offsetLeft - from.offsetLeft);
+  return beyond.filter((node) => sign * node.offsetTop === row).sort((a, b) => apart(a) - apart(b))[0];
+}
+
+// Move the focus: by a card, by a row ("up", "down"), or to an end ("first", "last"). False: there is nowhere to go.
 export function moveFocus(where) {
   const all = cards();
   const at = all.indexOf(currentCard());
   if (at < 0) return false;
-  const columns = all.filter((node) => node.parentElement === all[at].parentElement && node.offsetTop === all[at].offsetTop).length;
-  const to = { left: at - 1, right: at + 1, up: at - columns, down: at + columns, first: 0, last: all.length - 1 }[where];
-  if (all[to]) setStop(all[to]);
-  return true;
+  const to = where === "up" || where === "down" ? across(all, all[at], where === "up" ? -1 : 1)
+    : all[{ left: at - 1, right: at + 1, first: 0, last: all.length - 1 }[where]];
+  if (to) focusOn(to);
+  return Boolean(to);
 }

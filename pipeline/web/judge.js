@@ -9,7 +9,7 @@ const VERDICTS = [["relevant", "Relevant", "A", "check"], ["not", "Not relevant"
 
 let judge = new URLSearchParams(location.search).get("judge");
 let task = null; // what is on the screen, as the service gave it
-let shownAt = 0; // when both pictures were there
+let shownAt = 0; // when the last picture of the two was there
 let sending = false; // keys wait while a decision is kept
 
 function failure(error) {
@@ -41,21 +41,23 @@ function askName() {
 
 async function load() {
   try {
-    await draw(await get("api/judge/next", { judge }));
+    draw(await get("api/judge/next", { judge }));
     failure(null);
   } catch (error) {
-    if (error.status !== 409 && error.status !== 404) return failure(error);
+    if (error.status !== 409) return failure(error);
     $("#stage").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "There is nothing to judge yet"),
       el("p", {}, error.message), command("visterm judge"))));
   }
 }
 
-async function draw(next) {
+function draw(next) {
   task = next.task;
-  if (!task) return showEnd(next);
+  if (!task) return void showEnd(next).catch(failure);
+  const focused = document.activeElement;
   // A path often names the class, so alternative texts do not tell it.
   const side = (name, id, words) => {
     const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: words, draggable: "false" });
+    img.addEventListener("load", () => { shownAt = performance.now(); });
     img.addEventListener("error",
       () => img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown")));
     return el("figure", {}, el("figcaption", {}, name), img);
@@ -63,7 +65,7 @@ async function draw(next) {
   const button = ([decision, words, key, sign]) =>
     el("button", { type: "button", class: decision, "data-decision": decision, "aria-keyshortcuts": key, onclick: () => decide(decision) },
       icon(sign), words, keyName(key));
-  const folded = $("#guide")?.open ?? next.done === 0;
+  const unfolded = $("#guide")?.open ?? next.done === 0;
   $("#stage").replaceChildren(
     el("div", { class: "head" },
       el("h1", {}, `Query ${next.query_index + 1} of ${next.n_queries}`),
@@ -74,10 +76,14 @@ async function draw(next) {
     el("div", { class: "duel" }, side("Query", task.query, "Query image"),
       side("Relevant to it?", task.image, `Image ${next.done + 1} of ${next.total}`)),
     el("div", { class: "verdicts", role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
-    next.instructions ? el("details", { id: "guide", open: folded }, el("summary", {}, "Instructions"),
+    next.instructions ? el("details", { id: "guide", open: unfolded }, el("summary", {}, "Instructions"),
       el("div", { class: "panel" }, next.instructions.split("\n\n").map((words) => el("p", {}, words)))) : "");
   shownAt = performance.now();
   document.title = `${next.done} / ${next.total} – Judge – visterm`;
+  // Who goes on with Enter or Space finds the focus where it was.
+  if (focused.dataset.decision) $(`[data-decision="${focused.dataset.decision}"]`).focus();
+  else if (focused.id === "undo") ($("#undo:enabled") ?? $("#main")).focus();
+  else if (!focused.isConnected) $("#main").focus();
 }
 
 async function send(path, body, words) {
@@ -85,27 +91,29 @@ async function send(path, body, words) {
   sending = true;
   $("#status").textContent = "Saving …";
   try {
-    await draw(await post(path, body));
+    const next = await post(path, body);
+    draw(next);
     failure(null);
-    announce(words);
-    if ($("#status")) $("#status").textContent = "Saved";
+    if (next.task) announce(`${words} Image ${next.done + 1} of ${next.total}, query ${next.query_index + 1}.`);
+    $("#status").textContent = "Saved";
   } catch (error) {
     failure(error); // the image stays, so that it can be decided again
-    if ($("#status")) $("#status").textContent = "Not saved";
+    $(".chosen")?.classList.remove("chosen");
+    $("#status").textContent = "Not saved";
   } finally {
     sending = false;
   }
 }
 
 function decide(decision) {
-  if (!task) return;
-  document.querySelector(`[data-decision="${decision}"]`)?.classList.add("chosen");
+  if (!task || sending) return;
+  $(`[data-decision="${decision}"]`).classList.add("chosen");
   const [, words] = VERDICTS.find(([name]) => name === decision);
   return send("api/judge/decisions", { judge, task: task.task, image: task.image, decision, seconds: (performance.now() - shownAt) / 1000 },
-    `${words}. Next image.`);
+    `${words}.`);
 }
 
-const undo = () => void send("api/judge/undo", { judge }, "Undone. The image before is shown again.");
+const undo = () => void send("api/judge/undo", { judge }, "Undone.");
 
 async function showEnd(next) {
   const found = await get("api/judge/results");
@@ -120,7 +128,7 @@ async function showEnd(next) {
       el("dl", { class: "facts" },
         el("dt", {}, `Precision at ${found.k}, ${found.learner}`), el("dd", {}, percent(at(found))),
         el("dt", {}, "Random images found relevant"), el("dd", {}, percent(found.random_relevant))),
-      el("div", { class: "wide" }, el("table", {},
+      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Figures of the judges" }, el("table", {},
         el("caption", {}, "Judges"),
         el("thead", {}, el("tr", {}, ["Judge", "Decided", "Cannot say", `Precision at ${found.k}`,
           "Coherence with the others"].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)))),
@@ -129,17 +137,17 @@ async function showEnd(next) {
           el("td", { class: "n" }, percent(at(row))), el("td", { class: "n" }, percent(row.coherence))))))),
       el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo the last decision"),
         el("span", { id: "status", class: "status" }),
-        ["csv", "json", "qrels"].map((format) => el("a", { href: `api/judge/export?format=${format}` }, format === "qrels" ? "TREC qrels"
-          : format.toUpperCase())))));
+        [["csv", "CSV"], ["json", "JSON"], ["qrels", "TREC qrels"]].map(([format, name]) =>
+          el("a", { href: `api/judge/export?format=${format}` }, name)),
+        el("a", { href: "judge" }, "Another judge"))));
   $("h1").focus();
-  announce("Done. All images are decided.");
 }
 
-bindKeys("judge", "body:not(:has(dialog[open]))", {
+bindKeys("judge", "body", {
   relevant: () => (task ? void decide("relevant") : false),
   not: () => (task ? void decide("not") : false),
   unsure: () => (task ? void decide("unsure") : false),
-  undo: () => ($("#undo:not(:disabled)") ? void undo() : false),
+  undo: () => ($("#undo:enabled") ? void undo() : false),
   sheet: () => openSheet("judge"),
 });
 $("#help").addEventListener("click", () => openSheet("judge"));

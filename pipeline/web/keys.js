@@ -39,7 +39,13 @@ export function bindKeys(table, within, acts) {
   document.addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
     if (typing(target) || event.altKey) return;
+    if (event.repeat && !event.key.startsWith("Arrow")) { // one mark, one decision for one press
+      if (event.key === "Enter") event.preventDefault();
+      return;
+    }
+    if ($("dialog.small[open]")) return;
     const control = event.ctrlKey || event.metaKey;
+    if (control && event.shiftKey) return; // not Redo
     const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const entry = TABLES[table].find((row) => row.keys.includes(pressed) && Boolean(row.control) === control);
     if (!entry || !acts[entry.id]) return;

@@ -1,14 +1,15 @@
 // One result, large, in a dialog over the grid; and why it matched.
 
 import { get } from "./api.js";
-import { $, announce, copy, count, el, figure, icon, keyName, picture, placeMessages, plural, thumbnail } from "./dom.js";
+import { $, announce, count, el, figure, icon, keyName, picture, placeMessages, plural, thumbnail } from "./dom.js";
 import { drawExplanation } from "./explain.js";
 import { altText, markButtons } from "./grid.js";
 
 export const viewer = $("#viewer");
 let shown = null; // the id of the image drawn
 
-// { image, images, best, mark, explain, query: { address, name, values }, learner, model, act }
+// { image, images, best, mark, explain, query: { address, values }, learner, model, act }; learner: null where the model
+// that ranked the image is no longer there.
 export async function drawViewer(given) {
   const { image, images, act } = given;
   const at = images.findIndex((other) => other.id === image.id);
@@ -36,7 +37,7 @@ export async function drawViewer(given) {
     el("dl", { class: "facts" }, details.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     el("p", { class: "quiet" }, "Scores compare results of one query under one model, nothing else."),
     el("p", { class: "links" }, el("a", { href: `images/${image.id}/original`, target: "_blank", rel: "noopener" }, "Open original"),
-      el("button", { type: "button", class: "plain", onclick: () => copy(location.href, "Link") }, "Copy link")));
+      el("button", { type: "button", class: "plain", "data-act": "copy" }, "Copy link")));
   viewer.classList.toggle("wide", given.explain);
   viewer.replaceChildren(
     el("header", {},
@@ -56,6 +57,7 @@ export async function drawViewer(given) {
     event.preventDefault();
     act.close();
   };
+  viewer.onclose = () => shown !== null && act.close(); // by the browser, which need not ask
   swipeDown(act.close);
   if (!viewer.open) viewer.showModal();
   placeMessages();
@@ -63,21 +65,21 @@ export async function drawViewer(given) {
   shown = image.id;
 
   if (!given.explain) {
-    stage.append(picture(image, { size: 1024, alt: altText(image, given.mark), lazy: false }));
+    stage.append(picture(image, { size: 1024, alt: altText(image), lazy: false }));
     for (const near of [images[at - 1], images[at + 1], images[at + 2]]) if (near) new Image().src = thumbnail(near, 1024);
     return;
   }
   stage.append(el("p", { class: "quiet wait" }, "Adding up the blocks …"));
   try {
     if (given.query.values.query_label) throw new Error("A label has no blocks to explain; search with an image to see which blocks match.");
+    if (!given.learner) throw new Error("The model that ranked this image is not in use any more. Undo the update to see why it did.");
     const explanation = await get("explain", { ...given.query.values, result: image.id, learner: given.learner });
-    if (shown !== image.id || !viewer.open) return;
+    if (!stage.isConnected) return;
     stage.replaceChildren(drawExplanation(explanation, { query_block: given.query.address, result_block: thumbnail(image, 1024) },
       given.best));
     announce(`Explained: ${plural(explanation.pairs.length, "pair")} of blocks in the table.`);
   } catch (error) {
-    if (shown === image.id) stage.replaceChildren(el("div", { class: "box" }, el("strong", {}, "No explanation"),
-      el("p", {}, error.message)));
+    stage.replaceChildren(el("div", { class: "box", role: "alert" }, el("strong", {}, "No explanation"), el("p", {}, error.message)));
   }
 }
 
@@ -92,6 +94,7 @@ function swipeDown(close) {
   };
 }
 
+// Close it; return the id of the image that it showed, null if it was closed.
 export function closeViewer() {
   const id = shown;
   shown = null;

@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from visterm.features import VistermWeighting, count_visterms
+from visterm.features import VistermWeighting, count_visterms, visterms
 from visterm.features.visterms import co_occurrence_order
 
 COUNTS = hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=8), elements=st.integers(0, 3))
@@ -127,3 +127,13 @@ def test_errors():
     with pytest.raises(ValueError, match="3 visterms, the weights 2"):
         weighting.transform(sp.csr_matrix((1, 3)))
     clone(weighting)
+
+
+def test_weights_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
+    counts = sp.random_array((50, 20), density=0.3, format="csr", random_state=0)
+    counts = (5 * counts).ceil().astype(np.int32)
+    weighting = VistermWeighting().fit(counts)
+    whole = weighting.transform(counts)
+    monkeypatch.setattr(visterms, "ROWS_AT_ONCE", 7)
+    parts = weighting.transform(counts)
+    np.testing.assert_array_equal(parts.toarray(), whole.toarray())

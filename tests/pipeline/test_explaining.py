@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from visterm import features
 from visterm.features import images, read_image
 from visterm.pipeline import Searcher, stages
 from visterm.pipeline.cli import app
 from visterm.pipeline.config import UserError, load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.explaining import draw, explain_pair, heat_map, pixels_of
+from visterm.pipeline.explaining import draw, explain_pair, explained, heat_map
 from visterm.pipeline.run import Run
 
 CLASSES = ("apple", "pear", "plum")
@@ -124,7 +125,7 @@ def test_an_image_can_be_named_in_every_way_that_search_takes(searcher, run):
     by_pixels = explain_pair(searcher, read_image(file), "plum/0.jpg")
     assert by_pixels["query"].pop("id") is None
     assert by_pixels["query"]["heat"] == expected["query"]["heat"]
-    np.testing.assert_array_equal(pixels_of(searcher, image.id), read_image(file))
+    np.testing.assert_array_equal(explained(searcher, image.id, "plum/0.jpg").query_pixels, read_image(file))
 
 
 def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
@@ -155,7 +156,7 @@ def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
 
 def test_blocks_of_one_visterm_have_equal_heat(searcher):
     found = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")
-    visterms = searcher.extractor.blocks(pixels_of(searcher, "pear/0.jpg"))[1]
+    visterms = searcher.extractor.blocks(read_image(searcher.root / "pear/0.jpg"))[1]
     for pair in found["pairs"]:
         assert pair["n_query_blocks"] == np.count_nonzero(visterms == visterms[pair["query_block"]])
     heat = np.array(found["query"]["heat"])
@@ -196,8 +197,7 @@ def test_heat_is_spread_over_the_pixels_of_overlapping_blocks():
 
 
 def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_path):
-    found = explain_pair(searcher, outside, "pear/1.jpg", "oasis")
-    pixels = [pixels_of(searcher, given) for given in (outside, "pear/1.jpg")]
+    found, *pixels = explained(searcher, outside, "pear/1.jpg", "oasis")
     draw(found, *pixels, tmp_path / "why.png")
     drawn = cv2.imread(str(tmp_path / "why.png"))
     assert drawn.shape[1] == 1320
@@ -236,9 +236,9 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
 @pytest.mark.parametrize("shape", [(1, 1), (40, 3000), (900, 30), (70, 64)])
 def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
     pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    found = explain_pair(searcher, pixels, "pear/1.jpg", "oasis")
+    found, _, result = explained(searcher, pixels, "pear/1.jpg", "oasis")
     assert (found["query"]["width"], found["query"]["height"]) == shape[::-1]
-    draw(found, pixels, pixels_of(searcher, "pear/1.jpg"), tmp_path / "why.png")
+    draw(found, pixels, result, tmp_path / "why.png")
     height, width = cv2.imread(str(tmp_path / "why.png")).shape[:2]
     assert width == 1320
     assert height < 2500
@@ -246,10 +246,10 @@ def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
 
 def test_names_are_shown_as_they_are(searcher, tmp_path):
     """Neither formulas nor line breaks nor letters that the font lacks do harm."""
-    found = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
+    found, *pixels = explained(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
     found["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
     found["result"]["name"] = "x" * 500
-    draw(found, pixels_of(searcher, "pear/0.jpg"), pixels_of(searcher, "pear/1.jpg"), tmp_path / "why.png")
+    draw(found, *pixels, tmp_path / "why.png")
     assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
@@ -317,6 +317,15 @@ def test_the_command_prints_json_and_draws(run, outside, searcher, tmp_path):
     assert json.loads(result.stdout) == explain_pair(searcher, outside, 5, "cosine", n_pairs=8)
     assert cv2.imread(str(file)) is not None
     assert visterm(outside, "id:5", "-o", file, run=run).stdout == f"{file}\n"
+
+
+def test_images_of_the_run_are_read_once(run, tmp_path, monkeypatch):
+    """The picture is of the very pixels that the numbers are of."""
+    read = []
+    read_it = features.read_image
+    monkeypatch.setattr(features, "read_image", lambda file, **options: read.append(file) or read_it(file, **options))
+    visterm("id:1", "id:5", "--output", tmp_path / "why.png", run=run)
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize(

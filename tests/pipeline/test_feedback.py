@@ -35,6 +35,13 @@ QUIET = Console(quiet=True)
 QUERY, OTHER = hashlib.sha256(b"query").hexdigest(), hashlib.sha256(b"other").hexdigest()
 
 
+# What in_force.json may hold that is damage: text, or wrong values beside the right ones.
+SHAPES = (
+    *("", "{", "[]", "7", "null", "{}", '"base"', '{"version": 1}'),
+    *({"version": "1"}, {"version": -1}, {"before": 3}, {"before": [1]}, {"set_aside": [None]}, {"more": 1}),
+)
+
+
 def image(number, path=None):
     return Image(number, path or f"pear/{number}.jpg", f"{number:064x}", {}, None, 0, 0)
 
@@ -478,6 +485,24 @@ def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
     np.testing.assert_array_equal(found, matrix(run, folder=run.learner("oasis") / "files"))
 
 
+def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
+    """Nothing is measured on two bases at once, and no mark is set aside for it."""
+    teacher, learn, config = Teacher(run), feedback._learn, run.configure(None, ["oasis.C=0.05"])
+    session(run, some_queries(run, 1))
+
+    def learn_meanwhile(model, lesson):
+        learn(model, lesson)
+        train(run, config, "oasis", QUIET)
+
+    monkeypatch.setattr(feedback, "_learn", learn_meanwhile)
+    with pytest.raises(UserError, match="oasis was trained again meanwhile; update again"):
+        teacher.update()
+    monkeypatch.setattr(feedback, "_learn", learn)
+    status = teacher.status()["learners"]["oasis"]
+    assert (status["version"], status["set_aside"], status["waiting"]) == (0, 0, 20)
+    assert teacher.update()["n_marks"] == 20
+
+
 def test_a_new_training_makes_the_versions_void(run):
     teacher = Teacher(run)
     session(run, some_queries(run, 2))
@@ -554,15 +579,25 @@ def test_damage_is_said_with_the_way_back(run):
     session(run, some_queries(run, 1))
     teacher = Teacher(run)
     teacher.update()
+    record = run.taught("oasis") / "1/record.json"
+    whole = record.read_text()
+    record.write_text('{"format": 1}')
+    with pytest.raises(UserError, match="gone or damaged; 'visterm feedback reset --learner oasis' goes back"):
+        teacher.status()
+    record.write_text(whole)
     block = run.taught("oasis") / "1/block.npy"
     block.write_bytes(block.read_bytes()[:200])
     with pytest.raises(UserError, match="visterm feedback reset"):
         teacher.load("oasis")
     teacher.reset()
     np.testing.assert_array_equal(matrix(run), matrix(run, folder=run.learner("oasis") / "files"))
-    (run.taught("oasis") / "in_force.json").write_text("{")
-    with pytest.raises(UserError, match="remove it to go back to the base"):
-        teacher.load("oasis")
+    whole = json.loads((run.taught("oasis") / "in_force.json").read_text())
+    for wrong in SHAPES:
+        text = json.dumps(whole | wrong) if isinstance(wrong, dict) else wrong
+        (run.taught("oasis") / "in_force.json").write_text(text)
+        for ask in (teacher.load, teacher.version, teacher.update, teacher.undo, lambda _: teacher.status()):
+            with pytest.raises(UserError, match="remove it to go back to the base"):
+                ask("oasis")
 
 
 def test_a_full_disk_leaves_the_model_as_it_was(run):

@@ -337,3 +337,5 @@ def test_the_command(run, tmp_path, monkeypatch):
     assert len(visterm("export", "--format", "qrels").stdout.splitlines()) == 60
     assert visterm("export", "--format", "csv").stdout.startswith("study,learner,version,task,query,")
     assert "no study 4" in visterm("results", "--study", "4", code=2).stderr
+    assert "found by musl" in visterm("--new", "--queries", "2").stderr  # the only one that is trained
+    assert "did you mean cosine?" in visterm("--learner", "cosin", code=2).stderr

@@ -521,12 +521,19 @@ def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):
     assert "warning: oasis was trained before" in capsys.readouterr().err
 
 
-def test_pending_images_are_told(mine, write_images):
-    catalogue = Collection(mine / "runs/fruit/collection")
-    catalogue._db.execute("UPDATE images SET status = 'pending' WHERE path = ?", (b"pear/0.jpg",))
-    catalogue.close()
-    result = visterm("search", "id:1", cwd=mine)
-    assert "1 image are not extracted yet and cannot be found" in result.stderr
+def test_pending_images_are_told(mine, caplog):
+    def forget(path):
+        with contextlib.closing(Collection(mine / "runs/fruit/collection")) as catalogue:
+            catalogue._db.execute("UPDATE images SET status = 'pending' WHERE path = ?", (path,))
+
+    forget(b"pear/0.jpg")
+    told = "1 image not extracted yet, and not to be found before"
+    assert told in visterm("search", "id:1", cwd=mine).stderr
+    with caplog.at_level("WARNING", logger="visterm.pipeline.searcher"):
+        first = Searcher(mine / "runs/fruit")
+        forget(b"pear/1.jpg")
+        assert len(Searcher(mine / "runs/fruit", like=first).pending) == 2  # who follows a run that grows was told
+    assert [record.getMessage() for record in caplog.records] == [told]
 
 
 # ---------------------------------------------------------------------------------------------------- the command

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import gc
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import numpy as np
@@ -30,7 +31,7 @@ import httpx
 import uvicorn
 from PIL import Image as Pillow
 
-from visterm.pipeline import Searcher, answers, api, current, feedback, guard, judge, pictures, service, stages
+from visterm.pipeline import Searcher, answers, api, current, feedback, guard, judge, living, pictures, service, stages
 from visterm.pipeline.collection import Collection
 from visterm.pipeline.config import UserError, load_config
 from visterm.pipeline.console import Console
@@ -328,6 +329,14 @@ def test_upload_of_too_many_bytes(client, monkeypatch):
     _refused(client.post("/search", content=parts(), headers=headers), 413, "bytes")
 
 
+def test_annotate_refuses_what_search_refuses(client):
+    picture = io.BytesIO()
+    Pillow.new("1", (9000, 9000)).save(picture, "PNG")
+    data = (b"hello, this is text", 415, "JPEG, PNG"), (picture.getvalue(), 413, "9000 x 9000 pixels")
+    for sent, status, words in (*data, (bytes(answers.UPLOAD_BYTES), 413, "33,554,432 bytes")):
+        _refused(client.post("/annotate", files={"file": ("x.jpg", sent)}), status, words)
+
+
 def test_body_that_is_no_form(client):
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     assert client.post("/search", content=b"nonsense", headers=headers).status_code in (400, 422)
@@ -340,6 +349,17 @@ def test_body_that_is_no_form(client):
 )
 def test_unknown_ids(client, path):
     _refused(client.get(path), 404, "no image", "removed")
+
+
+def test_unknown_ids_in_every_question(client):
+    unknown, known = {"id": 999999}, {"id": 1}
+    for answer in (
+        client.post("/search", data=unknown),
+        client.post("/annotate", data=unknown),
+        client.get("/explain", params=unknown | {"result": 1}),
+        client.get("/explain", params=known | {"result": 999999}),
+    ):
+        _refused(answer, 404, "no image 999999", "removed")
 
 
 @pytest.mark.parametrize("key", ["0" * 64, "f" * 64])
@@ -366,6 +386,13 @@ def test_unknown_uploads(client, key):
 def test_numbers_and_hashes_out_of_range(client, asked, word):
     asked = asked if asked.startswith(("id", "upload")) else f"id=1&{asked}"
     _refused(client.get(f"/search?{asked}"), 422, word)
+
+
+@pytest.mark.parametrize("k", ["0", "-1", "1000000", "ten"])
+def test_numbers_out_of_range_in_a_form(client, searcher, k):
+    _refused(_upload(client, _bytes(searcher, "fig/1.jpg"), k=k), 422, "k: ")
+    _refused(client.post("/search", data={"id": 1, "k": k}), 422, "k: ")
+    _refused(client.post("/annotate", data={"id": 1, "k": k}), 422, "k: ")
 
 
 def test_questions_that_make_no_sense(client):
@@ -400,6 +427,16 @@ def test_paths_that_climb_out(client, path):
     assert b"create_app" not in answer.content
 
 
+def test_names_of_uploads_lead_nowhere(own, searcher, tmp_path):
+    with serving(service.create_app(own)) as client:
+        for picture, name in (("fig/1.jpg", "../../../up.jpg"), ("fig/2.jpg", str(tmp_path / "up.jpg"))):
+            before = {file for file in tmp_path.rglob("*") if file.suffix in (".jpg", ".png")}
+            (answer,) = _upload(client, _bytes(searcher, picture), name).json()
+            assert answer["query"] == name
+            after = {file for file in tmp_path.rglob("*") if file.suffix in (".jpg", ".png")}
+            assert after - before <= {own.folder / "service" / "uploads" / f"{answer['upload']}.png"}
+
+
 def test_file_that_was_exchanged_is_not_shown(own, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("secret")
@@ -427,9 +464,24 @@ def test_markup_stays_text(client, searcher):
     original = client.get(f"/images/{number}/original")
     assert "<" not in original.headers["content-disposition"]
     assert original.headers["content-security-policy"] == "default-src 'none'; sandbox"
-    refused = _upload(client, b"no image", "<script>alert(1)</script>\r\n.jpg")
-    assert refused.headers["content-type"] == "application/json"
-    assert refused.headers["x-content-type-options"] == "nosniff"
+    for refused in (
+        _upload(client, b"no image", "<script>alert(1)</script>\r\n.jpg"),
+        client.get("/search", params={"id": number, "label": "<script>"}),
+        client.get("/search", params={"query_label": "<script>"}),
+        client.get("/search", params={"id": number, "learner": "<script>"}),
+    ):
+        assert refused.status_code in (404, 415)
+        assert refused.headers["content-type"] == "application/json"
+        assert refused.headers["x-content-type-options"] == "nosniff"
+
+
+def test_markup_in_the_name_of_a_run_stays_text(own):
+    own.folder.rename(own.folder.with_name("<b>photos"))
+    with serving(service.create_app(Run(own.folder.with_name("<b>photos")))) as client:
+        page = client.get("/docs").text
+        assert "&lt;b&gt;photos" in page
+        assert "<b>photos" not in page
+        assert client.get("/api/run").json()["run"] == "<b>photos"
 
 
 def test_name_that_is_no_utf8(own):
@@ -575,6 +627,8 @@ def test_token(made):
         assert "nobody" not in cookie
         assert client.get("/health").status_code == 200  # by the cookie
         client.cookies.clear()
+        wrong = {"Cookie": f"{cookie.partition('=')[0]}=wrong"}
+        _refused(client.get("/health", headers=wrong), 401, "Bearer")
         assert client.get(f"{client.base_url}//evil.example/?token=tell+nobody").headers["location"] == "/evil.example/"
 
 
@@ -723,7 +777,7 @@ def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
             pending, config, quiet = collection.pending(), own.configure(None, []), Console(quiet=True)
             stages.extract(own, config, collection, collection.root, pending[:5], quiet)
             deadline = time.monotonic() + 20
-            while "14 images are not extracted again yet" not in str(client.get("/health").json()["problem"]):
+            while "14 images not extracted again yet" not in str(client.get("/health").json()["problem"]):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             health = client.get("/health").json()
@@ -731,6 +785,102 @@ def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
             assert len(client.get("/search?id=1&k=50").json()[0]["results"]) == 18
             stages.extract(own, config, collection, collection.root, pending[5:], quiet)
         while client.get("/health").json() != first:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_change_under_way_is_warned_of_once(own, caplog):
+    held = current.Current(own)
+    with closing(Collection(own.collection)) as collection, caplog.at_level("WARNING"):
+        content = collection["extractor"]
+        collection.use_extractor("")
+        collection.use_extractor(content)
+        pending, config, quiet = collection.pending(), own.configure(None, []), Console(quiet=True)
+        for some in (pending[:5], pending[5:9], pending[9:12]):
+            stages.extract(own, config, collection, collection.root, some, quiet)
+            held.refresh()
+            assert "not extracted again yet" in held.problem
+    (warned,) = [record.getMessage() for record in caplog.records]
+    assert warned == "14 images not extracted again yet; answers are of the state before"
+
+
+def test_compacting_while_others_search(own, tmp_path):
+    """The service answers, and so does another process that opens the run again and again."""
+    stop, quiet = tmp_path / "stop", Console(quiet=True)
+    program = (
+        "import os, sys\nfrom visterm.pipeline import Searcher\nprint('searching', flush=True)\n"
+        "while not os.path.exists(sys.argv[2]):\n    assert Searcher(sys.argv[1]).search('id:1', k=3)[0]['results']\n"
+    )
+    command = [sys.executable, "-c", program, str(own.folder), str(stop)]
+    other = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        with serving(service.create_app(own)) as client:
+            assert other.stdout.readline() == "searching\n", other.stderr.read()
+            searcher = Searcher(own)
+            before = searcher.search("id:1", k=3)
+            removed = [_id(searcher, path) for path in ("plum/3.jpg", "plum/4.jpg", "fig/2.jpg")]
+            assert client.get(f"/images/{removed[0]}/thumbnail").status_code == 200
+            for number in removed:
+                living.remove(own, [f"id:{number}"], quiet)
+                assert living.compact(own, quiet)["dropped_rows"] == 1
+                assert client.get("/search?id=1&k=3").status_code == 200
+            deadline = time.monotonic() + 20
+            while client.get("/health").json()["images"] != 16:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            for address in (f"/images/{removed[0]}/thumbnail", f"/search?id={removed[0]}"):
+                _refused(client.get(address), 404, "removed")
+            (answer,) = client.get("/search?id=1&k=15").json()
+            assert [row["path"] for row in answer["results"]] == [
+                row["path"] for row in Searcher(own).search("id:1", k=15)[0]["results"]
+            ]
+            assert searcher.search("id:1", k=3) == before  # it keeps the segments that are gone
+    finally:
+        stop.touch()
+        _, error = other.communicate(timeout=60)
+    assert other.returncode == 0, error
+
+
+def test_two_services_on_one_run(own, monkeypatch):
+    monkeypatch.setattr(feedback, "MAX_FALL", 1.0)
+    searcher = Searcher(own)
+    with serving(service.create_app(own)) as first, serving(service.create_app(own)) as second:
+        (answer,) = _upload(first, _bytes(searcher, "fig/1.jpg")).json()
+        (same,) = second.get("/search", params={"upload": answer["upload"]}).json()
+        assert same["results"] == answer["results"]
+        key = _teach(first, searcher, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
+        assert len(second.get("/marks", params={"query": key}).json()["marks"]) == 2
+        with ThreadPoolExecutor(2) as pool:
+            taught = list(pool.map(lambda client: client.post("/feedback/update", json={}), (first, second)))
+        assert [answer.status_code for answer in taught] == [200, 200]
+        assert sorted(answer.json()["accepted"] for answer in taught) == [False, True]  # once, not twice
+        deadline = time.monotonic() + 20
+        while len({client.get("/health").json()["version"] for client in (first, second)} - {searcher.version}) != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        found = [client.get("/search?id=1&k=18").json()[0] for client in (first, second)]
+        assert found[0]["version"] == found[1]["version"] != searcher.version
+        assert found[0]["results"] == found[1]["results"]
+
+
+def test_a_filter_scores_only_the_images_of_its_label(own):
+    app = service.create_app(own)
+    with serving(app) as client:
+        app.state.answers.snapshot.searcher.index = lambda name: 1 / 0
+        (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
+        assert len(answer["results"]) == answer["n_searched"] == 6
+
+
+def test_uploads_that_expired_go_while_it_runs(own, searcher, monkeypatch):
+    monkeypatch.setattr(current, "TIDY_SECONDS", 0.1)
+    monkeypatch.setattr(current, "POLL_SECONDS", 0.01)
+    with serving(service.create_app(own)) as client:
+        time.sleep(0.5)  # when a service starts, it tidies up in any case
+        (answer,) = _upload(client, _bytes(searcher, "fig/1.jpg")).json()
+        file = own.folder / "service" / "uploads" / f"{answer['upload']}.png"
+        os.utime(file, (0, 0))
+        deadline = time.monotonic() + 20
+        while file.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
@@ -900,6 +1050,36 @@ def test_bodies_that_are_no_json_or_too_long(client):
     _refused(client.post("/marks", content=b" " * 100_000, headers=headers), 413, "65,536 bytes")
 
 
+def test_damage_is_said_and_never_a_fault_of_the_service(own):
+    damaged = own.taught("oasis") / "in_force.json"
+    damaged.parent.mkdir(parents=True)
+    mark = {"query": Searcher(own).images[0].sha256, "image": 2, "mark": 1}
+    with serving(service.create_app(own)) as client:
+        version = client.get("/health").json()["version"]
+        for text in ("[]", "7", "{}", '{"base": 1}', "{"):
+            damaged.write_text(text)
+            facts = client.get("/api/run")
+            assert (facts.status_code, facts.json()["models"]) == (200, {})
+            for answer in (client.post("/feedback/update", json={}), client.post("/marks", json=mark)):
+                _refused(answer, 409, "in_force.json: damaged; remove it to go back to the base")
+        damaged_version = _wait_for(client, version)
+        _refused(client.get("/search?id=1"), 409, "damaged; remove it")
+        assert client.get("/search?id=1&learner=cosine").status_code == 200
+        damaged.unlink()
+        assert _wait_for(client, damaged_version) == version
+        assert client.get("/search?id=1").status_code == 200
+
+
+@pytest.mark.parametrize("text", ["", "k,oasis\n", "k,oasis\n1,x\n", "k,oasis\n1,0.5,0.5\n", None])
+def test_damaged_curves(own, text):
+    file = own.evaluation("oasis") / "curves.csv"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    with serving(service.create_app(own)) as client:
+        _refused(client.get("/api/evaluations/oasis/curves"), 409, "visterm evaluate --force")
+
+
 def test_disk_full_while_a_mark_is_written(own, monkeypatch):
     """SQLite itself says that the disk is full: its file may not grow any more."""
     searcher = Searcher(own)
@@ -1011,10 +1191,17 @@ def test_process_answers(served, searcher):
     assert answer["upload"]
 
 
-def test_upload_that_is_cut_off_harms_nobody(served):
-    with _connect(served) as connection:
-        connection.sendall(_head(served, 100_000) + b"--x\r\n")
+def test_upload_that_is_cut_off_harms_nobody(served, made, searcher):
+    kept = sorted(made.folder.glob("service/uploads/*"))
+    for _ in range(guard.UPLOADS_AT_ONCE + 1):
+        with _connect(served) as connection:
+            connection.sendall(_head(served, 100_000) + b"--x\r\n")
     assert httpx.get(f"{served}health").status_code == 200
+    assert sorted(made.folder.glob("service/uploads/*")) == kept
+    deadline, picture = time.monotonic() + 30, {"file": _bytes(searcher, "fig/1.jpg")}
+    while (answer := httpx.post(f"{served}search", files=picture)).status_code == 429:  # until it knows that they left
+        assert time.monotonic() < deadline
+    assert answer.status_code == 200
 
 
 def test_upload_that_claims_too_much_is_refused_at_once(served):
@@ -1024,27 +1211,22 @@ def test_upload_that_claims_too_much_is_refused_at_once(served):
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
-def test_slow_upload(monkeypatch):
-    monkeypatch.setattr(guard, "SECONDS_BETWEEN_BYTES", 0.2)
-
-    async def receive():
-        await asyncio.sleep(5)
-
-    async def ask():
-        sent = []
-
-        async def send(message):
-            sent.append(message)
-
-        app = guard.Guard(None, token=None, local=False, upload_paths=("/search",), upload_bytes=1000)
-        headers = [(b"host", b"x"), (b"content-length", b"500")]
-        scope = {"type": "http", "method": "POST", "path": "/search", "query_string": b"", "headers": headers}
-        await app(scope, receive, send)
-        return sent
-
-    start, body = asyncio.run(ask())
-    assert start["status"] == 408
-    assert b"too slow" in body["body"]
+@pytest.mark.parametrize(("limit", "more"), [("SECONDS_BETWEEN_BYTES", b""), ("SECONDS_FOR_A_BODY", b"x")])
+def test_slow_upload(client, monkeypatch, limit, more):
+    """One that pauses, and one that goes on for ever."""
+    monkeypatch.setattr(guard, limit, 0.3)
+    address, found, deadline = str(client.base_url), b"", time.monotonic() + 20
+    with _connect(address) as connection:
+        connection.sendall(_head(address, 10_000))
+        connection.settimeout(0.05)
+        while b"}" not in found:
+            assert time.monotonic() < deadline
+            try:
+                found += connection.recv(10_000)
+            except TimeoutError:
+                connection.sendall(more)
+    assert found.startswith(b"HTTP/1.1 408 ")
+    assert b"too slow" in found
 
 
 def test_port_in_use(made):
@@ -1072,6 +1254,51 @@ def test_refuses_to_start(made, host, token, word):
     token = token and token.replace("long enough", "long-enough")
     with pytest.raises(UserError, match=word):
         service.serve(made, Console(quiet=True), host=host, port=0, token=token)
+
+
+def test_the_limits_are_those_of_the_docs(repository):
+    mib = 2**20
+    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|", (repository / "docs/serving.md").read_text(), re.MULTILINE))
+    expected = {
+        f"searches by id that wait, answered {answers.AT_ONCE} together": answers.SEARCHES_WAITING,
+        "thumbnails that wait": answers.PICTURES_WAITING,
+        "uploads being received, held in memory": guard.UPLOADS_AT_ONCE,
+        "updates of feedback that wait, done one after the other": answers.LESSONS_WAITING,
+        "all else that waits: searches by picture or in a label, explanations, labels, marks": answers.OTHERS_WAITING,
+        "connections, idle ones too": service.CONNECTIONS,
+        "bytes of an upload, with the form around it": f"{answers.UPLOAD_BYTES // mib} MiB",
+        "pixels of an upload; fewer if `collection.max_pixels` is less": f"{answers.UPLOAD_PIXELS // 10**6} million",
+        "bytes of any other body": f"{guard.JSON_BYTES // 1024} KiB",
+        "pause between the bytes of a body": f"{guard.SECONDS_BETWEEN_BYTES:.0f} s",
+        "time of a whole body": f"{guard.SECONDS_FOR_A_BODY:.0f} s",
+        "`k`, `offset`": f"{api.MAX_K:,} and {api.MAX_OFFSET:,}",
+        "bytes of an image file that is shown": f"{pictures.MAX_ORIGINAL_BYTES // mib} MiB",
+        "uploads": f"{pictures.MAX_UPLOADS:,}, and {pictures.MAX_UPLOAD_BYTES // 2**30} GiB as they are kept",
+        "an upload after its last use": f"{pictures.UPLOAD_SECONDS // 86400} days",
+        "thumbnails": f"{pictures.MAX_THUMBNAIL_BYTES // 2**30} GiB",
+        "a connection after an answer": f"{service.IDLE_SECONDS} s",
+    }
+    assert {name: rows.get(name) for name in expected} == {name: str(value) for name, value in expected.items()}
+
+
+def test_every_file_of_a_run_is_described(own, searcher, repository):
+    described = (repository / "docs/files.md").read_text().partition("## A collection")[0]
+    own.save_config(own.configure(None, ["index.kind=two-stage"]))
+    with serving(service.create_app(own)) as client:
+        _upload(client, _bytes(searcher, "fig/1.jpg"))
+        assert client.get("/images/1/thumbnail").status_code == 200
+        _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
+        client.post("/feedback/update", json={})
+    judge.Judgements(own.judgements).create(
+        judge.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1), learner="oasis", version="1"
+    )
+    files = [file for file in own.folder.rglob("*") if file.is_file()]
+    assert len(files) > 25
+    for file in files:
+        if file.parent.parent.parent == own.folder / "learners" and file.suffix == ".npy":
+            continue  # one .npy an array
+        name = "<sha256>.png" if file.parent.name == "uploads" else re.sub("-(wal|shm)$", "", file.name)
+        assert re.search(rf"(?<![\w.]){re.escape(name)}", described), file
 
 
 def test_refuses_a_run_without_images(tmp_path):
