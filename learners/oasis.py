@@ -15,8 +15,10 @@ since loss = 1 - <W, V>: an unclipped step makes it 1 - <W, V> - tau |V|^2 = 0.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -27,7 +29,9 @@ from sklearn.utils.validation import check_is_fitted
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
 from .prefetch import PREFETCH_BYTES, prefetch_entries
-from .triplets import TripletSampler, stream
+from .triplets import TripletSampler, readonly, stream
+
+Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -298,6 +302,7 @@ class OASIS(OnlineLearner):
     W_: np.ndarray  # (d, d)
     best_W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
+    _distribute: Distribute | None = None  # during `fit` and `resume`
 
     def __init__(
         self,
@@ -431,6 +436,35 @@ class OASIS(OnlineLearner):
         if hasattr(self, "best_W_"):
             self.best_W_ = writable(self.best_W_)
 
+    def fit(
+        self, X: Any, y: Any, *, validation_rows: Any = None, callback: Any = None, distribute: Distribute | None = None
+    ) -> Self:
+        """Learn from scratch; see `OnlineLearner.fit`.
+
+        Parameters
+        ----------
+        X, y, validation_rows, callback
+        distribute : callable, optional
+            Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it has
+            them done. Rankers then learn there, in place of `n_jobs` threads here; the model is the same. Each pass
+            sends a ranker its W and the images of its triplets, and gets W back.
+        """
+        with self._distributed_by(distribute):
+            return super().fit(X, y, validation_rows=validation_rows, callback=callback)
+
+    def resume(self, X: Any, y: Any, *, callback: Any = None, distribute: Distribute | None = None) -> Self:
+        """Go on from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
+        with self._distributed_by(distribute):
+            return super().resume(X, y, callback=callback)
+
+    @contextlib.contextmanager
+    def _distributed_by(self, distribute: Distribute | None) -> Iterator[None]:
+        self._distribute = distribute
+        try:
+            yield
+        finally:
+            del self._distribute
+
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         if self.lock_free:
             n_threads = joblib.effective_n_jobs(self.n_jobs)
@@ -440,9 +474,17 @@ class OASIS(OnlineLearner):
             works = [(n_steps, 0, self.W_)]
         else:
             works = [(n_steps, k, W) for k, W in enumerate(self.ranker_W_)]
-        found = joblib.Parallel(n_jobs=min(len(works), joblib.effective_n_jobs(self.n_jobs)), prefer="threads")(
-            joblib.delayed(self._ranker_pass)(rows, sampler, *work) for work in works
-        )
+        if self._distribute is not None and self.n_rankers > 1:
+            tasks = ((*_needed(rows, self._draw(sampler, n, k)), float(self.C), self.variant, W) for n, k, W in works)
+            found = []
+            for W, (learned, *figures) in zip(self.ranker_W_, self._distribute(_learn, tasks), strict=True):
+                W[:] = learned
+                found.append(figures)
+        else:
+            n_jobs = min(len(works), joblib.effective_n_jobs(self.n_jobs))
+            found = joblib.Parallel(n_jobs=n_jobs, require="sharedmem")(
+                joblib.delayed(self._ranker_pass)(rows, sampler, *work) for work in works
+            )
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
             for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
@@ -460,12 +502,12 @@ class OASIS(OnlineLearner):
                 self.ranker_W_[:] = self.W_
 
     def _ranker_pass(self, rows: Rows, sampler: TripletSampler, n_steps: int, ranker: int, W: np.ndarray) -> Any:
+        return _learn(rows, self._draw(sampler, n_steps, ranker), float(self.C), self.variant, W)[1:]
+
+    def _draw(self, sampler: TripletSampler, n_steps: int, ranker: int) -> np.ndarray:
         state = stream(self.seed_, ranker, self.n_steps_)
         shard = None if self.mix_every is None else (ranker, self.n_rankers)
-        triplets = sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query, shard=shard)
-        if self.variant == "dissim":
-            return dissim_pass(rows, triplets, float(self.C), W)
-        return oasis_pass(rows, triplets, float(self.C), self.variant == "online-symmetric", W)
+        return sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query, shard=shard)
 
     def _keep_best(self) -> None:
         if not hasattr(self, "best_W_"):
@@ -483,6 +525,25 @@ class OASIS(OnlineLearner):
             _symmetrise(self.W_)
         elif self.variant == "psd":
             _project_psd(self.W_)
+
+
+def _learn(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, W: np.ndarray) -> Any:
+    """Learn from triplets into W; W, the sum of the losses, and how many violated."""
+    W = writable(W)  # what came from elsewhere may not be
+    if variant == "dissim":
+        return W, *dissim_pass(rows, triplets, C, W)
+    return W, *oasis_pass(rows, triplets, C, variant == "online-symmetric", W)
+
+
+def _needed(rows: Rows, triplets: np.ndarray) -> tuple[Rows, np.ndarray]:
+    """The images of some triplets alone, and the triplets by their numbers among these."""
+    indptr, indices, data, norms = rows
+    images, places = np.unique(triplets, return_inverse=True)
+    lengths = indptr[images + 1] - indptr[images]
+    own = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.repeat(indptr[images] - own[:-1], lengths) + np.arange(own[-1])
+    some = readonly(own), readonly(indices[entries]), readonly(data[entries]), readonly(norms[images])
+    return some, places.reshape(triplets.shape).astype(triplets.dtype)
 
 
 def _blocks(d: int, size: int = 1024) -> Any:

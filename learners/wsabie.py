@@ -414,7 +414,7 @@ class WSABIE(OnlineAnnotator):
         rates = np.float32(self.learning_rate) * np.ones(n_steps, np.float32)
         if self.decay_steps is not None:
             rates /= (1 + steps / self.decay_steps).astype(np.float32)
-        found = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
+        found = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             joblib.delayed(self._member_pass)(rows, sampler, rates, member, first, last)
             for member, (first, last) in enumerate(self._members())
         )

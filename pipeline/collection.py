@@ -353,6 +353,7 @@ class Collection:
     def _known(self, paths: Iterable[str] | None = None) -> dict[str, _Known]:
         """What the catalogue has of these paths, or of all."""
         query = "SELECT path, id, size, mtime_ns, status, reason, labels FROM images WHERE status != 'removed'"
+        rows: Iterable[tuple]
         if paths is None:
             rows = self._db.execute(query)
         else:
@@ -976,8 +977,9 @@ class _Layout:
         def label_in(folder: str) -> str | None:
             depth = {"split": 1, "classes": 0}.get(self.kind)
             parts = folder.split(os.sep)
-            known = depth is not None and len(parts) > depth and not os.path.isabs(folder)
-            return (parts[depth] or None) if known else None
+            if depth is None or len(parts) <= depth or os.path.isabs(folder):
+                return None
+            return parts[depth] or None
 
         return label_in
 

@@ -24,6 +24,7 @@ def pytest_configure():
     """With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
+        packages += ("distributed", "milvus_lite", "pymilvus")
         missing = [name for name in packages if find_spec(name) is None]
         missing += ["chromium"] if shutil.which("chromium") is None else []
         if missing:
