@@ -475,6 +475,8 @@ def _train(run, config, learner_name, collection, images, record, console, force
         images = [image for image in images if image.split == "train"]
     folder = run.learner(learner_name)
     checkpoint = _checkpoint(run, learner_name)
+    if not force:
+        _check_checkpoint(checkpoint, record, learner_name)
     goes_on = not force and is_fresh(checkpoint, record)
     spent = (read_record(checkpoint) or {}).get("seconds", 0.0) if goes_on else 0.0
     started = time.perf_counter() - spent
@@ -499,8 +501,11 @@ def _train(run, config, learner_name, collection, images, record, console, force
                 phase.advance_to(done, learner.steps_total_, note)
             if hasattr(kind, "resume") and time.perf_counter() - state["saved"] > config.compute.checkpoint_seconds:
                 seconds = {"seconds": round(time.perf_counter() - started, 3)}
-                with publish(checkpoint, record | seconds) as files:
-                    learner.save(files / "files")
+                try:
+                    with publish(checkpoint, record | seconds) as files:
+                        learner.save(files / "files")
+                except OSError as error:  # the one before stays, and hours of training are not given up for it
+                    console.warn(f"{checkpoint}: no checkpoint could be written ({error.strerror}); training goes on")
                 state["saved"] = time.perf_counter()
 
         options: dict[str, Any] = {"callback": between_passes} if "callback" in fit else {}
@@ -532,6 +537,21 @@ def _train(run, config, learner_name, collection, images, record, console, force
         }
     shutil.rmtree(checkpoint, ignore_errors=True)
     return record["result"]
+
+
+def _check_checkpoint(checkpoint: Path, record: dict[str, Any], name: str) -> None:
+    """Refuse to begin again over what another training has learned so far."""
+    found = read_record(checkpoint)
+    if found is None or (found["config"], found["inputs"]) == (record["config"], record["inputs"]):
+        return
+    old, new = ({**made["config"][name], "seed": made["config"]["seed"]} for made in (found, record))
+    other = [f"{key}={old.get(key)}, now {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
+    what = {"extractor": "other visterms", "images": "other images or labels", "clicks": "other clicks"}
+    other += [words for key, words in what.items() if found["inputs"].get(key) != record["inputs"].get(key)]
+    raise UserError(
+        f"{checkpoint} is of an interrupted training with {'; '.join(other)}: train as then to go on from it, or with "
+        "--force to begin again"
+    )
 
 
 def _check_one_label(name: str, images: Sequence[Image], clicks: bool) -> None:

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm.features import images
+from visterm.learners import OASIS
 from visterm.pipeline import console, demo, stages
 from visterm.pipeline.cli import app, main
 from visterm.pipeline.collection import Collection
@@ -506,13 +507,32 @@ def test_the_report_shows_what_the_learner_was_trained_with(mine):
     assert "C: 7.5" not in (mine / "runs/fruit/evaluations/oasis/report.html").read_text()
 
 
-def test_a_checkpoint_of_other_settings_is_not_used(mine):
-    """Only the training that it was made by goes on from a checkpoint."""
+def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):
+    """It may be of hours of training: only --force goes over it."""
     checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
     shutil.copytree(mine / "runs/fruit/learners/oasis", checkpoint)
-    result = visterm("train", "--set", "oasis.C=0.05", cwd=mine)
-    assert "going on" not in result.stderr
+    line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
+    assert "oasis.checkpoint is of an interrupted training with C=0.1, now 0.05: train as then to go on" in line
+    assert checkpoint.exists()
+    (mine / "fruit/pear/more.jpg").write_bytes((mine / "fruit/pear/1.jpg").read_bytes())
+    visterm("features", "fruit", cwd=mine)
+    assert "with other images or labels: train as then" in refused("train", cwd=mine)
+    assert "going on" not in visterm("train", "--force", "--set", "oasis.C=0.05", cwd=mine).stderr
     assert not checkpoint.exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_training(mine, monkeypatch):
+    save = OASIS.save
+
+    def full(self, folder):
+        if "checkpoint" in os.fspath(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+        save(self, folder)
+
+    monkeypatch.setattr(OASIS, "save", full)
+    result = visterm("train", "--force", "--set", "compute.checkpoint_seconds=0", cwd=mine)
+    assert "oasis.checkpoint: no checkpoint could be written (No space left on device); training goes" in result.stderr
+    assert "Next: visterm evaluate" in result.stderr
 
 
 def test_a_kill_between_two_renames_is_undone(mine):
