@@ -165,6 +165,8 @@ def _read_file(file: StrPath, names: dict[str, str]) -> dict[str, Any]:
         raise ValueError(f"{printable(file)}: not enough memory for what its header announces") from None
     except OSError as error:
         raise ValueError(f"{printable(file)}: cannot be read ({error.strerror or error})") from None
+    # Whatever a damaged file makes of itself in NumPy, PyArrow and zipfile, which knows some kinds of compression by
+    # name alone (NotImplementedError).
     except (ValueError, EOFError, zipfile.BadZipFile, KeyError, OverflowError, NotImplementedError) as error:
         if "Python objects in dtype" in str(error) or "Object arrays" in str(error):
             reason = "holds Python objects, which are not read; save numbers as float32 and ids as text (dtype=str)"

@@ -196,10 +196,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         ValueError
             Another number of visterms than at `fit`.
         """
-        check_is_fitted(self)
-        counts = _as_counts(counts)
-        if counts.shape[1] != len(self.idf_):
-            raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
+        counts = self._check_counts(counts)
         data = np.empty(counts.nnz, np.float32)
         # By blocks: double precision for all images at once would take four times the memory of the vectors.
         for first in range(0, counts.shape[0], ROWS_AT_ONCE):
@@ -231,10 +228,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         ValueError
             Another number of visterms than at `fit`.
         """
-        check_is_fitted(self)
-        counts = _as_counts(counts)
-        if counts.shape[1] != len(self.idf_):
-            raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
+        counts = self._check_counts(counts)
         weights = counts.data * self.idf_[counts.indices]
         length = np.linalg.norm(np.bincount(counts.indices, weights=weights, minlength=counts.shape[1]))
         parts = sp.csr_matrix(
@@ -243,6 +237,13 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         )
         parts.eliminate_zeros()
         return parts
+
+    def _check_counts(self, counts):
+        check_is_fitted(self)
+        counts = _as_counts(counts)
+        if counts.shape[1] != len(self.idf_):
+            raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
+        return counts
 
 
 def _as_counts(counts):

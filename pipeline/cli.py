@@ -775,7 +775,8 @@ def _print_rows(found: list[dict], columns: list[str], rows: list[list], output:
     elif output is Format.csv:
         import csv
 
-        sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the file names' own bytes
+        # The file names' own bytes. To mypy the stream may be of any kind.
+        sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
@@ -1163,7 +1164,8 @@ def export_judged(
     if output is _Judged.json:
         print(json.dumps(judgements.rows(study), indent=1))
         return
-    sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # the file names' own bytes
+    # The file names' own bytes. To mypy the stream may be of any kind.
+    sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
     print(judgements.csv(study) if output is _Judged.csv else judgements.qrels(study), end="")
 
 

@@ -704,7 +704,7 @@ class Searcher:
         numbers = [self._label_number(label, names, name) for label in asked]
         try:
             indices, scores = annotator.similar_labels(numbers, min(k, len(names) - 1))
-        except NotImplementedError:
+        except NotImplementedError:  # how annotators without vectors of labels refuse
             raise UserError(
                 f"{name} has no vectors of labels, which would tell what is near; "
                 f"{', '.join(WITH_LABEL_VECTORS)} have them"

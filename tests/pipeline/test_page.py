@@ -14,16 +14,17 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fastapi")
-sync_api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
+pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 
-import uvicorn  # noqa: E402
+import uvicorn
+from playwright import sync_api
 
-from visterm.pipeline import service, stages  # noqa: E402
-from visterm.pipeline.config import load_config  # noqa: E402
-from visterm.pipeline.console import Console  # noqa: E402
-from visterm.pipeline.judge import Judgements, draw_tasks  # noqa: E402
-from visterm.pipeline.run import Run  # noqa: E402
-from visterm.pipeline.searcher import Searcher  # noqa: E402
+from visterm.pipeline import service, stages
+from visterm.pipeline.config import load_config
+from visterm.pipeline.console import Console
+from visterm.pipeline.judge import Judgements, draw_tasks
+from visterm.pipeline.run import Run
+from visterm.pipeline.searcher import Searcher
 
 expect = sync_api.expect
 PATIENCE = 30_000  # milliseconds: of a machine that is busy with other things
