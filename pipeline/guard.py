@@ -122,7 +122,7 @@ class Batches:
         self._function, self._threads = function, ThreadPoolExecutor(workers)
         self._workers, self._limit, self._most = workers, waiting, most
         self._waiting: list[tuple[Any, asyncio.Future]] = []
-        self._working: set[asyncio.Task] = set()
+        self._working: set[asyncio.Task | None] = set()
 
     async def run(self, question: Any) -> Any:
         """Answer one question.
@@ -139,24 +139,29 @@ class Batches:
         if len(self._working) < self._workers:
             task = asyncio.create_task(self._work())
             self._working.add(task)
-            task.add_done_callback(self._working.discard)
         return await future
 
     async def _work(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            questions = [question for question, _ in batch]
-            try:
-                found = await asyncio.get_running_loop().run_in_executor(self._threads, self._function, questions)
-            except Exception as error:
-                found = [error] * len(batch)
-            for (_, future), answer in zip(batch, found, strict=True):
-                if future.done():  # who asked is gone
-                    continue
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                await self._answer(batch)
+        finally:  # in the step that saw the queue empty, or a question of the next one would wait for a worker that is gone
+            self._working.discard(asyncio.current_task())
+
+    async def _answer(self, batch: list[tuple[Any, asyncio.Future]]) -> None:
+        questions = [question for question, _ in batch]
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, self._function, questions)
+        except Exception as error:
+            found = [error] * len(batch)
+        for (_, future), answer in zip(batch, found, strict=True):
+            if future.done():  # who asked is gone
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
 
     def close(self) -> None:
         """Let what runs end."""

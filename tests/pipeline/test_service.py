@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import gc
 import hashlib
@@ -554,6 +555,17 @@ def test_many_uploads_at_once(own, searcher, monkeypatch):
         deadline = time.monotonic() + 30
         while _upload(client, _bytes(searcher, "fig/1.jpg")).status_code == 429:
             assert time.monotonic() < deadline
+
+
+def test_question_right_after_an_answer_finds_a_worker():
+    async def ask():
+        batches = guard.Batches(lambda questions: questions, workers=1, waiting=2, most=1)
+        try:
+            return [await batches.run(question) for question in range(3)]
+        finally:
+            batches.close()
+
+    assert asyncio.run(asyncio.wait_for(ask(), 5)) == [0, 1, 2]
 
 
 def test_searches_together_are_answered_as_alone(own):
