@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 from visterm.pipeline.collection import Collection
@@ -79,6 +80,12 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
     opened = statistics.median(seconds(lambda: found.append(Collection(place))) for _ in range(rounds))
     counted = seconds(lambda: found[0].counts_by("status"))
     read = seconds(lambda: found[0].images())
+    tracemalloc.start()
+    rows = found[0].images()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(rows) == n
+    on_disk = sum(file.stat().st_size for file in place.glob("*.sqlite*"))
     for collection in found:
         collection.close()
     ours, peer = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -108,6 +115,18 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
             "unit": "ms",
             "measured": f"median of {rounds} (peer: once), elapsed time",
             "count_ms": 1000 * counted,
+            **common,
+        },
+        {
+            "name": "catalogue-memory",
+            "what": f"rows of {n} images, as a search has them in memory",
+            "ours": held / 1e6,
+            "peer": on_disk / 1e6,
+            "peer_name": "the catalogue on disk",
+            "ratio": on_disk / held,
+            "limit": "its size on disk",
+            "unit": "MB",
+            "measured": "once, Python's objects",
             **common,
         },
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "benchmarks.md"
 FIGURE = DOCS / "growth.png"
+SCALE = DOCS / "scale.png"
 
 # A record stands under the first topic whose pattern its name begins with.
 TOPICS = {
@@ -37,9 +38,10 @@ COLUMNS = """
 | What | Ours | Peer | Ratio | Physical limit | Measured |
 |---|---|---|---|---|---|
 """
-GROWTH = """
-![Time a triplet, time a query, and memory, against the number of images](growth.png)
-"""
+FIGURES = {
+    "Growth": "![Time a triplet, time a query, and memory, against the number of images](growth.png)",
+    "Web scale": "![mAP against triplets, and time a triplet against the number of images](scale.png)",
+}
 
 
 def topic(record: dict) -> str:
@@ -74,14 +76,20 @@ def row(record: dict) -> str:
 
 
 def write(records: list[dict]) -> None:
-    """Write the page, and the figure of the records of growth where there are any."""
+    """Write the page, and the figures of those records that are there."""
     text = HEAD
     for name in ORDER:
         rows = [row(record) for record in records if topic(record) == name]
         if rows:
-            text += f"\n## {name}\n{GROWTH if name == 'Growth' else ''}{COLUMNS}{''.join(rows)}"
+            figure = f"\n{FIGURES[name]}\n" if name in FIGURES else ""
+            text += f"\n## {name}\n{figure}{COLUMNS}{''.join(rows)}"
     PAGE.write_text(text)
-    if any(topic(record) == "Growth" for record in records):
+    drawn = {topic(record) for record in records}
+    if "Growth" in drawn:
         from .growth import draw
 
         draw(records, FIGURE)
+    if "Web scale" in drawn:
+        from . import scale
+
+        scale.draw(records, SCALE)

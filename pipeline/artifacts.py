@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import shlex
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ TRAINED = {
     "knn": "KNNAnnotator",
 }
 RANKERS = (*TRAINED, "cosine")  # cosine needs no training
+_AT_ONCE = 100_000  # images whose vectors are held in memory
 _CHECKED_BYTES = 100_000_000  # learners up to this size are checked whole before they search: 0.1 s
 
 
@@ -85,6 +87,35 @@ def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse
     """Vectors of some images, float32 with unit rows: weighted visterms, CSR (n, n_visterms), or others, also dense."""
     stored, weighting = collection.counts(images), getattr(extractor_of(run), "weighting_", None)
     return stored if weighting is None else weighting.transform(stored)
+
+
+def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
+    """`vectors`; more than `_AT_ONCE` are mapped from files in the run's folder.
+
+    The files have no name, and so go with the process, however it ends.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    if len(images) <= _AT_ONCE:
+        return vectors(run, collection, images)
+    lengths, width = [], 0
+    with tempfile.TemporaryFile(dir=run.folder) as values, tempfile.TemporaryFile(dir=run.folder) as columns:
+        for start in range(0, len(images), _AT_ONCE):
+            block: Any = vectors(run, collection, images[start : start + _AT_ONCE])
+            width = block.shape[1]
+            if sparse.issparse(block):
+                lengths.append(np.diff(block.indptr))
+                block.indices.tofile(columns)
+                block.data.tofile(values)
+            else:
+                block.tofile(values)
+        data = np.memmap(values, np.float32, "r")
+        if not lengths:
+            return data.reshape(-1, width)
+        ends = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+        arrays = data, np.memmap(columns, np.int32, "r"), ends
+        return sparse.csr_matrix(arrays, shape=(len(images), width), copy=False)
 
 
 def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:

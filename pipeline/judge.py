@@ -654,7 +654,7 @@ def _figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
     if not np.isnan(chance):
         left.axhline(chance, color="0.4", linestyle="--", label="random images")
     left.set(title="Precision, mean over judges and queries", xlabel="k", ylabel="precision at k", ylim=(0, 1.02))
-    left.legend(loc="best")
+    left.legend(loc="lower left")
 
     figures = _mean(by_query, axis=1)
     judged = np.flatnonzero(~np.isnan(figures))
@@ -668,7 +668,7 @@ def _figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
             ks, by_query[query], yerr=np.nan_to_num(error), marker="osv^D"[i], capsize=3, label=_plain(name)
         )
     middle.set(title="Some queries, mean over judges", xlabel="k", ylabel="precision at k", ylim=(0, 1.02))
-    middle.legend(loc="best", fontsize="small")
+    middle.legend(loc="lower left", fontsize="small")
 
     of_learner, of_judges = ranking_coherence(decisions[:, :, : study.k]), judge_coherence(decisions)
     judged = np.flatnonzero(~np.isnan(of_learner))
@@ -680,7 +680,7 @@ def _figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
     right.plot(places, _mean(of_judges[:, order], axis=0), "s-", color="C1", label="judges, mean")
     right.plot(places, of_learner[order], "o-", color="C0", label=study.learner)
     right.set(title="Coherence with the other judges", xlabel="query, by precision", ylabel="precision", ylim=(0, 1.02))
-    right.legend(loc="best")
+    right.legend(loc="lower right")
     for axes in (left, middle, right):
         axes.grid(alpha=0.3)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -257,8 +257,7 @@ def write_precision_curve(path: Path, data: ReportData) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    many = len(data.systems) > 5  # then the legend stands beside the curves
-    figure = Figure(figsize=(9 if many else 7, 4.5), dpi=150, layout="constrained")
+    figure = Figure(figsize=(9, 4.5), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     longest = 1
@@ -282,8 +281,7 @@ def write_precision_curve(path: Path, data: ReportData) -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if data.systems:
-        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if many else {}
-        axes.legend(frameon=False, **beside)
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, metadata={"Software": None})
 
 

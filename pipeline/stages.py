@@ -31,9 +31,9 @@ from .artifacts import (
     identity,
     load_extractor,
     load_trained,
+    mapped_vectors,
     supervision,
     trained_record,
-    vectors,
     warn_if_stale,
 )
 from .cluster import connected
@@ -483,7 +483,7 @@ def _train(run, config, learner_name, collection, images, record, console, force
     clicks = config.collection.clicks is not None
     if learner_name in ONE_LABEL:
         _check_one_label(learner_name, images, clicks)
-    X, (y, names) = vectors(run, collection, images), supervision(images, clicks=clicks)
+    X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
     title = f"training {learner_name} on {count(len(images), 'image')}"
     rankers = "distribute" in fit and getattr(config, learner_name).n_rankers > 1
     with (
@@ -773,8 +773,8 @@ def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
     queries, gallery = _test_images(run, config, collection)
     own = queries is gallery
     clicks = config.collection.clicks is not None
-    Q = vectors(run, collection, queries)
-    X = Q if own else vectors(run, collection, gallery)
+    Q = mapped_vectors(run, collection, queries)
+    X = Q if own else mapped_vectors(run, collection, gallery)
     # Together, so that both sides number several labels alike.
     labels, _ = supervision([*queries, *gallery], clicks=clicks)
     exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
@@ -788,7 +788,7 @@ def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
         labels, _ = supervision([*queries, *train], clicks=clicks)
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
-            X_train = vectors(run, collection, train) if own else X
+            X_train = mapped_vectors(run, collection, train) if own else X
     known = {name for image in train for name in image.labels}
     new = sorted({name for image in queries for name in image.labels} - known)
     if new and not clicks:

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ from typer.testing import CliRunner
 
 from visterm.features import OnnxEmbedder, images, read_image
 from visterm.learners import load_learner
-from visterm.pipeline import Searcher
+from visterm.pipeline import Searcher, artifacts
 from visterm.pipeline.cli import app
 from visterm.pipeline.collection import Collection
+from visterm.pipeline.run import Run
 
 CLASSES = ("apple", "pear", "plum", "quince")
 NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
@@ -103,6 +105,17 @@ def test_the_collection_holds_the_vectors_of_the_model(done):
     record = json.loads((done / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"] == {"model": embedder.sha256_}
     assert record["n_features"] == 16
+
+
+def test_mapped_vectors_are_those_in_memory(done, monkeypatch):
+    run = Run(done / "runs/fruit")
+    with closing(Collection(run.collection)) as collection:
+        images = collection.images()
+        whole = artifacts.mapped_vectors(run, collection, images)
+        monkeypatch.setattr(artifacts, "_AT_ONCE", 7)
+        mapped = artifacts.mapped_vectors(run, collection, images)
+    np.testing.assert_array_equal(mapped, whole)
+    assert whole.flags.writeable and not mapped.flags.writeable
 
 
 def test_every_learner_is_measured_in_one_report(done):

@@ -11,13 +11,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from visterm.features import images
 from visterm.learners import LEARNERS
 from visterm.learners.annotation import AnnotatorMixin
+from visterm.pipeline import artifacts
 from visterm.pipeline.artifacts import TRAINED
 from visterm.pipeline.cli import app
 from visterm.pipeline.config import Config, UserError
@@ -526,6 +529,23 @@ def test_a_killed_training_goes_on(done, tmp_path):
     found = {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
     subprocess.run([*command, "--force"], cwd=tmp_path, capture_output=True, check=True)
     assert found == {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
+
+
+def test_mapped_vectors_teach_and_measure_the_same(mine, monkeypatch):
+    names = ["oasis", "wsabie", "knn"]
+    learnt, precisions = "runs/fruit/learners/*/files/*.npy", f"runs/fruit/evaluations/{'+'.join(names)}/*.csv"
+    visterm("evaluate", "--learner", ",".join(names), cwd=mine)
+    made, measured = ({f: f.read_bytes() for f in mine.glob(files)} for files in (learnt, precisions))
+    there = set(os.listdir(mine / "runs/fruit"))
+    monkeypatch.setattr(artifacts, "_AT_ONCE", 3)
+    monkeypatch.setattr(np, "memmap", Mock(wraps=np.memmap))
+    visterm("train", "--learner", ",".join(names), "--force", cwd=mine)
+    visterm("evaluate", "--learner", ",".join(names), "--force", cwd=mine)
+    assert np.memmap.called
+    assert measured
+    assert {f: f.read_bytes() for f in mine.glob(learnt)} == made
+    assert {f: f.read_bytes() for f in mine.glob(precisions)} == measured
+    assert set(os.listdir(mine / "runs/fruit")) == there
 
 
 def test_a_cut_file_is_made_again(mine):

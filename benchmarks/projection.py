@@ -1,0 +1,93 @@
+"""What many images would need, on paper, from what was measured: ``python -m benchmarks.projection``.
+
+Reads benchmarks/results.json and prints the table of docs/scale.md. Every line grows with the number of images as its
+formula says; nothing here was run at these sizes. Prices are not measured: they are round figures for rented machines.
+"""
+
+from __future__ import annotations
+
+import json
+
+from .__main__ import RESULTS
+
+IMAGES = (100e6, 10e9)
+ENTRIES = 70  # visterms of an image
+DIRECTIONS = 512  # numbers of an embedding in Milvus
+INT32_ENTRIES = 2**31  # of a CSR array; from there on SciPy takes 8 bytes for a column, too
+MACHINE_GB = 256
+MACHINE_CORES = 32
+CORE_HOUR = 0.05  # dollars, with 8 GB of memory
+GB_MONTH = 0.05  # dollars, of disk
+HOURS_A_MONTH = 730
+
+
+def bytes_of_vector(n: float) -> int:
+    """Values in single precision, columns, and the end of the row."""
+    return ENTRIES * 8 + 4 if n * ENTRIES < INT32_ENTRIES else ENTRIES * 12 + 8
+
+
+def table(records: dict[str, dict]) -> str:
+    """Markdown: a row a part, a column for each of `IMAGES`."""
+    rows: list[tuple[str, list[str]]] = []
+
+    def add(what: str, formula) -> None:
+        rows.append((what, [formula(n) for n in IMAGES]))
+
+    core_hours = 2 * records["extract-10000-2cores"]["ours"] / 1000 / 3600  # an image
+    row = {
+        place: 1e6 * records["catalogue-memory"][place] / records["catalogue-memory"]["n"] for place in ("ours", "peer")
+    }
+    scan = records["catalogue-scan"]["ours"] / records["catalogue-scan"]["n"]
+    training = records["webscale-training"]
+    exact, lists = records["search-1m"], records["search-two-stage-1m"]
+    entries = ENTRIES / 35  # those were measured with 35 an image
+
+    def memory(n: float) -> float:
+        return n * (2 * bytes_of_vector(n) + row["ours"])  # by rows and, for the lists, by columns
+
+    def machines(n: float) -> int:
+        return int(-(-memory(n) // (0.75e9 * MACHINE_GB)))  # a quarter stays free
+
+    add("extraction, core-hours", lambda n: number(n * core_hours))
+    add("the same, dollars", lambda n: number(n * core_hours * CORE_HOUR))
+    add("vectors on disk", lambda n: size(n * bytes_of_vector(n)))
+    add("catalogue on disk", lambda n: size(n * row["peer"]))
+    add("dollars a month for both", lambda n: number(n * (bytes_of_vector(n) + row["peer"]) / 1e9 * GB_MONTH))
+    add("comparing all files with the catalogue, one process", lambda n: hours(n * scan / 3600))
+    add("rows of the catalogue in memory, to search", lambda n: size(n * row["ours"]))
+    add(
+        f"learning from {training['n'] / 1e6:.0f}M triplets, two cores, W of 400 MB",
+        lambda n: hours(training["ours"] / 60),
+    )
+    add("exact search, one core, a query", lambda n: hours(n * exact["ours"] * entries / exact["n"] / 3.6e6))
+    add("two stages, one core, a query", lambda n: hours(n * lists["ours"] * entries / lists["n"] / 3.6e6))
+    add("two stages, memory in all", lambda n: size(memory(n)))
+    add(f"machines of {MACHINE_GB} GB and {MACHINE_CORES} cores to search", lambda n: number(machines(n)))
+    add("the same, dollars a month", lambda n: number(machines(n) * MACHINE_CORES * CORE_HOUR * HOURS_A_MONTH))
+    add(f"embeddings of {DIRECTIONS} numbers in Milvus", lambda n: size(n * DIRECTIONS * 4))
+    head = "| | " + " | ".join(f"{n / 1e6:,.0f} million images" for n in IMAGES) + " |\n" + "|---" * 3 + "|\n"
+    return head + "".join(f"| {what} | {' | '.join(cells)} |\n" for what, cells in rows)
+
+
+def number(value: float) -> str:
+    """Two digits that count."""
+    return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def size(n_bytes: float) -> str:
+    for unit in ("GB", "TB"):
+        n_bytes /= 1e9 if unit == "GB" else 1e3
+        if n_bytes < 1000:
+            break
+    return f"{number(n_bytes)} {unit}"
+
+
+def hours(value: float) -> str:
+    for unit, least, factor in (("days", 48, 1 / 24), ("h", 2, 1), ("min", 2 / 60, 60)):
+        if value >= least:
+            return f"{number(value * factor)} {unit}"
+    return f"{number(3600 * value)} s"
+
+
+if __name__ == "__main__":
+    print(table({record["name"]: record for record in json.loads(RESULTS.read_text())}), end="")
