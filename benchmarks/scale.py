@@ -279,7 +279,7 @@ def run(quick: bool = False) -> list[dict]:
         {
             "name": "webscale-killed",
             "what": f"final mAP of {small.steps // 4:,} triplets, killed {len(killed['repeated'])} times; "
-            f"{killed['lost']} checkpoints lost, at most {max(killed['repeated']):,} triplets of finished passes repeated",
+            f"{killed['lost']} checkpoints lost, at most {max(killed['repeated']):,} triplets of whole passes repeated",
             "ours": killed["history"][-1][1],
             "peer": whole["history"][-1][1],
             "peer_name": "never killed",
@@ -287,8 +287,8 @@ def run(quick: bool = False) -> list[dict]:
             "higher": True,
             "n": len(killed["repeated"]),
             "limit": "the same: the streams are",
-            "measured": f"a checkpoint at the end of a pass, {small.checkpoint_seconds:.0f} s after the last one or later; "
-            "the pass that was cut is begun again",
+            "measured": f"a checkpoint after a pass, at most every {small.checkpoint_seconds:.0f} s; the pass that was "
+            "cut is begun again",
         }
     )
     found = kept("mixing", small, mixing)
