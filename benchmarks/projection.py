@@ -21,8 +21,8 @@ GB_MONTH = 0.05  # dollars, of disk
 HOURS_A_MONTH = 730
 
 
-def bytes_of_vector(n: float) -> int:
-    """Values in single precision, columns, and the end of the row."""
+def bytes_in_memory(n: float) -> int:
+    """Of a vector: values in single precision, columns, and the end of the row."""
     return ENTRIES * 8 + 4 if n * ENTRIES < INT32_ENTRIES else ENTRIES * 12 + 8
 
 
@@ -43,24 +43,25 @@ def table(records: dict[str, dict]) -> str:
     entries = ENTRIES / 35  # those were measured with 35 an image
 
     def memory(n: float) -> float:
-        return n * (2 * bytes_of_vector(n) + row["ours"])  # by rows and, for the lists, by columns
+        return n * (2 * bytes_in_memory(n) + row["ours"])  # by rows and, for the lists, by columns
 
     def machines(n: float) -> int:
         return int(-(-memory(n) // (0.75e9 * MACHINE_GB)))  # a quarter stays free
 
     add("extraction, core-hours", lambda n: number(n * core_hours))
     add("the same, dollars", lambda n: number(n * core_hours * CORE_HOUR))
-    add("vectors on disk", lambda n: size(n * bytes_of_vector(n)))
+    on_disk = ENTRIES * 8 + 4  # segments are small: four bytes a column whatever the total
+    add("vectors on disk", lambda n: size(n * on_disk))
     add("catalogue on disk", lambda n: size(n * row["peer"]))
-    add("dollars a month for both", lambda n: number(n * (bytes_of_vector(n) + row["peer"]) / 1e9 * GB_MONTH))
+    add("dollars a month for both", lambda n: number(n * (on_disk + row["peer"]) / 1e9 * GB_MONTH))
     add("comparing all files with the catalogue, one process", lambda n: hours(n * scan / 3600))
     add("rows of the catalogue in memory, to search", lambda n: size(n * row["ours"]))
     add(
         f"learning from {training['n'] / 1e6:.0f}M triplets, two cores, W of 400 MB",
         lambda n: hours(training["ours"] / 60),
     )
-    add("exact search, one core, a query", lambda n: hours(n * exact["ours"] * entries / exact["n"] / 3.6e6))
-    add("two stages, one core, a query", lambda n: hours(n * lists["ours"] * entries / lists["n"] / 3.6e6))
+    add("exact search, two cores, a query", lambda n: hours(n * exact["ours"] * entries / exact["n"] / 3.6e6))
+    add("two stages, two cores, a query", lambda n: hours(n * lists["ours"] * entries / lists["n"] / 3.6e6))
     add("two stages, memory in all", lambda n: size(memory(n)))
     add(f"machines of {MACHINE_GB} GB and {MACHINE_CORES} cores to search", lambda n: number(machines(n)))
     add("the same, dollars a month", lambda n: number(machines(n) * MACHINE_CORES * CORE_HOUR * HOURS_A_MONTH))

@@ -7,6 +7,7 @@ what is measured is kept below build/webscale, so that a run that was stopped go
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -53,7 +54,7 @@ SMALL = Size(23_000, 4_000, 400_000, 25_000, 1.0, 3)
 
 
 def train(size: Size, folder: str, options: dict) -> None:
-    """Learn, or go on from the checkpoint in `folder`; a line of JSON a pass, and one at the end."""
+    """Learn, or go on from the checkpoint in `folder`; a line of JSON first, after each pass, and last."""
     from visterm.learners import OASIS, load_learner
     from visterm.learners.online import take_rows
 
@@ -64,28 +65,31 @@ def train(size: Size, folder: str, options: dict) -> None:
     checkpoint = Path(folder) / "checkpoint"
     begun = saved = time.monotonic()
 
+    def tell(**line) -> None:
+        status = Path("/proc/self/status").read_text()
+        peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
+        print(json.dumps(line | {"seconds": time.monotonic() - begun, "at": time.time(), "peak": peak}), flush=True)
+
     def report(learner) -> None:
         nonlocal saved
-        last = learner.history_[-1]
-        line = {"steps": learner.n_steps_, "map": last["validation"], "violating": last["violating"]}
+        line = {}
         if learner.phase_ != "done" and time.monotonic() - saved > size.checkpoint_seconds:
             learner.save(checkpoint)
             saved = time.monotonic()
-            line["checkpoint"] = learner.n_steps_
-        print(json.dumps(line | {"seconds": time.monotonic() - begun}), flush=True)
+            line = {"checkpoint": learner.n_steps_}
+        last = learner.history_[-1]
+        tell(steps=learner.n_steps_, map=last["validation"], violating=last["violating"], **line)
 
     if checkpoint.exists():
         learner = load_learner(checkpoint)
-        print(json.dumps({"resumed": learner.n_steps_}), flush=True)
+        tell(resumed=learner.n_steps_)
         learner.resume(X, y, callback=report)
     else:
+        tell(resumed=0)
         parameters = {"C": C, "n_steps": size.steps, "pass_steps": size.pass_steps, "pairs_per_query": PAIRS}
         learner = OASIS(**(parameters | {"click_cutoff": 0.0, "random_state": 0} | options))
         learner.fit(X, y, validation_rows=watched, callback=report)
-    status = Path("/proc/self/status").read_text()
-    peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
-    history = [(entry["step"], entry["validation"]) for entry in learner.history_]
-    print(json.dumps({"history": history, "peak": peak, "seconds": time.monotonic() - begun}), flush=True)
+    tell(history=[(entry["step"], entry["validation"]) for entry in learner.history_])
 
 
 def start(size: Size, folder: Path, options: dict) -> subprocess.Popen:
@@ -94,31 +98,37 @@ def start(size: Size, folder: Path, options: dict) -> subprocess.Popen:
 
 
 def trained(size: Size, options: dict, kills: list[float]) -> dict:
-    """Train, killing the process after each of `kills` seconds; what the last one reported, and what was repeated."""
+    """Train, killing the process after each of `kills` seconds.
+
+    What the last one reported, with the peak of all; and for each kill what was done again, in seconds since the last
+    checkpoint or, where there was none yet, since the beginning.
+    """
     folder = ROOT / "build" / "webscale" / f"training-{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    seconds, repeated, lost, saved, waits = 0.0, [], 0, 0, list(kills)
+    seconds, peak, repeated, lost, saved, waits = 0.0, 0, [], 0, 0, list(kills)
     try:
         while True:
-            begun, lines = time.monotonic(), []
-            process = start(size, folder, options)
+            begun = time.monotonic()
+            process, ended = start(size, folder, options), time.time()
             if waits:
                 try:
                     process.wait(waits.pop(0))
                 except subprocess.TimeoutExpired:
+                    ended = time.time()
                     process.send_signal(signal.SIGKILL)
             lines = [json.loads(line) for line in process.communicate()[0].splitlines()]
             seconds += time.monotonic() - begun
-            resumed = next((line["resumed"] for line in lines if "resumed" in line), 0)
-            lost += resumed < saved  # a checkpoint that was reported and was not gone on from
-            saved = max([saved, *(line.get("checkpoint", 0) for line in lines)])
+            if lines:
+                lost += lines[0]["resumed"] < saved  # a checkpoint that was reported and was not gone on from
+                peak = max(peak, lines[-1]["peak"])
+                saved = max([saved, *(line.get("checkpoint", 0) for line in lines)])
             if process.returncode == 0:
-                return lines[-1] | {"elapsed": seconds, "repeated": repeated, "lost": lost}
+                return lines[-1] | {"elapsed": seconds, "peak": peak, "repeated": repeated, "lost": lost}
             if process.returncode != -signal.SIGKILL:
                 raise RuntimeError(f"training ended with {process.returncode}")
-            done = max([resumed, *(line.get("steps", 0) for line in lines)])
-            repeated.append(done - saved)
+            since = max((line["at"] for line in lines if "checkpoint" in line or "resumed" in line), default=ended)
+            repeated.append(ended - since)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -134,31 +144,43 @@ def start_seconds(size: Size) -> float:
 # -- what is measured --------------------------------------------------------------------------------------------------
 
 
-def kept(name: str, size: Size, measure) -> dict:
-    """What `measure` finds, kept on disk: a run that was stopped does not measure it again."""
-    file = ROOT / "build" / "webscale" / f"{name}-{size.images}.json"
-    if not file.exists():
-        print(f"    {name}: {size.images:,} images, {size.steps:,} triplets", file=sys.stderr, flush=True)
-        found = measure(size)
+def kept(name: str, size: Size, measure, *, keep: bool) -> dict:
+    """What `measure` finds; kept on disk, so that a run that was stopped goes on, until the code has changed."""
+    digest = hashlib.sha256(repr((size, C, PAIRS, WATCHED, THREADS, LINEAR)).encode())
+    for file in ("learners/oasis.py", "learners/online.py", "learners/triplets.py", "benchmarks/webscale.py"):
+        digest.update((ROOT / file).read_bytes())
+    file = ROOT / "build" / "webscale" / f"{name}-{size.images}-{digest.hexdigest()[:8]}.json"
+    if keep and file.exists():
+        return json.loads(file.read_text())
+    print(f"    {name}: {size.images:,} images, {size.steps:,} triplets", file=sys.stderr, flush=True)
+    found = measure(size)
+    if keep:
         temporary = file.with_suffix(".tmp")
         temporary.write_text(json.dumps(found))
         temporary.replace(file)
-    return json.loads(file.read_text())
+    return json.loads(json.dumps(found))
 
 
 def whole_training(size: Size) -> dict:
     """The paper's task, by threads without locks, killed and resumed on the way."""
-    moments = np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 20e-6
+    first = start_seconds(size)
+    moments = first + np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 20e-6
     return trained(size, {"lock_free": True, "n_jobs": THREADS}, moments.tolist())
 
 
 def killed_training(size: Size) -> dict:
-    """The same triplets in one go, and killed at random moments; by one thread, which makes the same W in every run."""
-    options = {"n_steps": size.steps // 4}
+    """The same triplets in one go, and killed at random moments; by one thread, which makes the same W in every run.
+
+    Passes are short, so that several lie between two checkpoints.
+    """
+    options = {"n_steps": size.steps // 4, "pass_steps": size.pass_steps // 5}
     whole = trained(size, options, [])
     first = start_seconds(size)
     moments = first + np.random.default_rng(1).uniform(0, 2 * whole["elapsed"] / (size.kills + 1), size.kills)
-    return {"whole": whole, "killed": trained(size, options, moments.tolist())}
+    killed = trained(size, options, moments.tolist())
+    if killed["lost"] or killed["history"] != whole["history"]:
+        raise RuntimeError("a training that was killed did not end as one that was not")
+    return {"whole": whole, "killed": killed}
 
 
 def threads(size: Size) -> dict:
@@ -169,12 +191,11 @@ def threads(size: Size) -> dict:
 
 
 def mixing(size: Size) -> dict:
-    """Rankers that mix, beside one worker at equal triplets in all, and at equal triplets each (equal time)."""
+    """Rankers that mix, beside one worker, as many triplets in all."""
     half, every = size.steps // 2 // THREADS, size.pass_steps
     workers = {"n_rankers": THREADS, "n_jobs": THREADS, "n_steps": half}
     return {
-        "one, as many triplets": trained(size, {"n_steps": half * THREADS}, []),
-        "one, as long": trained(size, {"n_steps": half}, []),
+        "one": trained(size, {"n_steps": half * THREADS}, []),
         "mixing": trained(size, workers | {"mix_every": every}, []),
         "averaged at the end": trained(size, workers, []),
     }
@@ -210,7 +231,7 @@ def run(quick: bool = False) -> list[dict]:
     X, _ = load(big.images + big.validation)
     entries = X.nnz / X.shape[0]
     size = f"{big.images:,} images, d = {D:,}, {entries:.0f} non-zeros, {PAIRS} pairs a query"
-    found = kept("training", big, whole_training)
+    found = kept("training", big, whole_training, keep=not quick)
     maps = [value for _, value in found["history"]]
     minutes = found["elapsed"] / 60
     # A triplet reads and writes the lines of W where rows of the query's visterms meet the columns of p+ - p-.
@@ -239,24 +260,24 @@ def run(quick: bool = False) -> list[dict]:
             "unit": "MB",
             "n": big.images,
             "limit": "W and the best W: 800 MB",
-            "measured": "VmHWM",
+            "measured": "VmHWM, the largest of the processes that were killed and of the last",
         },
         {
             "name": "webscale-map",
-            "what": f"mAP of {min(big.validation, WATCHED):,} images, {size}; half of the gain after "
+            "what": f"mAP of 500 queries among {min(big.validation, WATCHED):,} images, {size}; half of the gain after "
             f"{steps_to_half(found['history']):,} triplets",
             "ours": max(maps),
             "peer": maps[0],
             "peer_name": "cosine",
             "unit": "mAP",
             "higher": True,
-            "n": WATCHED,
+            "n": min(big.validation, WATCHED),
             "limit": "1",
             "measured": "best of all looks",
             "curve": found["history"],
         },
     ]
-    found = kept("threads", small, threads)
+    found = kept("threads", small, threads, keep=not quick)
     one, more = found["1"], found[str(THREADS)]
     final = one["history"][-1][1], more["history"][-1][1]
     records.append(
@@ -273,13 +294,13 @@ def run(quick: bool = False) -> list[dict]:
             "measured": f"once each, {THREADS} threads, with start and validation",
         }
     )
-    found = kept("killed", small, killed_training)
+    found = kept("killed", small, killed_training, keep=not quick)
     whole, killed = found["whole"], found["killed"]
     records.append(
         {
             "name": "webscale-killed",
             "what": f"final mAP of {small.steps // 4:,} triplets, killed {len(killed['repeated'])} times; "
-            f"{killed['lost']} checkpoints lost, at most {max(killed['repeated']):,} triplets of finished passes repeated",
+            f"{killed['lost']} checkpoints lost, at most {max(killed['repeated'], default=0):.1f} s done again",
             "ours": killed["history"][-1][1],
             "peer": whole["history"][-1][1],
             "peer_name": "never killed",
@@ -287,21 +308,24 @@ def run(quick: bool = False) -> list[dict]:
             "higher": True,
             "n": len(killed["repeated"]),
             "limit": "the same: the streams are",
-            "measured": f"a checkpoint at the end of a pass, {small.checkpoint_seconds:.0f} s after the last one or later; "
-            "the pass that was cut is begun again",
+            "measured": f"checkpoints after a pass, {small.checkpoint_seconds:.0f} s after the last one",
+            "repeated": killed["repeated"],
         }
     )
-    found = kept("mixing", small, mixing)
+    found = kept("mixing", small, mixing, keep=not quick)
+    one, mixed = found["one"], found["mixing"]
     last = {name: value["history"][-1][1] for name, value in found.items()}
-    for name, peer in (("equal-triplets", "one, as many triplets"), ("equal-time", "one, as long")):
+    steps, maps = zip(*one["history"], strict=True)
+    as_long = np.interp(mixed["seconds"], np.array(steps) * one["seconds"] / steps[-1], maps)
+    for name, peer, value in (("triplets", "as many triplets", last["one"]), ("time", "as long", float(as_long))):
         records.append(
             {
-                "name": f"webscale-mixing-{name}",
+                "name": f"webscale-mixing-equal-{name}",
                 "what": f"mAP of {THREADS} workers that mix every {small.pass_steps:,} triplets, {small.steps // 2:,} "
                 f"in all; averaged only at the end {last['averaged at the end']:.4f}",
                 "ours": last["mixing"],
-                "peer": last[peer],
-                "peer_name": f"{peer} ({found[peer]['seconds']:.0f} s; mixing {found['mixing']['seconds']:.0f} s)",
+                "peer": value,
+                "peer_name": f"one worker, {peer} ({one['seconds']:.0f} s in all; mixing {mixed['seconds']:.0f} s)",
                 "unit": "mAP",
                 "higher": True,
                 "n": small.steps // 2,
@@ -309,7 +333,7 @@ def run(quick: bool = False) -> list[dict]:
                 "measured": "once each",
             }
         )
-    found = kept("linear", big, linear)
+    found = kept("linear", big, linear, keep=not quick)
     first, final = list(found)[0], list(found)[-1]
     records.append(
         {

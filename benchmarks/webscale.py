@@ -17,6 +17,7 @@ constants were chosen.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -113,7 +114,9 @@ def make_block(world: World, start: int, n: int) -> tuple[sp.csr_matrix, np.ndar
 
 
 def folder_of(n_images: int) -> Path:
-    return ROOT / "build" / "webscale" / str(n_images)
+    """Another one for each version of this file, which decides what is made."""
+    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    return ROOT / "build" / "webscale" / f"{n_images}-{version}"
 
 
 def make(n_images: int, *, progress=None) -> Path:

@@ -146,6 +146,11 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                 continue
             with os.scandir(folder) as entries:
                 for entry in entries:
+                    dot = entry.name.rfind(".")
+                    extension = entry.name[dot:] if dot > 0 else ""
+                    if extension in EXTENSIONS and entry.is_file(follow_symlinks=False) and entry.name[0] != ".":
+                        images.append(entry.path)  # as nearly all are, and there may be millions
+                        continue
                     if _is_hidden(entry.name):
                         continue
                     try:
@@ -153,8 +158,6 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                     except OSError as error:
                         skipped.append((entry.path, _why_no_status(entry, error)))
                         continue
-                    dot = entry.name.rfind(".")
-                    extension = entry.name[dot:] if dot > 0 else ""
                     if stat.S_ISDIR(mode):
                         if entry.is_symlink():
                             heapq.heappush(links, entry.path)

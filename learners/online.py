@@ -360,9 +360,9 @@ def draw_seed(random_state: Any) -> int:
 
 def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
     """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped vectors are not copied."""
-    first, last = rows[0], rows[-1] + 1
-    if last - first != len(rows):
+    if not len(rows) or rows[-1] + 1 - rows[0] != len(rows):
         return X[rows]
+    first, last = rows[0], rows[-1] + 1
     start, stop = X.indptr[first], X.indptr[last]
     arrays = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
     return sp.csr_array(arrays, shape=(len(rows), X.shape[1]))

@@ -241,7 +241,8 @@ class Collection:
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
         layout = _Layout.of(paths)
         changes = Changes()
-        everything = {*paths, *names}
+        tables = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
+        everything = {*paths, *names} if tables else None
         if config.collection.classes is not None:
             wanted = set(config.collection.classes)
             missing = sorted(wanted - {layout.label(path) for path in paths})
@@ -358,7 +359,8 @@ class Collection:
             rows = self._db.execute(query)
         else:
             rows = [r for p in paths for r in self._db.execute(f"{query} AND path = ?", (os.fsencode(p),))]
-        return {_decoded(row[0]): _Known._make(row[1:]) for row in rows}
+        known = functools.partial(tuple.__new__, _Known)  # `_make` without its look at the length
+        return {_decoded(path): known(row) for path, *row in rows}
 
     def _sha256(self, id_: int) -> str | None:
         return self._db.execute("SELECT sha256 FROM images WHERE id = ?", (id_,)).fetchone()[0]
@@ -401,7 +403,7 @@ class Collection:
                     self._bury([old.id])
                 new.append((os.fsencode(path), 0, 0, "skipped", reason))
         there = {*paths, *outside, *names}
-        gone = [old for path, old in known.items() if path not in there and old.status != "excluded"]
+        gone = [known[path] for path in known.keys() - there if known[path].status != "excluded"]
         changes.removed = sum(old.status != "skipped" for old in gone)
         self._bury([old.id for old in gone])
         self._insert(new)
@@ -468,7 +470,7 @@ class Collection:
         stale = []
         texts: dict[int, str] = {}  # images of one class share their labels
         for id_, path, old in rows:
-            found, text = labels.get(path), given.get(path)
+            found, text = labels.get(path), given.get(path) if given else None
             if text is None and found:
                 text = texts.get(id(found)) or texts.setdefault(id(found), json.dumps(found, sort_keys=True))
             if text != old:
@@ -960,7 +962,7 @@ class _Layout:
     @classmethod
     def of(cls, paths: Sequence[str]) -> _Layout:
         """What the folders of these images say."""
-        folders = {path.partition(os.sep)[0].lower() for path in paths if os.sep in path}
+        folders = {top.lower() for top in {path.partition(os.sep)[0] for path in paths if os.sep in path}}
         if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
             return cls("split")
         return cls("classes" if folders else "flat")

@@ -146,7 +146,7 @@ class Batches:
             while self._waiting:
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 await self._answer(batch)
-        finally:  # in the step that saw the queue empty, or a question of the next one would wait for a worker that is gone
+        finally:  # in the step that saw the queue empty: a question that comes next needs a new worker
             self._working.discard(asyncio.current_task())
 
     async def _answer(self, batch: list[tuple[Any, asyncio.Future]]) -> None:

@@ -69,6 +69,12 @@ def test_few_images_held_out_are_mentioned(synonyms, caplog):
     assert "early stopping watches only 8 images" in caplog.text
 
 
+def test_nothing_left_to_learn_from_is_refused(synonyms):
+    X, y = synonyms
+    with pytest.raises(ValueError, match="class"):
+        OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(len(y)))
+
+
 def test_rows_that_follow_each_other_are_not_copied():
     X = sp.random_array((50, 20), density=0.3, format="csr", dtype=np.float32, random_state=0)
     for rows in (np.arange(10, 45), np.arange(50)):  # SciPy itself copies what is less than half of an array
@@ -76,7 +82,7 @@ def test_rows_that_follow_each_other_are_not_copied():
         assert np.shares_memory(taken.data, X.data)
         assert np.shares_memory(taken.indices, X.indices)
         assert (taken != X[rows]).nnz == 0
-    for rows in (np.array([49]), np.array([0, 3, 4])):
+    for rows in (np.array([49]), np.array([0, 3, 4]), np.array([], int)):
         assert (take_rows(X, rows) != X[rows]).nnz == 0
 
 

@@ -115,7 +115,8 @@ def test_mapped_vectors_are_those_in_memory(done, monkeypatch):
         monkeypatch.setattr(artifacts, "_AT_ONCE", 7)
         mapped = artifacts.mapped_vectors(run, collection, images)
     np.testing.assert_array_equal(mapped, whole)
-    assert whole.flags.writeable and not mapped.flags.writeable
+    assert whole.flags.writeable
+    assert not mapped.flags.writeable
 
 
 def test_every_learner_is_measured_in_one_report(done):
