@@ -455,8 +455,10 @@ def _say_trained(summary: dict, place: Run, console: Console) -> None:
 
 def _say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
     """Say which single settings the run keeps for later commands."""
+    from .config import without_password
+
     if settings and place.configure(None, []) == configuration:
-        last = {setting.partition("=")[0]: setting for setting in settings}
+        last = {setting.partition("=")[0]: without_password(setting) for setting in settings}
         console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
 
 
@@ -484,6 +486,7 @@ def evaluate(
       visterm evaluate --learner cosine --json
     """
     from .artifacts import default_learner
+    from .config import without_password
     from .run import read_metrics
     from .stages import evaluate as stage
 
@@ -495,7 +498,7 @@ def evaluate(
     command = ["visterm", "evaluate", "--run", place.name]
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]
-    command += [part for setting in settings or [] for part in ("--set", setting)]
+    command += [part for setting in settings or [] for part in ("--set", without_password(setting))]
     folder = stage(place, configuration, names, console, force=force, command=shlex.join(command))
     metrics = read_metrics(folder)
     if as_json:

@@ -257,9 +257,13 @@ def test_addresses_are_checked_before_anything_is_done(tmp_path):
     assert load_config(file).index.uri == os.fspath(tmp_path / "vectors.db")
     for uri in ("http://localhost:19530", "https://me:secret@host/db"):
         assert load_config(None, ["index.kind=milvus", f"index.uri={uri}"]).index.uri == uri
-    for uri in ("localhost:19530", "ftp://host/milvus.db", "milvus", "http://", ".db/"):
-        with pytest.raises(UserError, match=r"index.uri: uri is the address of a Milvus server .* not '"):
+    for uri in ("localhost:19530", "ftp://host/milvus.db", "milvus", "http://", ".db/", "http://host:abc",
+                "http://host:99999", "http://:19530", "https://me:se/cret@host", "https://me:1/cret@host",
+                "https://me:1#cret@host", "https://me:secret@host:abc"):  # fmt: skip
+        with pytest.raises(UserError, match=r"index.uri: uri is the address of a Milvus server .* not '") as told:
             load_config(None, ["index.kind=milvus", f"index.uri={uri}"])
+        assert "cret" not in str(told.value)
+    assert load_config(None, ["index.kind=milvus", "index.uri=http://me:s@cret@host"]).index.uri.endswith("cret@host")
     with pytest.raises(UserError, match="uri is used with kind: milvus only"):
         load_config(None, ["index.uri=milvus.db"])
 
