@@ -891,6 +891,7 @@ def index(
       visterm index --run photos
       visterm index --run photos --rebuild --learner all
     """
+    from .config import UserError
     from .searcher import Searcher
 
     place, _ = _open(run, None, None)
@@ -903,6 +904,11 @@ def index(
             searcher.forget_index(name)
         made = searcher.index(name)
         kind = {"ExactIndex": "exact", "TwoStageIndex": "two-stage"}.get(type(made).__name__, "milvus")
+        if kind == "exact" and searcher.config.index.kind == "milvus":  # a stand-in, and a warning has said why
+            raise UserError(
+                f"the index of {name} in Milvus is not in step; run the same command again once no other visterm is at "
+                f"work in {place.folder}"
+            )
         found[name] = {"kind": kind, "images": made.n_gallery}
     if as_json:
         print(json.dumps({"run": place.name, "indexes": found}))

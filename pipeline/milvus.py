@@ -69,7 +69,7 @@ def index_in_milvus(searcher: Searcher, name: str, exact: ExactIndex) -> ExactIn
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(run.locked())
-            why = "" if searcher.is_current() else f"run {run.name} has changed since it was opened"
+            why = "" if searcher.is_as_on_disk() else f"run {run.name} has changed since it was opened"
         except UserError as error:
             why = str(error)
         if why:

@@ -213,6 +213,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         found, told = search("id:3", mine, k=2)
+        assert refused("index", cwd=mine).startswith("the index of oasis in Milvus is not in step; run the same ")
     assert "the index of oasis in Milvus is not in step, searching exactly meanwhile: " in told
     assert "another visterm is at work in this run" in told
     older = Searcher(mine / "runs/fruit")
@@ -236,6 +237,16 @@ def test_a_service_follows_and_answers_from_several_threads(mine):
     assert isinstance(index, RunIndex)
     assert index.n_gallery == 47
     assert index.in_step()
+    visterm("remove", "more/pear/new0.jpg", cwd=mine)
+    with Run(mine / "runs/fruit").locked():
+        third = state.refresh()
+        assert type(third.searcher.index("oasis")) is ExactIndex  # it stands in
+        assert state.refresh() is third
+    third.searcher._retry["oasis"] = 0.0  # ten seconds later
+    fourth = state.refresh()
+    assert fourth.searcher.shares_images(third.searcher)
+    assert isinstance(fourth.searcher.index("oasis"), RunIndex)
+    assert state.refresh() is fourth
 
 
 def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
