@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -17,6 +18,8 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
+
+from pymilvus import MilvusException
 
 from visterm.features import images as decoders
 from visterm.pipeline import Searcher, current
@@ -142,6 +145,7 @@ class Same:
 
 
 def test_another_content_is_told_and_rebuild_repairs_it(mine):
+    visterm("index", "--rebuild", cwd=mine)  # the first command that makes it
     results, _ = search("id:3", mine, k=2)
     spoilt(mine)
     for command in (("search", "id:3"), ("index",)):
@@ -162,14 +166,28 @@ def test_a_few_lost_images_are_written_again_unasked(mine):
     found, told = search("id:3", mine, k=2)
     assert found == results
     assert "2 images written to Milvus for oasis, 0 removed" in told
-    (mine / "runs/fruit/index/oasis/entries.npy").write_bytes(b"damaged")
-    visterm("remove", "fruit/plum/3.jpg", cwd=mine)
-    assert "0 images written to Milvus for oasis, 1 removed" in search("id:3", mine)[1]
+    for number, damaged in enumerate((b"damaged", b"")):
+        (mine / "runs/fruit/index/oasis/entries.npy").write_bytes(damaged)
+        visterm("remove", f"fruit/plum/{number}.jpg", cwd=mine)
+        assert "0 images written to Milvus for oasis, 1 removed" in search("id:3", mine)[1]
 
 
-def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine):
+def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeypatch):
+    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
     folder = mine / "runs/fruit/index/milvus.db"
+
+    def slow(*_):
+        raise MilvusException(message="StatusCode.DEADLINE_EXCEEDED")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(milvus, "_is_there", slow)
+        assert "no answer" in refused("index", "--rebuild", cwd=mine)
+    close_file(os.fspath(folder))
+    with (folder / "LOCK").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another process has this Milvus file open" in refused("index", "--rebuild", cwd=mine)
+    assert "Milvus" not in search("id:3", mine, k=2)[1]  # neither has removed anything
     close_file(os.fspath(folder))
     for file in folder.rglob("*.json*"):
         file.write_text("damaged")
@@ -177,6 +195,11 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine):
     assert line.startswith("Milvus at runs/fruit/index/milvus.db: ")
     visterm("index", "--rebuild", cwd=mine)
     assert search("id:3", mine, k=2)[0] == results
+    close_file(os.fspath(folder))
+    shutil.rmtree(folder)
+    folder.write_text("damaged so that it cannot even be opened")
+    assert "no Milvus file" in refused("index", cwd=mine)
+    assert "oasis: 45 images; milvus, in step" in visterm("index", "--rebuild", cwd=mine).stderr
 
 
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
