@@ -455,8 +455,10 @@ def _say_trained(summary: dict, place: Run, console: Console) -> None:
 
 def _say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
     """Say which single settings the run keeps for later commands."""
+    from .config import without_password
+
     if settings and place.configure(None, []) == configuration:
-        last = {setting.partition("=")[0]: setting for setting in settings}
+        last = {setting.partition("=")[0]: without_password(setting) for setting in settings}
         console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
 
 
@@ -484,6 +486,7 @@ def evaluate(
       visterm evaluate --learner cosine --json
     """
     from .artifacts import default_learner
+    from .config import without_password
     from .run import read_metrics
     from .stages import evaluate as stage
 
@@ -495,7 +498,7 @@ def evaluate(
     command = ["visterm", "evaluate", "--run", place.name]
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]
-    command += [part for setting in settings or [] for part in ("--set", setting)]
+    command += [part for setting in settings or [] for part in ("--set", without_password(setting))]
     folder = stage(place, configuration, names, console, force=force, command=shlex.join(command))
     metrics = read_metrics(folder)
     if as_json:
@@ -888,6 +891,7 @@ def index(
       visterm index --run photos
       visterm index --run photos --rebuild --learner all
     """
+    from .config import UserError
     from .searcher import Searcher
 
     place, _ = _open(run, None, None)
@@ -900,6 +904,11 @@ def index(
             searcher.forget_index(name)
         made = searcher.index(name)
         kind = {"ExactIndex": "exact", "TwoStageIndex": "two-stage"}.get(type(made).__name__, "milvus")
+        if kind == "exact" and searcher.config.index.kind == "milvus":  # a stand-in, and a warning has said why
+            raise UserError(
+                f"the index of {name} in Milvus is not in step; run the same command again once no other visterm is at "
+                f"work in {place.folder}"
+            )
         found[name] = {"kind": kind, "images": made.n_gallery}
     if as_json:
         print(json.dumps({"run": place.name, "indexes": found}))

@@ -90,6 +90,9 @@ class Outcome(NamedTuple):
     reason: str | None
 
 
+_Labels = Callable[[str], dict[str, float] | None]  # of a path
+
+
 class _Known(NamedTuple):
     """What the catalogue has of a live path."""
 
@@ -261,7 +264,8 @@ class Collection:
             self._take_in(root)
             known = self._known()
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
-            labels, warning = _read_labels(config.collection, layout, [*paths, *outside], everything)
+            read, warning = _read_labels(config.collection, layout, [*paths, *outside], everything)
+            labels = (lambda path: None if path in names else read(path)) if names else read
             changes.warnings = tuple(filter(None, (warning, _mistyped_split(paths, layout))))
             self._enter(root, paths, outside, names, known, changes, replace)
             changes.relabelled = sum(id_ <= last for id_ in self._label(labels, self._living(known, last)))
@@ -310,7 +314,7 @@ class Collection:
                     "give another --run, or --force to replace it"
                 )
             if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
-                found = {path: dict.fromkeys(own, 1.0) for path, own in zip(ids, labels, strict=True)}
+                found: _Labels = {path: dict.fromkeys(own, 1.0) for path, own in zip(ids, labels, strict=True)}.get
             else:
                 found, warning = _read_labels(config.collection, layout, ids, set(ids))
                 changes.warnings = tuple(filter(None, (warning, _mistyped_split(ids, layout))))
@@ -464,13 +468,13 @@ class Collection:
     def _bury(self, ids: Iterable[int]) -> None:
         self._db.executemany("UPDATE images SET status = 'removed' WHERE id = ?", [(i,) for i in ids])
 
-    def _label(self, labels: dict[str, dict[str, float]], rows: Iterable[tuple]) -> list[int]:
+    def _label(self, labels: _Labels, rows: Iterable[tuple]) -> list[int]:
         """Enter the labels of (id, path, labels so far); return the ids of those that had others."""
         given = {_decoded(path): text for path, text in self._db.execute("SELECT path, labels FROM given")}
         stale = []
         texts: dict[int, str] = {}  # images of one class share their labels
         for id_, path, old in rows:
-            found, text = labels.get(path), given.get(path) if given else None
+            found, text = labels(path), given.get(path) if given else None
             if text is None and found:
                 text = texts.get(id(found)) or texts.setdefault(id(found), json.dumps(found, sort_keys=True))
             if text != old:
@@ -992,19 +996,25 @@ class _Layout:
 
 def _read_labels(
     config: CollectionConfig, layout: _Layout, paths: Sequence[str], everything: set[str] | None
-) -> tuple[dict[str, dict[str, float]], str | None]:
-    """Labels of each path, and a warning if a table names what is no image.
+) -> tuple[_Labels, str | None]:
+    """Where the labels of a path are found, and a warning if a table names what is no image.
 
     ``everything`` are the files below the root; None: a table is read for these paths, whatever else is in it.
     """
     if config.clicks is not None:
-        return _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
-    if config.labels == "none":
-        return {}, None
-    if config.labels == "auto":
-        of_class = functools.cache(lambda label: {label: 1.0})  # one for all its images: they may be many
-        return {path: of_class(label) for path in paths if (label := layout.label(path)) is not None}, None
-    return _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
+        table, warning = _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
+    elif config.labels not in ("auto", "none"):
+        table, warning = _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
+    elif config.labels == "auto":
+
+        @functools.cache  # one for all its images: they may be many
+        def of_class(label: str | None) -> dict[str, float] | None:
+            return None if label is None else {label: 1.0}
+
+        return lambda path: of_class(layout.label(path)), None
+    else:
+        table, warning = {}, None
+    return table.get, warning
 
 
 def _read_table(

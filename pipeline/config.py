@@ -10,6 +10,7 @@ import difflib
 import re
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -28,6 +29,15 @@ _PATHS = (
 
 class UserError(Exception):
     """A mistake that the person at the keyboard can mend: one line, exit code 2."""
+
+
+def without_password(text: str) -> str:
+    """Return an address, or a setting with one, without name and password."""
+    if "@" not in text:
+        return text
+    from visterm.retrieval.milvus import shown
+
+    return shown(text)
 
 
 class _Section(BaseModel):
@@ -306,9 +316,14 @@ class IndexConfig(_Section):
     @field_validator("uri")
     @classmethod
     def _address(cls, uri: str | None) -> str | None:
-        if uri is not None and not re.fullmatch(r"(https?|tcp)://[^/\s]+(/\S*)?|(?!.*://).*[^/]\.db", uri):
-            raise ValueError(f"uri is the address of a Milvus server (http://host:19530) or a file (.db), not {uri!r}")
-        return uri
+        if uri is None or re.fullmatch(r"(?!.*://).*[^/]\.db", uri):
+            return uri
+        with contextlib.suppress(ValueError):  # of a port that is none
+            address = urlsplit(uri)
+            if re.fullmatch(r"(https?|tcp)://[^/?#\s]+(/[^@\s]*)?", uri) and address.hostname and address.port != 0:
+                return uri
+        shown = without_password(uri)
+        raise ValueError(f"uri is the address of a Milvus server (http://host:19530) or a file (.db), not {shown!r}")
 
     @model_validator(mode="after")
     def _of_milvus(self) -> IndexConfig:
@@ -412,7 +427,7 @@ def _source(error: ValidationError, file: Path | None, settings: list[str]) -> s
     for setting in reversed(settings):
         key = setting.partition("=")[0].split(".")
         if all(a == b for a, b in zip(key, where, strict=False)):
-            return f"--set {setting}"
+            return f"--set {without_password(setting)}"
     return str(file) if file else "the configuration"
 
 

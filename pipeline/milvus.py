@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
-from visterm.retrieval.milvus import Entries, OutOfStep, close_file, connect, drop_collection, shown
+from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, drop_collection, shown
 
 from .config import Config, UserError
 from .console import count
@@ -69,7 +69,7 @@ def index_in_milvus(searcher: Searcher, name: str, exact: ExactIndex) -> ExactIn
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(run.locked())
-            why = "" if searcher.is_current() else f"run {run.name} has changed since it was opened"
+            why = "" if searcher.is_as_on_disk() else f"run {run.name} has changed since it was opened"
         except UserError as error:
             why = str(error)
         if why:
@@ -107,17 +107,17 @@ def forget_in_milvus(run: Run, config: Config, name: str) -> None:
     A damaged file within the run goes as a whole, whatever learners are in it.
     """
     uri = _uri(run, config)
+    own = Path(uri) if config.index.uri is None else None
     with run.locked():
-        with _as_user_error():
-            connect(uri)
-        try:
+        if own is None or own.exists():  # else nothing was made yet
             with _as_user_error():
-                drop_collection(uri, collection_name(run, name))
-        except UserError:
-            if config.index.uri is not None:
-                raise
-            close_file(uri)
-            shutil.rmtree(uri)
+                try:
+                    drop_collection(uri, collection_name(run, name))
+                except Unusable:
+                    if own is None:
+                        raise
+                    close_file(uri)
+                    own.unlink() if own.is_file() else shutil.rmtree(own)
         shutil.rmtree(run.folder / "index" / name, ignore_errors=True)
 
 
@@ -137,7 +137,7 @@ def _remembered(folder: Path) -> Entries | None:
     """What Milvus held when it was last brought in step; None where nobody knows."""
     try:
         ids, fingerprints = np.load(folder / _REMEMBERED, allow_pickle=False)
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):  # EOFError: of an empty file
         return None
     return Entries(ids, fingerprints)
 

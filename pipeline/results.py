@@ -22,7 +22,7 @@ from visterm.learners import SimilarityLearner
 from visterm.retrieval import Evaluation, Ranking, compare
 
 from .artifacts import TRAINED
-from .config import Config
+from .config import Config, without_password
 from .measure import Measured, Task
 from .report import History, Hits, Query, ReportData, Result, System, write_precision_curve, write_report
 from .run import Run, fingerprint, read_record, write_text
@@ -237,6 +237,8 @@ def _p_of_best(systems: dict[str, Measured], system: str, best: str | None) -> f
 def _config_shown(config: Config, systems: dict[str, Measured]) -> str:
     """The configuration, with the sections that the learners were trained with, and without those of other learners."""
     shown = config.model_dump()
+    if config.index.uri is not None:  # reports are passed on
+        shown["index"]["uri"] = without_password(config.index.uri)
     for name in TRAINED:
         if name not in systems:
             shown.pop(name, None)

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ RESULTS, LABELS = 10, 5  # answers to a query, unless asked for more or fewer
 WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
 _ROWS_AT_ONCE = 1024  # images whose scores of all labels are held at a time
 _ASKED = 100  # images whose results by an index are compared with exact ones
+_RETRY_SECONDS = 10.0  # an exact index stands in for one in Milvus that may not be changed, before that is tried again
 _FILES_AT_ONCE = 32  # query files that one thread turns into vectors before it takes others
 
 _ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
@@ -162,6 +164,7 @@ class Searcher:
         while True:
             self._seen = _last_changes(self.run)
             self._once = _Once()
+            self._retry: dict[str, float] = {}  # learners with a stand-in for an index in Milvus, and until when
             try:
                 if like is None or like._seen[0] != self._seen[0]:
                     self._open_collection(again=like is not None)
@@ -171,7 +174,7 @@ class Searcher:
                 self._open_learners(like)
                 break
             except UserError:
-                if self.is_current():
+                if self.is_as_on_disk():
                     raise  # else it changed while it was read: once more
 
     # What does not change while the collection does not.
@@ -217,8 +220,18 @@ class Searcher:
         if like is not None and like.images is self.images:
             same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
             self._once.take(like._once, same)
+            for name in list(like._retry):
+                self._once.drop(("index", name))
 
     def is_current(self) -> bool:
+        """Whether another searcher would be no better: as `is_as_on_disk`, and no index in Milvus is to be tried again.
+
+        An exact index stands in for one that had to change while others wrote to the run; after 10 s, another searcher
+        is to try that again.
+        """
+        return self.is_as_on_disk() and not any(time.monotonic() >= at for at in list(self._retry.values()))
+
+    def is_as_on_disk(self) -> bool:
         """Whether collection, extractor and learners are on disk what they were; takes some 0.1 ms."""
         return _last_changes(self.run) == self._seen
 
@@ -301,7 +314,10 @@ class Searcher:
             if settings.kind == "milvus":
                 from .milvus import index_in_milvus
 
-                return index_in_milvus(self, name, index)
+                made = index_in_milvus(self, name, index)
+                if made is index:
+                    self._retry[name] = time.monotonic() + _RETRY_SECONDS
+                return made
             exactly = settings.kind == "auto" and _milliseconds(index.gallery_) <= settings.exact_milliseconds
             return index if exactly or settings.kind == "exact" else self._two_stages(name, index)
 
@@ -767,6 +783,10 @@ class _Once:
     def take(self, other: _Once, names: set[str]) -> None:
         """Take what was made elsewhere for some learners; keys are (what, learner)."""
         self._made = {key: made for key, made in list(other._made.items()) if key[1] in names}
+
+    def drop(self, key: Any) -> None:
+        """Have it made again."""
+        self._made.pop(key, None)
 
     def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
         if key in self._made:

@@ -48,6 +48,10 @@ class MilvusError(Exception):
     """Milvus cannot be used, in one line: what, where, what to do."""
 
 
+class Unusable(MilvusError):
+    """Milvus is there and does not do what it is asked: a file is damaged, for one."""
+
+
 class OutOfStep(MilvusError):
     """What Milvus holds is mostly of another gallery, or of another learner."""
 
@@ -75,7 +79,9 @@ class MilvusIndex(ExactIndex):
     """Nearest neighbours of a gallery whose embeddings lie in Milvus, nearly always those of `ExactIndex`.
 
     Scores are exact, and ties go to the smaller index, as in `ExactIndex`. What can be missed are images that Milvus
-    did not choose. `bring_in_step` writes to Milvus; a search only reads. Any number of threads may search.
+    did not choose, and those that have come to Milvus or changed there since: a search passes these over, and raises
+    `OutOfStep` where too few are left. `bring_in_step` writes to Milvus; a search only reads. Any number of threads may
+    search.
 
     Parameters
     ----------
@@ -280,6 +286,7 @@ class MilvusIndex(ExactIndex):
                 list(embeddings),
                 anns_field="embedding",
                 limit=n,
+                output_fields=["fingerprint"],
                 search_params={"metric_type": "IP"},
                 timeout=ANSWER_SECONDS,
             )
@@ -287,7 +294,9 @@ class MilvusIndex(ExactIndex):
         for hits in found:
             ids = np.array([hit["id"] for hit in hits], np.int64)
             places = np.minimum(np.searchsorted(self.entries.ids, ids), self.n_gallery - 1)
-            known = self.entries.ids[places] == ids  # others came later, or went
+            fingerprints = np.array([hit["entity"]["fingerprint"] for hit in hits], np.int64)
+            # Others came later, or have changed since, and so has what they were chosen by.
+            known = (self.entries.ids[places] == ids) & (self.entries.fingerprints[places] == fingerprints)
             chosen.append(np.sort(self._rows[places[known]]))
         return chosen
 
@@ -333,12 +342,11 @@ def connect(uri: str) -> Any:
     Raises
     ------
     MilvusError
-        No answer within 5 seconds, no Milvus file, a file that another process holds, or pymilvus is missing.
+        No answer within 5 seconds, a file that another process holds, or pymilvus is missing.
+    Unusable
+        No Milvus file, or a damaged one.
     """
     file = Path(uri) if uri.endswith(".db") and "://" not in uri else None
-    # milvus-lite would take any folder for its own. What is no folder is of its first versions, or anything else.
-    if file is not None and (file.is_file() or (file.is_dir() and any(file.iterdir()) and not _lock(file).exists())):
-        raise MilvusError(f"{file}: no Milvus file (milvus-lite keeps a folder); name another one, or remove it")
     try:
         from pymilvus import MilvusClient
 
@@ -346,6 +354,9 @@ def connect(uri: str) -> Any:
             import milvus_lite  # noqa: F401
     except ModuleNotFoundError as error:
         raise MilvusError(f"Milvus needs {error.name}: pip install 'visterm[milvus]'") from None
+    # milvus-lite would take any folder for its own. What is no folder is of its first versions, or anything else.
+    if file is not None and (file.is_file() or (file.is_dir() and any(file.iterdir()) and not _lock(file).exists())):
+        raise Unusable(f"{file}: no Milvus file (milvus-lite keeps a folder); name another one, or remove it")
     for name in ("pymilvus", "milvus_lite"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # they print what they raise as well, with tracebacks
     until = time.monotonic() + CONNECT_SECONDS
@@ -362,7 +373,9 @@ def connect(uri: str) -> Any:
                         f"{file}: another process has this Milvus file open, and only one can; let both use a server "
                         f"(docs/milvus.md), or end the other"
                     ) from None
-                raise MilvusError(f"{file}: cannot be opened as a Milvus file; remove it ({error})") from None
+                if not isinstance(error, Unusable):
+                    raise
+                raise Unusable(f"{file}: cannot be opened as a Milvus file; remove it ({error})") from None
         time.sleep(0.2)
 
 
@@ -420,20 +433,17 @@ def _said(uri: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pymilvus", "grpc"):
             raise
-        raise MilvusError(f"Milvus at {shown(uri)}: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    """What pymilvus or gRPC complain of, in a few words."""
-    text = getattr(error, "message", "") or str(error)
-    if re.search("Fail connecting|UNAVAILABLE|DEADLINE|Retry timeout", text):
-        return "no answer; is it running, and is the address right?"
-    return text.partition("\n")[0][:200]
+        text = getattr(error, "message", "") or str(error)
+        if re.search("(?i)fail connecting|unavailable|deadline|time(d )?out", text):
+            no_answer = "no answer; is it running, and is the address right?"
+            raise MilvusError(f"Milvus at {shown(uri)}: {no_answer}") from None
+        text = text.replace(uri, shown(uri)).partition("\n")[0][:200]
+        raise Unusable(f"Milvus at {shown(uri)}: {text}") from None
 
 
 def shown(uri: str) -> str:
     """Return an address without name and password."""
-    return re.sub("//[^/@]*@", "//", uri)
+    return re.sub("(?s)://.*@", "://", uri)  # up to the last @, as a wrong one may have any of :/@ in its password
 
 
 def _among(some: Entries, others: Entries) -> np.ndarray:

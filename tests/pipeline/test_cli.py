@@ -502,9 +502,13 @@ def test_an_evaluation_is_renewed_with_its_learner(mine):
 
 
 def test_the_report_shows_what_the_learner_was_trained_with(mine):
-    result = visterm("evaluate", "--force", "--set", "oasis.C=7.5", cwd=mine)
+    settings = ("oasis.C=7.5", "index.kind=milvus", "index.uri=https://me:s@cret@host/db")
+    result = visterm("evaluate", "--force", *(part for setting in settings for part in ("--set", setting)), cwd=mine)
     assert "trained with other settings" in result.stderr
-    assert "C: 7.5" not in (mine / "runs/fruit/evaluations/oasis/report.html").read_text()
+    report = (mine / "runs/fruit/evaluations/oasis/report.html").read_text()
+    assert "C: 7.5" not in report
+    assert report.count("https://host/db") == 2  # in the configuration, and in the command
+    assert "cret" not in report
 
 
 def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):

@@ -56,6 +56,21 @@ def test_a_second_scan_finds_nothing(collection, tmp_path):
     assert collection.pending() == []
 
 
+def test_what_is_no_image_has_no_labels(collection, tmp_path):
+    root = tmp_path / "images"
+    touch(root, "a/1.jpg", "a/2.jpg", "a/notes.txt", "b/1.jpg")
+    for _ in range(2):
+        collection.scan(root, load_config())
+        with contextlib.closing(sqlite3.connect(collection.folder / "catalogue.sqlite")) as db:
+            labels = dict(db.execute("SELECT CAST(path AS TEXT), labels FROM images"))
+        assert labels == {
+            "a/1.jpg": '{"a": 1.0}',
+            "a/2.jpg": '{"a": 1.0}',
+            "a/notes.txt": None,
+            "b/1.jpg": '{"b": 1.0}',
+        }
+
+
 def test_a_scan_finds_new_changed_and_removed_images(collection, tmp_path):
     root = tmp_path / "images"
     touch(root, "a/1.jpg", "a/2.jpg", "b/1.jpg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -17,6 +18,8 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
+
+from pymilvus import MilvusException
 
 from visterm.features import images as decoders
 from visterm.pipeline import Searcher, current
@@ -142,6 +145,7 @@ class Same:
 
 
 def test_another_content_is_told_and_rebuild_repairs_it(mine):
+    visterm("index", "--rebuild", cwd=mine)  # the first command that makes it
     results, _ = search("id:3", mine, k=2)
     spoilt(mine)
     for command in (("search", "id:3"), ("index",)):
@@ -162,14 +166,28 @@ def test_a_few_lost_images_are_written_again_unasked(mine):
     found, told = search("id:3", mine, k=2)
     assert found == results
     assert "2 images written to Milvus for oasis, 0 removed" in told
-    (mine / "runs/fruit/index/oasis/entries.npy").write_bytes(b"damaged")
-    visterm("remove", "fruit/plum/3.jpg", cwd=mine)
-    assert "0 images written to Milvus for oasis, 1 removed" in search("id:3", mine)[1]
+    for number, damaged in enumerate((b"damaged", b"")):
+        (mine / "runs/fruit/index/oasis/entries.npy").write_bytes(damaged)
+        visterm("remove", f"fruit/plum/{number}.jpg", cwd=mine)
+        assert "0 images written to Milvus for oasis, 1 removed" in search("id:3", mine)[1]
 
 
-def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine):
+def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeypatch):
+    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
     folder = mine / "runs/fruit/index/milvus.db"
+
+    def slow(*_):
+        raise MilvusException(message="StatusCode.DEADLINE_EXCEEDED")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(milvus, "_is_there", slow)
+        assert "no answer" in refused("index", "--rebuild", cwd=mine)
+    close_file(os.fspath(folder))
+    with (folder / "LOCK").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another process has this Milvus file open" in refused("index", "--rebuild", cwd=mine)
+    assert "Milvus" not in search("id:3", mine, k=2)[1]  # neither has removed anything
     close_file(os.fspath(folder))
     for file in folder.rglob("*.json*"):
         file.write_text("damaged")
@@ -177,6 +195,11 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine):
     assert line.startswith("Milvus at runs/fruit/index/milvus.db: ")
     visterm("index", "--rebuild", cwd=mine)
     assert search("id:3", mine, k=2)[0] == results
+    close_file(os.fspath(folder))
+    shutil.rmtree(folder)
+    folder.write_text("damaged so that it cannot even be opened")
+    assert "no Milvus file" in refused("index", cwd=mine)
+    assert "oasis: 45 images; milvus, in step" in visterm("index", "--rebuild", cwd=mine).stderr
 
 
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
@@ -213,6 +236,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         found, told = search("id:3", mine, k=2)
+        assert refused("index", cwd=mine).startswith("the index of oasis in Milvus is not in step; run the same ")
     assert "the index of oasis in Milvus is not in step, searching exactly meanwhile: " in told
     assert "another visterm is at work in this run" in told
     older = Searcher(mine / "runs/fruit")
@@ -236,6 +260,16 @@ def test_a_service_follows_and_answers_from_several_threads(mine):
     assert isinstance(index, RunIndex)
     assert index.n_gallery == 47
     assert index.in_step()
+    visterm("remove", "more/pear/new0.jpg", cwd=mine)
+    with Run(mine / "runs/fruit").locked():
+        third = state.refresh()
+        assert type(third.searcher.index("oasis")) is ExactIndex  # it stands in
+        assert state.refresh() is third
+    third.searcher._retry["oasis"] = 0.0  # ten seconds later
+    fourth = state.refresh()
+    assert fourth.searcher.shares_images(third.searcher)
+    assert isinstance(fourth.searcher.index("oasis"), RunIndex)
+    assert state.refresh() is fourth
 
 
 def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
@@ -257,9 +291,13 @@ def test_addresses_are_checked_before_anything_is_done(tmp_path):
     assert load_config(file).index.uri == os.fspath(tmp_path / "vectors.db")
     for uri in ("http://localhost:19530", "https://me:secret@host/db"):
         assert load_config(None, ["index.kind=milvus", f"index.uri={uri}"]).index.uri == uri
-    for uri in ("localhost:19530", "ftp://host/milvus.db", "milvus", "http://", ".db/"):
-        with pytest.raises(UserError, match=r"index.uri: uri is the address of a Milvus server .* not '"):
+    for uri in ("localhost:19530", "ftp://host/milvus.db", "milvus", "http://", ".db/", "http://host:abc",
+                "http://host:99999", "http://:19530", "https://me:se/cret@host", "https://me:1/cret@host",
+                "https://me:1#cret@host", "https://me:secret@host:abc"):  # fmt: skip
+        with pytest.raises(UserError, match=r"index.uri: uri is the address of a Milvus server .* not '") as told:
             load_config(None, ["index.kind=milvus", f"index.uri={uri}"])
+        assert "cret" not in str(told.value)
+    assert load_config(None, ["index.kind=milvus", "index.uri=http://me:s@cret@host"]).index.uri.endswith("cret@host")
     with pytest.raises(UserError, match="uri is used with kind: milvus only"):
         load_config(None, ["index.uri=milvus.db"])
 

@@ -15,7 +15,7 @@ pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, milvus
-from visterm.retrieval.milvus import Entries, OutOfStep, connect, drop_collection
+from visterm.retrieval.milvus import Entries, OutOfStep, connect, drop_collection, shown
 
 D = 1500
 N = 800
@@ -195,11 +195,22 @@ def test_another_gallery_side_is_written_anew_if_it_is_known_whose_the_old_one_i
         index.bring_in_step()
     with pytest.raises(OutOfStep, match="holds 0 of the 800"):
         index.bring_in_step(Entries(remembered.ids[1:], remembered.fingerprints[1:]))
-    assert make(old, X, ids).in_step()  # nothing was written
+    opened = make(old, X, ids)
+    assert opened.in_step()  # nothing was written
+    new.V = np.random.default_rng(1).standard_normal((D, 30)).astype(np.float32)  # embeddings as long as the old ones
+    index = make(new, X, ids)
     assert index.bring_in_step(remembered) == (N, 0)
+    with pytest.raises(OutOfStep, match="has lost images since it was opened"):
+        opened.search(X[:1], 5)  # these are of another learner
     assert index.in_step()
     drop_collection(index.uri, index.collection)
     assert not index.in_step()
+
+
+def test_addresses_are_shown_without_name_and_password():
+    for uri in ("http://me:secret@host:1", "http://me:s@cret@host:1", "http://me:s/c@ret@host:1", "http://host:1"):
+        assert shown(uri) == "http://host:1"
+    assert shown("folder/a.db") == "folder/a.db"
 
 
 def interrupt(index, monkeypatch, after):
