@@ -94,7 +94,7 @@ def wait_for(condition) -> None:
 
 @pytest.fixture(scope="module")
 def machines():
-    """Two network namespaces, each joined to this one by a cable: their names, and the addresses of their ends here and there.
+    """Two network namespaces, each joined to this one by a cable: their names, and the addresses here and there.
 
     None of them, and the reason, where they cannot be made.
     """
@@ -434,8 +434,8 @@ def test_a_worker_of_another_version(lonely, fruit, tmp_path):
     assert "has numpy 1.0, and here it is " in told
 
 
-@pytest.mark.parametrize("package", cluster_module._PACKAGES)
-def test_every_package_is_compared(dask, fruit, tmp_path, monkeypatch, package):
+@pytest.mark.parametrize("package", ["python", "visterm", "distributed", "cloudpickle", "numpy", "pillow"])
+def test_a_package_of_another_version(dask, fruit, tmp_path, monkeypatch, package):
     versions = cluster_module._versions()
     monkeypatch.setattr(cluster_module, "_versions", lambda: versions | {package: "1.0"})
     told = refused(dask.address, fruit, tmp_path)
