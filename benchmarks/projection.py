@@ -10,20 +10,16 @@ import json
 
 from .__main__ import RESULTS
 
-IMAGES = (100e6, 10e9)
+IMAGES = {100e6: "100 million images", 10e9: "10 billion images"}
 ENTRIES = 70  # visterms of an image
+# Values in single precision, columns, and the end of the row; where parts have less than 2^31 entries.
+VECTOR_BYTES = ENTRIES * 8 + 4
 DIRECTIONS = 512  # numbers of an embedding in Milvus
-INT32_ENTRIES = 2**31  # of a CSR array; from there on SciPy takes 8 bytes for a column, too
 MACHINE_GB = 256
 MACHINE_CORES = 32
 CORE_HOUR = 0.05  # dollars, with 8 GB of memory
 GB_MONTH = 0.05  # dollars, of disk
 HOURS_A_MONTH = 730
-
-
-def bytes_in_memory(n: float) -> int:
-    """Of a vector: values in single precision, columns, and the end of the row."""
-    return ENTRIES * 8 + 4 if n * ENTRIES < INT32_ENTRIES else ENTRIES * 12 + 8
 
 
 def table(records: dict[str, dict]) -> str:
@@ -43,17 +39,16 @@ def table(records: dict[str, dict]) -> str:
     entries = ENTRIES / 35  # those were measured with 35 an image
 
     def memory(n: float) -> float:
-        return n * (2 * bytes_in_memory(n) + row["ours"])  # by rows and, for the lists, by columns
+        return n * (2 * VECTOR_BYTES + row["ours"])  # by rows and, for the lists, by columns
 
     def machines(n: float) -> int:
         return int(-(-memory(n) // (0.75e9 * MACHINE_GB)))  # a quarter stays free
 
     add("extraction, core-hours", lambda n: number(n * core_hours))
     add("the same, dollars", lambda n: number(n * core_hours * CORE_HOUR))
-    on_disk = ENTRIES * 8 + 4  # segments are small: four bytes a column whatever the total
-    add("vectors on disk", lambda n: size(n * on_disk))
+    add("vectors on disk", lambda n: size(n * VECTOR_BYTES))
     add("catalogue on disk", lambda n: size(n * row["peer"]))
-    add("dollars a month for both", lambda n: number(n * (on_disk + row["peer"]) / 1e9 * GB_MONTH))
+    add("dollars a month for both", lambda n: number(n * (VECTOR_BYTES + row["peer"]) / 1e9 * GB_MONTH))
     add("comparing all files with the catalogue, one process", lambda n: hours(n * scan / 3600))
     add("rows of the catalogue in memory, to search", lambda n: size(n * row["ours"]))
     add(
@@ -64,9 +59,13 @@ def table(records: dict[str, dict]) -> str:
     add("two stages, two cores, a query", lambda n: hours(n * lists["ours"] * entries / lists["n"] / 3.6e6))
     add("two stages, memory in all", lambda n: size(memory(n)))
     add(f"machines of {MACHINE_GB} GB and {MACHINE_CORES} cores to search", lambda n: number(machines(n)))
-    add("the same, dollars a month", lambda n: number(machines(n) * MACHINE_CORES * CORE_HOUR * HOURS_A_MONTH))
+    add(
+        "two stages there, each machine its part",
+        lambda n: hours(n * lists["ours"] * entries / lists["n"] / 3.6e6 / machines(n)),
+    )
+    add("these machines, dollars a month", lambda n: number(machines(n) * MACHINE_CORES * CORE_HOUR * HOURS_A_MONTH))
     add(f"embeddings of {DIRECTIONS} numbers in Milvus", lambda n: size(n * DIRECTIONS * 4))
-    head = "| | " + " | ".join(f"{n / 1e6:,.0f} million images" for n in IMAGES) + " |\n" + "|---" * 3 + "|\n"
+    head = "| | " + " | ".join(IMAGES.values()) + " |\n" + "|---" * 3 + "|\n"
     return head + "".join(f"| {what} | {' | '.join(cells)} |\n" for what, cells in rows)
 
 

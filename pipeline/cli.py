@@ -248,6 +248,7 @@ def add(
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="NAME", help="Of all of them; may be repeated.")
     ] = None,
+    scheduler: SchedulerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add images to a run, from anywhere; they can be found at once.
@@ -264,7 +265,7 @@ def add(
     from .console import count, duration
     from .living import add as stage
 
-    place, configuration = _open(run, None, None)
+    place, configuration = _open(run, None, _with_scheduler(None, scheduler))
     console = _console()
     done = stage(place, configuration, images, console, labels=label or [])
     if as_json:

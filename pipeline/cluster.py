@@ -31,8 +31,10 @@ CONNECT_SECONDS = 5  # to reach the scheduler, and to wait for a first worker
 ALONE_SECONDS = 60  # without any worker in the middle of the work: one that died may be started again
 AHEAD = 4  # tasks that are sent or waited for, for each thread of the workers
 _TOKEN = ".worker-"
-# What decides about bytes: decoders, arithmetic, compiled kernels.
-_PACKAGES = ("visterm", "numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "pillow")
+# What work is sent with (of Dask, distributed wants its own version), and what decides about bytes: decoders,
+# arithmetic, compiled kernels.
+_SENT_WITH = ("distributed", "cloudpickle")
+_PACKAGES = ("visterm", *_SENT_WITH, "numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "pillow")
 _SAME = "install the same packages everywhere"
 _GO_ON = "what is finished is kept, and the same command goes on from here"
 
@@ -79,7 +81,8 @@ class Cluster:
                 for task in itertools.islice(tasks, max(room, 0)):
                     # As one object: of arguments Dask would look into each list and tuple for tasks.
                     work = functools.partial(_work, self._place, function, task)
-                    waiting.append(self._client.submit(work, pure=False))
+                    with self._while_there():
+                        waiting.append(self._client.submit(work, pure=False))
                 if not waiting:
                     return
                 yield self._result(waiting.popleft())
@@ -89,10 +92,22 @@ class Cluster:
 
     def _n_threads(self) -> int:
         """Threads of all workers."""
-        try:
+        with self._while_there():
             return sum(self._client.nthreads().values())
-        except OSError:
-            raise self._gone() from None
+
+    @contextlib.contextmanager
+    def _while_there(self) -> Iterator[None]:
+        """Turn into one line what a client raises that has lost the scheduler, or has given it up and closed itself."""
+        try:
+            yield
+        except Exception as error:  # a client that is closed has errors of many kinds, and no name for them
+            if isinstance(error, OSError) or self._is_closed():
+                raise self._gone() from None
+            raise
+
+    def _is_closed(self) -> bool:
+        """Whether the client has waited in vain for the scheduler to come back."""
+        return self._client.status in ("closing", "closed")
 
     def _gone(self) -> UserError:
         return UserError(f"{self._address}: the scheduler is gone; {_GO_ON}")
@@ -103,6 +118,8 @@ class Cluster:
 
         alone_since = None
         while not future.done():
+            if self._is_closed():  # a task that was sent just then stays without an end
+                raise self._gone()
             with contextlib.suppress(TimeoutError):
                 future.exception(timeout=1)
             now = time.monotonic()
@@ -215,13 +232,13 @@ def _check_versions(client: Any, address: str) -> None:
         if reason := _other_version(packages, _versions()):
             raise UserError(f"worker {worker} {reason}")
     packages = found["scheduler"]["packages"]
-    if reason := _other_version(packages, {name: _versions()[name] for name in ("python", "visterm")}):
+    if reason := _other_version(packages, {name: _versions()[name] for name in ("python", "visterm", "distributed")}):
         raise UserError(f"scheduler {address} {reason}")  # it reads the names of what workers are to do
 
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    """Of Python, the first two numbers; and of the packages that decide about bytes."""
+    """Of Python, the first two numbers; and of the packages that must be the same."""
     import sys
 
     found = {"python": "{}.{}".format(*sys.version_info)}

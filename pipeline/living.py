@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifacts import extractor_content, extractor_of
+from .cluster import connected
 from .collection import Collection
 from .config import Config, UserError
 from .console import Console, count
@@ -33,7 +34,7 @@ def add(
     ----------
     run : Run
     config : Config
-        The run's own.
+        The run's own, but for the cluster.
     paths : iterable of path
         Image files, and folders, of which all images are taken; from here, or else from the root. Those below the root
         are entered as a scan would do it, others by their absolute paths, until their files are gone.
@@ -52,7 +53,8 @@ def add(
     ------
     UserError
         A path does not exist or is no image, a folder has none, another process is at work in the run, there are no
-        visterms yet, or the disk is full. Nothing is half-entered.
+        visterms yet, or the cluster that the images need cannot be used: then nothing has changed. Or the disk is full,
+        or the cluster goes in the middle: what is finished is kept, and the same call goes on from there.
     """
     if "" in labels:
         raise UserError("--label: the name of a label is empty")
@@ -77,6 +79,9 @@ def add(
         names = [path for path in names if path not in unfit]
         among = set(names)
         collection.clean()
+        if len(names) - len(collection.ids(names)) > config.compute.segment_size:
+            with connected(config, run, root / names[0]):  # images that no worker extracts would wait in the catalogue
+                pass
         changes = collection.add(names, labels, config)
         waiting = [(id_, path) for id_, path in collection.pending() if path in among]
         extracted = extract(run, config, collection, root, waiting, console)

@@ -505,7 +505,9 @@ def _train(run, config, learner_name, collection, images, record, console, force
                     with publish(checkpoint, record | seconds) as files:
                         learner.save(files / "files")
                 except OSError as error:  # the one before stays, and hours of training are not given up for it
-                    console.warn(f"{checkpoint}: no checkpoint could be written ({error.strerror}); training goes on")
+                    console.warn(
+                        f"{checkpoint}: no checkpoint could be written ({error.strerror or error}); training goes on"
+                    )
                 state["saved"] = time.perf_counter()
 
         options: dict[str, Any] = {"callback": between_passes} if "callback" in fit else {}

@@ -111,6 +111,11 @@ def test_every_figure_has_a_record(repository, page, heading):
     assert not bare, f"no marker <!-- bench: NAME --> beside\n{bare}"
 
 
+def test_the_projection_is_that_of_the_records(repository, records):
+    projection = pytest.importorskip("benchmarks.projection", reason="benchmarks lie in the repository")
+    assert projection.table(records) in (repository / "docs" / "scale.md").read_text()
+
+
 def test_records_say_how_they_were_measured(records):
     for name, record in records.items():
         for key in ("what", "ours", "peer", "peer_name", "ratio", "limit", "unit", "n", "measured", "command"):
