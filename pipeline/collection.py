@@ -364,7 +364,11 @@ class Collection:
         else:
             rows = [r for p in paths for r in self._db.execute(f"{query} AND path = ?", (os.fsencode(p),))]
         known = functools.partial(tuple.__new__, _Known)  # `_make` without its look at the length
-        return {_decoded(path): known(row) for path, *row in rows}
+        same: Any = {}.setdefault  # few texts in many rows: one object each
+        return {
+            _decoded(path): known((id_, size, mtime_ns, same(status, status), reason, same(labels, labels)))
+            for path, id_, size, mtime_ns, status, reason, labels in rows
+        }
 
     def _sha256(self, id_: int) -> str | None:
         return self._db.execute("SELECT sha256 FROM images WHERE id = ?", (id_,)).fetchone()[0]
@@ -406,8 +410,10 @@ class Collection:
                 if old is not None:
                     self._bury([old.id])
                 new.append((os.fsencode(path), 0, 0, "skipped", reason))
-        there = {*paths, *outside, *names}
-        gone = [known[path] for path in known.keys() - there if known[path].status != "excluded"]
+        gone = []
+        if changes.unchanged < len(known):  # else all of them are there
+            there = {*paths, *outside, *names}
+            gone = [old for path, old in known.items() if path not in there and old.status != "excluded"]
         changes.removed = sum(old.status != "skipped" for old in gone)
         self._bury([old.id for old in gone])
         self._insert(new)
@@ -423,34 +429,40 @@ class Collection:
     ) -> None:
         """Enter image files that are new or changed; those that were excluded only if they are added by hand."""
         new: list[tuple] = []
-        prefix = os.path.join(root, "")
-        for path in paths:
-            old = known.get(path)
-            if old is not None and old.status == "excluded" and not by_hand:
-                continue
-            file = path if path.startswith(os.sep) else prefix + path
-            try:
-                stat = os.stat(file)
-                size, mtime = stat.st_size, stat.st_mtime_ns
-            except OSError:
-                size, mtime = 0, 0  # vanished, or a link into nowhere: the reader will say so
-            if old is None:
-                changes.added += 1
-                new.append((os.fsencode(path), size, mtime, "pending", None))
-                continue
-            same_time = (size, mtime) == (old.size, old.mtime_ns)
-            if not same_time and ((sha256 := self._sha256(old.id)) is None or sha256 != file_sha256(file)):
-                changes.changed += 1
-                self._bury([old.id])
-                new.append((os.fsencode(path), size, mtime, "pending", None))
-                continue
-            if not same_time:
-                self._db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (size, mtime, old.id))
-            if old.status == "excluded":
-                changes.added += 1
-                self._db.execute("UPDATE images SET status = 'pending' WHERE id = ?", (old.id,))
-            else:
-                changes.unchanged += 1
+        unchanged = 0
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)  # from here the system has a shorter way to each file
+        try:
+            for path in paths:
+                old = known.get(path)
+                if old is not None and old.status == "excluded" and not by_hand:
+                    continue
+                try:
+                    stat = os.stat(path, dir_fd=folder)
+                    size, mtime = stat.st_size, stat.st_mtime_ns
+                except OSError:
+                    size, mtime = 0, 0  # vanished, or a link into nowhere: the reader will say so
+                if old is None:
+                    changes.added += 1
+                    new.append((os.fsencode(path), size, mtime, "pending", None))
+                    continue
+                same_time = (size, mtime) == (old.size, old.mtime_ns)
+                if not same_time and (
+                    (sha256 := self._sha256(old.id)) is None or sha256 != file_sha256(os.path.join(root, path))
+                ):
+                    changes.changed += 1
+                    self._bury([old.id])
+                    new.append((os.fsencode(path), size, mtime, "pending", None))
+                    continue
+                if not same_time:
+                    self._db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (size, mtime, old.id))
+                if old.status == "excluded":
+                    changes.added += 1
+                    self._db.execute("UPDATE images SET status = 'pending' WHERE id = ?", (old.id,))
+                else:
+                    unchanged += 1
+        finally:
+            os.close(folder)
+        changes.unchanged += unchanged
         self._insert(new)
 
     def _insert(self, rows: list[tuple]) -> None:
@@ -498,7 +510,9 @@ class Collection:
         """
         # Unreadable ones too: they keep their places, or others would move up when they are found out.
         labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
-        free = self._db.execute(f"SELECT id, path, labels FROM images WHERE {labelled} AND split IS NULL")
+        free = self._db.execute(f"SELECT id, path, labels FROM images WHERE {labelled} AND split IS NULL").fetchall()
+        if not free:
+            return
         chosen: list[tuple[str | None, int]]
         if layout.kind == "split":
             chosen = [(layout.split(os.fsdecode(path)), id_) for id_, path, _ in free]
