@@ -47,7 +47,7 @@ class Size(NamedTuple):
 
 FULL = Size(2_300_000, 400_000, 160_000_000, 1_000_000, 180.0, 3)
 MEDIUM = Size(230_000, 40_000, 16_000_000, 500_000, 15.0, 10)
-SMALL = Size(23_000, 4_000, 400_000, 25_000, 1.0, 3)
+SMALL = Size(23_000, 4_000, 300_000, 25_000, 3.0, 2)
 
 
 # -- one training, in a process of its own -----------------------------------------------------------------------------
@@ -191,7 +191,8 @@ def threads(size: Size) -> dict:
 
 
 def mixing(size: Size) -> dict:
-    """Rankers that mix, beside one worker, as many triplets in all."""
+    """Rankers that mix, beside one worker, as many triplets in all; checkpoints as rare as in the whole training."""
+    size = size._replace(checkpoint_seconds=FULL.checkpoint_seconds)
     half, every = size.steps // 2 // THREADS, size.pass_steps
     workers = {"n_rankers": THREADS, "n_jobs": THREADS, "n_steps": half}
     return {
