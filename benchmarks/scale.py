@@ -297,8 +297,8 @@ def run(quick: bool = False) -> list[dict]:
             "unit": "s",
             "n": small.steps // 2,
             "limit": f"{one['seconds'] / THREADS:.3g} s: half",
-            "measured": f"one thread once, {THREADS} threads {len(more)} times (median, mean mAP); start and validation "
-            "included",
+            "measured": f"one thread once, {THREADS} threads {len(more)} times (median, mean mAP), with start "
+            "and validation",
             "maps": [run["history"][-1][1] for run in more],
         }
     )
