@@ -511,7 +511,7 @@ def test_a_killed_training_goes_on(done, tmp_path):
     """As for OASIS in test_killed, with a learner of labels."""
     (tmp_path / "fruit").symlink_to(done / "fruit")
     shutil.copytree(done / "runs", tmp_path / "runs")
-    settings = {"n_steps": 3_000_000, "pass_steps": 20_000, "patience": "null"}
+    settings = {"n_steps": 1_000_000, "pass_steps": 20_000, "patience": "null"}
     options = [part for key, value in settings.items() for part in ("--set", f"pamir.{key}={value}")]
     command = [str(Path(sys.executable).with_name("visterm")), "train", "--learner", "pamir", *options]
     command += ["--set", "compute.checkpoint_seconds=0"]

@@ -202,7 +202,6 @@ def test_a_pipe_is_read_once(done, tmp_path):
     writer = threading.Thread(target=lambda: (tmp_path / "pipe.jpg").write_bytes(data), daemon=True)
     writer.start()
     (answer,) = Searcher(done / "runs/fruit").search(tmp_path / "pipe.jpg", k=1)
-    writer.join(timeout=10)
     assert answer.get("error") or answer["results"]  # read or refused, but nothing hangs
 
 
