@@ -299,7 +299,7 @@ def run(quick: bool = False) -> list[dict]:
             "limit": f"{one['seconds'] / THREADS:.3g} s: half",
             "measured": f"one thread once, {THREADS} threads {len(more)} times (median, mean mAP), with start "
             "and validation",
-            "maps": [run["history"][-1][1] for run in more],
+            "maps": [run["history"][-1][1] for run in [one, *more]],
         }
     )
     found = kept("killed", small, killed_training, keep=not quick)
