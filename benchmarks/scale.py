@@ -266,7 +266,7 @@ def run(quick: bool = False) -> list[dict]:
             "unit": "MB",
             "n": big.images,
             "limit": "W and the best W: 800 MB",
-            "measured": "VmHWM, the largest of the processes that were killed and of the last",
+            "measured": "VmHWM",
         },
         {
             "name": "webscale-map",

@@ -430,14 +430,16 @@ class Collection:
         """Enter image files that are new or changed; those that were excluded only if they are added by hand."""
         new: list[tuple] = []
         unchanged = 0
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)  # from here the system has a shorter way to each file
+        folder = None
+        with contextlib.suppress(OSError):  # the root may be away, and images from outside may still be added
+            folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)  # from here the system has a shorter way to each file
         try:
             for path in paths:
                 old = known.get(path)
                 if old is not None and old.status == "excluded" and not by_hand:
                     continue
                 try:
-                    stat = os.stat(path, dir_fd=folder)
+                    stat = os.stat(os.path.join(root, path) if folder is None else path, dir_fd=folder)
                     size, mtime = stat.st_size, stat.st_mtime_ns
                 except OSError:
                     size, mtime = 0, 0  # vanished, or a link into nowhere: the reader will say so
@@ -461,7 +463,8 @@ class Collection:
                 else:
                     unchanged += 1
         finally:
-            os.close(folder)
+            if folder is not None:
+                os.close(folder)
         changes.unchanged += unchanged
         self._insert(new)
 

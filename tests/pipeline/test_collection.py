@@ -56,6 +56,15 @@ def test_a_second_scan_finds_nothing(collection, tmp_path):
     assert collection.pending() == []
 
 
+def test_images_from_outside_can_be_added_while_the_root_is_away(collection, tmp_path):
+    root, new = tmp_path / "images", tmp_path / "new.jpg"
+    touch(root, "a/1.jpg", "b/1.jpg")
+    touch(tmp_path, "new.jpg")
+    collection.scan(root, load_config())
+    root.rename(tmp_path / "away")
+    assert changes(collection.add([str(new)], [], load_config())) == (1, 0, 0, 0)
+
+
 def test_what_is_no_image_has_no_labels(collection, tmp_path):
     root = tmp_path / "images"
     touch(root, "a/1.jpg", "a/2.jpg", "a/notes.txt", "b/1.jpg")
