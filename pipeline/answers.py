@@ -20,9 +20,9 @@ from visterm.features import ImageError, decode_image, printable
 
 from . import api
 from .artifacts import RANKERS
-from .config import UserError
 from .console import one_line
 from .current import Asked, Current, Snapshot
+from .errors import UserError
 from .explaining import Explained, draw, explained
 from .feedback import Teacher
 from .guard import Batches, Pool, cores

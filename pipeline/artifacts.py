@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .collection import WAYS_TO_LABEL, Collection, Image
-from .config import UserError
+from .errors import UserError
 from .run import Run, fingerprint, read_record
 
 if TYPE_CHECKING:

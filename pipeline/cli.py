@@ -93,7 +93,7 @@ def _command(function: Callable) -> Callable:
 
     @wraps(function)
     def wrapped(*args, **kwargs):
-        from .config import UserError
+        from .errors import UserError
 
         again = "the same command"
         if kwargs.get("force") and function.__name__ == "train":  # a checkpoint is not gone on from by force
@@ -212,7 +212,7 @@ def features(
       visterm features photos/ --run small --set features.n_visterms=1000
       visterm features --vectors photos.npy --ids photos.txt
     """
-    from .config import UserError
+    from .errors import UserError
     from .stages import features as stage
 
     if images == "":
@@ -372,8 +372,8 @@ def train(
       visterm train --set oasis.n_steps=1000000
     """
     from .artifacts import TRAINED, check_learners
-    from .config import UserError
     from .console import one_line
+    from .errors import UserError
     from .stages import LearnerRefused
     from .stages import train as stage
 
@@ -424,7 +424,7 @@ def _with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[s
 
 def _several(given: list[str] | None) -> list[str]:
     """Learners that were named: each by its own option, or some with commas or blanks between them."""
-    from .config import UserError
+    from .errors import UserError
 
     names = [name for text in given or [] for name in text.replace(",", " ").split()]
     if given and not names:
@@ -434,7 +434,7 @@ def _several(given: list[str] | None) -> list[str]:
 
 def _one(given: str | None) -> str | None:
     """The learner that was named, where there can be just one."""
-    from .config import UserError
+    from .errors import UserError
 
     names = _several(None if given is None else [given])
     if len(names) > 1:
@@ -732,7 +732,7 @@ def _say_all(k: int, holds: str, most: int, noun: str, console: Console) -> None
 
 def _check_file(option: str, file: Path, what: str, *endings: str) -> None:
     """Refuse a file to write that something should not take the place of, before any work is done."""
-    from .config import UserError
+    from .errors import UserError
 
     if file.suffix.lower() not in endings:
         raise UserError(f"{option} {file}: the name of a {what} ends in {endings[0]}")
@@ -743,7 +743,7 @@ def _check_file(option: str, file: Path, what: str, *endings: str) -> None:
 
 
 def _format(output: Format | None, as_json: bool) -> Format:
-    from .config import UserError
+    from .errors import UserError
 
     if as_json and output not in (None, Format.json):
         raise UserError(f"--json and --format {output}: give one of them")
@@ -752,7 +752,7 @@ def _format(output: Format | None, as_json: bool) -> Format:
 
 def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
     """Check that there are images to ask with."""
-    from .config import UserError
+    from .errors import UserError
 
     if labels is not None and not queries:
         raise UserError("--label: the name of a label is missing")
@@ -764,7 +764,7 @@ def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
 
 
 def _one_kind(queries: list[str] | None, labels: list[str]) -> None:
-    from .config import UserError
+    from .errors import UserError
 
     if queries:
         raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
@@ -892,7 +892,7 @@ def index(
       visterm index --run photos
       visterm index --run photos --rebuild --learner all
     """
-    from .config import UserError
+    from .errors import UserError
     from .searcher import Searcher
 
     place, _ = _open(run, None, None)
@@ -944,7 +944,7 @@ def serve(
 
 def _service() -> Callable:
     """Return what serves a run, if all that it needs is there."""
-    from .config import UserError
+    from .errors import UserError
 
     try:
         from .service import serve as start
@@ -988,7 +988,7 @@ def status(run: RunOption = None, as_json: JsonOption = False) -> None:
 @_command
 def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
     """Learn from the marks; refused, with exit code 2, where held-out mAP would fall by more than 0.005."""
-    from .config import UserError
+    from .errors import UserError
     from .feedback import Teacher
 
     place, _ = _open(run, None, None)
@@ -1041,7 +1041,7 @@ def _say_in_force(found: dict, as_json: bool) -> None:
 @_command
 def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
     """Print every mark ever made, and every one taken back, in order: JSON, or --format csv."""
-    from .config import UserError
+    from .errors import UserError
     from .feedback import Mark, Marks
 
     place, _ = _open(run, None, None)
@@ -1080,7 +1080,7 @@ def judge(
       visterm judge results --run photos
       visterm judge export --run photos --format qrels > photos.qrels
     """
-    from .config import UserError
+    from .errors import UserError
 
     if (command := context.invoked_subcommand) is not None:
         sources: list[Any] = [context.get_parameter_source(name) for name in context.params]
@@ -1220,7 +1220,7 @@ def _console() -> Console:
 
 
 def _place(name: str) -> Run:
-    from .config import UserError
+    from .errors import UserError
     from .run import Run
 
     if not name or name in (".", "..") or "/" in name or name.startswith("-"):
@@ -1236,7 +1236,7 @@ def _open(
     name: str | None, file: Path | None, settings: list[str] | None, images: Path | None = None
 ) -> tuple[Run, Config]:
     """Find the run: by name, else by the configuration's name, else by the images', else the only one there is."""
-    from .config import UserError
+    from .errors import UserError
 
     if name is None and file is not None:
         name = file.stem

@@ -24,7 +24,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .config import Config, UserError
+from .config import Config
+from .errors import UserError
 from .run import Run
 
 CONNECT_SECONDS = 5  # to reach the scheduler, and to wait for a first worker

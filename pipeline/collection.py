@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .config import CollectionConfig, Config, UserError
+from .config import CollectionConfig, Config
+from .errors import UserError
 
 FORMAT = "1"
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()

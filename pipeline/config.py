@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from .errors import UserError
+
 # Settings that name files.
 _PATHS = (
     ("collection", "labels"),
@@ -25,10 +27,6 @@ _PATHS = (
     ("evaluate", "is_a"),
     ("index", "uri"),
 )
-
-
-class UserError(Exception):
-    """A mistake that the person at the keyboard can mend: one line, exit code 2."""
 
 
 def without_password(text: str) -> str:

@@ -19,8 +19,8 @@ from visterm.retrieval import ExactIndex
 
 from .artifacts import extractor_content
 from .collection import Collection, Image
-from .config import UserError
 from .console import count
+from .errors import UserError
 from .run import Run
 from .searcher import Searcher
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from .config import UserError
+from .errors import UserError
 from .run import write_bytes
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .artifacts import check_trained, extractor_content, load_trained, supervision, vectors
 from .collection import Collection, Image
-from .config import UserError
+from .errors import UserError
 from .run import Run, fingerprint, make_record, publish, read_record, write_text
 
 if TYPE_CHECKING:

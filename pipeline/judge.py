@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .collection import Image
-from .config import UserError
+from .errors import UserError
 from .feedback import Ledger
 from .run import write_bytes
 

@@ -17,8 +17,9 @@ from typing import Any
 from .artifacts import extractor_content, extractor_of
 from .cluster import connected
 from .collection import Collection
-from .config import Config, UserError
+from .config import Config
 from .console import Console, count
+from .errors import UserError
 from .run import Run
 from .stages import extract, report_skipped
 

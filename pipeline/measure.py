@@ -27,8 +27,9 @@ from visterm.retrieval import (
 )
 
 from .collection import Image
-from .config import Config, UserError
+from .config import Config
 from .console import count
+from .errors import UserError
 
 LABEL_KS = (1, 5, 10)  # precision of the first k labels
 

@@ -35,9 +35,9 @@ from .artifacts import (
     warn_if_stale,
 )
 from .collection import Collection, Image, file_sha256, stacked
-from .config import UserError
 from .console import Console, count
 from .embedding import embed
+from .errors import UserError
 from .feedback import Teacher
 from .run import Run, fingerprint, is_fresh, make_record, publish, read_record
 

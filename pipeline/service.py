@@ -36,9 +36,9 @@ from visterm.features import silence_decoders
 from . import api
 from .answers import UPLOAD_BYTES, Answers, unknown_image
 from .collection import Image
-from .config import UserError
 from .console import Console, one_line
 from .current import Snapshot
+from .errors import UserError
 from .guard import Guard, Json, error_answer, is_loopback
 from .pictures import PictureGone, make_thumbnail, media_type, read_original
 from .run import Run, read_metrics

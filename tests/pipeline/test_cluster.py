@@ -25,8 +25,9 @@ from visterm.pipeline import living, stages
 from visterm.pipeline.cli import app
 from visterm.pipeline.cluster import connected
 from visterm.pipeline.collection import Collection, write_segment
-from visterm.pipeline.config import UserError, load_config
+from visterm.pipeline.config import load_config
 from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.run import Run
 
 pytest.importorskip("distributed", reason="needs pip install 'visterm[dask]'")

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from visterm.pipeline import collection as catalogue
 from visterm.pipeline.collection import Collection, Outcome, read_segment, write_segment
-from visterm.pipeline.config import UserError, load_config
+from visterm.pipeline.config import load_config
+from visterm.pipeline.errors import UserError
 
 
 @pytest.fixture

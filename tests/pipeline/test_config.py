@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from visterm.pipeline.config import Config, UserError, load_config
+from visterm.pipeline.config import Config, load_config
+from visterm.pipeline.errors import UserError
 
 
 def test_defaults_survive_a_round_trip(tmp_path):

@@ -25,8 +25,8 @@ from visterm.features import images, read_image
 from visterm.pipeline import Searcher, results_page
 from visterm.pipeline.cli import app
 from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import UserError
 from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import Teacher
 from visterm.pipeline.run import Run
 from visterm.retrieval import TwoStageIndex
