@@ -24,7 +24,9 @@ from visterm.retrieval import Evaluation, Ranking, compare
 from .artifacts import TRAINED
 from .config import Config, without_password
 from .measure import Measured, Task
-from .report import History, Hits, Query, ReportData, Result, System, write_precision_curve, write_report
+from .report.charts import write_precision_curve
+from .report.data import History, Hits, Query, ReportData, Result, System
+from .report.page import write_report
 from .run import Run, fingerprint, read_record, write_text
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table

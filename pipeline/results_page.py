@@ -47,7 +47,7 @@ def write_results_page(
     """
     from visterm.features import read_image
 
-    from .report import SIZE_WANTED, InlineThumbnails
+    from .report.page import SIZE_WANTED, InlineThumbnails
 
     thumbnails = InlineThumbnails(lambda path: read_image(path, max_pixels=searcher.config.collection.max_pixels))
     queries = [_query(searcher, answer, file, of_labels) for answer in answers if "error" not in answer]
@@ -99,7 +99,7 @@ def _files(query: Mapping[str, Any]) -> list[str]:
 
 
 def _render(searcher: Searcher, answers, queries, thumbnails, learner: str) -> bytes:
-    from .report import template
+    from .report.page import template
 
     names = [answer["query"] for answer in answers]
     html = template("results_page.html.jinja").render(

@@ -28,6 +28,7 @@ from visterm.pipeline.collection import Collection
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import Teacher
+from visterm.pipeline.report import page as report_page
 from visterm.pipeline.run import Run
 from visterm.retrieval import TwoStageIndex
 
@@ -640,9 +641,8 @@ def test_the_page_stays_small(mine, monkeypatch):
     _, page = page_of(mine, "id:1", "-k", "20")
     assert page.count('<span class="rank"') == 7
     assert "The first 7 of 20 results" in page
-    from visterm.pipeline import report
 
-    monkeypatch.setattr(report, "SIZE_WANTED", 40_000)
+    monkeypatch.setattr(report_page, "SIZE_WANTED", 40_000)
     _, page = page_of(mine, *(f"id:{i}" for i in range(1, 31)), "-k", "5")
     assert 1 <= page.count('<article class="row"') < 30
 

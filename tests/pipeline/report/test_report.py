@@ -10,18 +10,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from visterm.pipeline import report
-from visterm.pipeline.report import (
-    History,
-    Hits,
-    Query,
-    ReportData,
-    Result,
-    System,
-    verdict,
-    write_precision_curve,
-    write_report,
-)
+from visterm.pipeline.report import charts
+from visterm.pipeline.report import data as report_data
+from visterm.pipeline.report import page as report
+from visterm.pipeline.report import page as report_page
+from visterm.pipeline.report import text as report_text
+from visterm.pipeline.report.charts import write_precision_curve
+from visterm.pipeline.report.data import History, Hits, Query, ReportData, Result, System
+from visterm.pipeline.report.page import verdict, write_report
 from visterm.retrieval import Comparison
 
 VOID = {"meta", "link", "br", "input", "wbr", "img"}
@@ -175,7 +171,7 @@ def test_each_picture_is_stored_once(tmp_path):
 
 
 def test_worst_queries_come_first_and_the_table_is_capped(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "ROWS_SHOWN", 5)
+    monkeypatch.setattr(report_page, "ROWS_SHOWN", 5)
     page = page_of(tmp_path, some_data())
     assert "The 5 worst of 12 queries; all are in neighbours.csv." in page.text
     table = page.text[page.text.index("Queries, worst first") :]
@@ -184,7 +180,7 @@ def test_worst_queries_come_first_and_the_table_is_capped(tmp_path, monkeypatch)
 
 
 def test_galleries_choose_the_right_queries():
-    galleries = {g["id"]: [q.path for q in g["queries"]] for g in report._galleries(some_data().queries, 2)}
+    galleries = {g["id"]: [q.path for q in g["queries"]] for g in report_page._galleries(some_data().queries, 2)}
     assert galleries == {
         "best": ["tree/img_11.jpg", "watch/img_10.jpg"],
         "median": ["tree/img_5.jpg", "beach/img_6.jpg"][::-1],
@@ -232,7 +228,7 @@ def test_the_verdict_crowns_no_learner_by_luck(p_values, expected):
 
 
 def test_small_p_values():
-    assert [report._p_value(p) for p in (0.5, 0.0123, 0.001, 0.0001)] == ["0.5", "0.012", "0.001", "< 0.001"]
+    assert [report_text.p_value_text(p) for p in (0.5, 0.0123, 0.001, 0.0001)] == ["0.5", "0.012", "0.001", "< 0.001"]
 
 
 def several_learners(n=9):
@@ -273,7 +269,7 @@ def test_several_learners_come_in_one_table_and_one_plot(tmp_path):
     summary = page.text[page.text.index("Summary") : page.text.index("Charts")]
     for words in ("k-NN accuracy", "0.620", "labels P@1", "0.330", "sibling P@1", "0.440", "learner8"):
         assert words in summary, words
-    assert len({line["look"]["css"] for line in report._precision_chart(data)["lines"]}) == 3 + len(report.OTHERS)
+    assert len({line["look"]["css"] for line in charts.precision_chart_of(data)["lines"]}) == 3 + len(charts.OTHERS)
     for words in ("Along training: oasis", "Along training: wsabie", "p@1 on validation images", "training image"):
         assert words in page.text, words
     groups = page.text[page.text.index("Groups of categories: wsabie") : page.text.index("Charts")]
@@ -298,16 +294,16 @@ def test_what_does_not_apply_is_not_shown(tmp_path):
 
 
 def test_names_of_lines_stay_apart_and_in_the_frame():
-    heights = sorted(line["label_y"] for line in report._precision_chart(several_learners())["lines"])
+    heights = sorted(line["label_y"] for line in charts.precision_chart_of(several_learners())["lines"])
     assert min(np.diff(heights)) >= 15
     assert heights[0] >= 0
-    assert heights[-1] <= report.HIGH - report.BOTTOM
+    assert heights[-1] <= charts.HIGH - charts.BOTTOM
 
 
 def test_the_page_has_the_colours_of_the_picture():
     css = (report.files("visterm.pipeline") / "shared.html.jinja").read_text("utf-8")
-    assert re.findall(r"--other\d: (#\w+);", css)[: len(report.OTHERS)] == [color for color, *_ in report.OTHERS]
-    assert len({color for color, *_ in report.OTHERS}) == len(report.OTHERS)
+    assert re.findall(r"--other\d: (#\w+);", css)[: len(charts.OTHERS)] == [color for color, *_ in charts.OTHERS]
+    assert len({color for color, *_ in charts.OTHERS}) == len(charts.OTHERS)
 
 
 # ---------------------------------------------------------------------------------------------- edge cases
@@ -398,7 +394,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
     for tag, attributes in page.elements:
         for name in ("src", "href"):
             place = attributes.get(name, "#")
-            beside = tag == "a" and place in report.FILES_BESIDE
+            beside = tag == "a" and place in report_data.FILES_BESIDE
             assert place.startswith(("#", "data:")) or beside, (tag, place)
     policy = page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"]
     assert policy.startswith("default-src 'none'")
@@ -418,7 +414,7 @@ def test_contrast():
 
     for scheme in schemes:
         colors = dict(re.findall(r"--([\w-]+): #(\w+)", scheme))
-        others = [f"other{i}" for i in range(len(report.OTHERS))]
+        others = [f"other{i}" for i in range(len(charts.OTHERS))]
         for text in ("text", "quiet", "learner", "baseline", "chance", "right", "wrong", *others):
             low, high = sorted((luminance(colors[text]), luminance(colors["ground"])))
             assert (high + 0.05) / (low + 0.05) >= 4.5, text
@@ -433,22 +429,22 @@ def test_size_of_a_full_report(tmp_path):
         return np.kron(rng.integers(0, 255, (80, 60, 3)), np.ones((5, 5, 1))).astype(np.uint8)
 
     write_report(tmp_path / "report.html", some_data(600), noise)
-    assert (tmp_path / "report.html").stat().st_size < report.SIZE_WANTED
+    assert (tmp_path / "report.html").stat().st_size < report_page.SIZE_WANTED
 
 
 def test_galleries_are_shortened_to_keep_the_size(tmp_path, monkeypatch):
     page = page_of(tmp_path, some_data(40, path="{label}/{label}_{i}.jpg"))
     size = (tmp_path / "report.html").stat().st_size
     rows = len(page.all("article"))
-    monkeypatch.setattr(report, "SIZE_WANTED", size - 1)
+    monkeypatch.setattr(report_page, "SIZE_WANTED", size - 1)
     page = page_of(tmp_path, some_data(40, path="{label}/{label}_{i}.jpg"))
     assert len(page.all("article")) < rows
     assert "Only 5 queries each, to keep this page small." in page.text
 
 
 def test_a_page_that_browsers_cannot_open_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "SIZE_WANTED", 1000)
-    monkeypatch.setattr(report, "SIZE_REFUSED", 2000)
+    monkeypatch.setattr(report_page, "SIZE_WANTED", 1000)
+    monkeypatch.setattr(report_page, "SIZE_REFUSED", 2000)
     with pytest.raises(ValueError, match="even with one query in each gallery"):
         page_of(tmp_path, some_data())
     assert not list(tmp_path.iterdir())
