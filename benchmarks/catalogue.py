@@ -15,7 +15,7 @@ import tracemalloc
 from pathlib import Path
 
 from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import Config
+from visterm.pipeline.config.models import Config
 
 from .extraction import photos
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from visterm.pipeline import stages
 from visterm.pipeline.artifacts import extractor_content
 from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import Config, load_config
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
 from visterm.pipeline.run import Run
 

@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 
 from visterm.pipeline.collection import Collection, Outcome, write_segment
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.demo import write_demo_images
 from visterm.pipeline.living import add, remove

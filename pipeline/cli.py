@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from .config import Config
+    from .config.models import Config
     from .console import Console
     from .run import Run
 
@@ -456,7 +456,7 @@ def _say_trained(summary: dict, place: Run, console: Console) -> None:
 
 def _say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
     """Say which single settings the run keeps for later commands."""
-    from .config import without_password
+    from .config.models import without_password
 
     if settings and place.configure(None, []) == configuration:
         last = {setting.partition("=")[0]: without_password(setting) for setting in settings}
@@ -487,7 +487,7 @@ def evaluate(
       visterm evaluate --learner cosine --json
     """
     from .artifacts import default_learner
-    from .config import without_password
+    from .config.models import without_password
     from .run import read_metrics
     from .stages import evaluate as stage
 
@@ -1191,7 +1191,7 @@ def demo(
     Prints the path of the report.
     """
     from . import stages
-    from .config import load_config
+    from .config.loading import load_config
     from .demo import DEMO_SETTINGS, write_demo_images
 
     place, console = _place(run), _console()

@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .config import Config
+from .config.models import Config
 from .errors import UserError
 from .run import Run
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .config import CollectionConfig, Config
+from .config.models import CollectionConfig, Config
 from .errors import UserError
 
 FORMAT = "1"

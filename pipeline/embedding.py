@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .artifacts import extractor_content
 from .collection import Collection, Outcome, file_sha256, write_segment
-from .config import Config
+from .config.models import Config
 from .console import Console
 from .errors import UserError
 from .run import Run, fingerprint, is_fresh, make_record, publish, read_record, write_text

@@ -17,7 +17,7 @@ from typing import Any
 from .artifacts import extractor_content, extractor_of
 from .cluster import connected
 from .collection import Collection
-from .config import Config
+from .config.models import Config
 from .console import Console, count
 from .errors import UserError
 from .run import Run

@@ -27,7 +27,7 @@ from visterm.retrieval import (
 )
 
 from .collection import Image
-from .config import Config
+from .config.models import Config
 from .console import count
 from .errors import UserError
 

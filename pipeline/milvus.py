@@ -15,7 +15,7 @@ import numpy as np
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
 from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, drop_collection, shown
 
-from .config import Config
+from .config.models import Config
 from .console import count
 from .errors import UserError
 from .run import Run, fingerprint, make_record, publish, read_record

@@ -22,7 +22,7 @@ from visterm.learners import SimilarityLearner
 from visterm.retrieval import Evaluation, Ranking, compare
 
 from .artifacts import TRAINED
-from .config import Config, without_password
+from .config.models import Config, without_password
 from .measure import Measured, Task
 from .report.charts import write_precision_curve
 from .report.data import History, Hits, Query, ReportData, Result, System

@@ -15,7 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .config import Config, load_config
+from .config.loading import load_config
+from .config.models import Config
 from .errors import UserError
 
 _log = logging.getLogger(__name__)

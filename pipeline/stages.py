@@ -38,7 +38,7 @@ from .artifacts import (
 )
 from .cluster import connected
 from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, split_key, write_segment
-from .config import Config
+from .config.models import Config
 from .console import Console, count
 from .embedding import copy_table, embed, extractor_config, fit_embedder, fit_table, read_table
 from .errors import UserError

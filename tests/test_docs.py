@@ -33,7 +33,7 @@ def examples(page: Path) -> list[str]:
 def make_run(folder: Path) -> None:
     """The run that examples open."""
     from visterm.pipeline import stages
-    from visterm.pipeline.config import load_config
+    from visterm.pipeline.config.loading import load_config
     from visterm.pipeline.console import Console
     from visterm.pipeline.run import Run
 

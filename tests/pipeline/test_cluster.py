@@ -25,7 +25,7 @@ from visterm.pipeline import living, stages
 from visterm.pipeline.cli import app
 from visterm.pipeline.cluster import connected
 from visterm.pipeline.collection import Collection, write_segment
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.run import Run

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from visterm.pipeline import collection as catalogue
 from visterm.pipeline.collection import Collection, Outcome, read_segment, write_segment
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 
 

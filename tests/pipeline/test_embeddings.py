@@ -517,7 +517,7 @@ def test_taking_over_that_was_killed_goes_on(table):
 
 
 def test_the_shipped_configuration_names_every_setting(repository: Path):
-    from visterm.pipeline.config import load_config
+    from visterm.pipeline.config.loading import load_config
 
     config = load_config(repository / "configs/resnet50-onnx.yaml")
     assert config.features.kind == "onnx"

@@ -14,7 +14,7 @@ from visterm import features
 from visterm.features import images, read_image
 from visterm.pipeline import Searcher, stages
 from visterm.pipeline.cli import app
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.explaining import draw, explain_pair, explained, heat_map

@@ -24,7 +24,7 @@ from visterm.learners import load_learner
 from visterm.pipeline import Searcher, feedback
 from visterm.pipeline.cli import app
 from visterm.pipeline.collection import Image
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import KEPT, MAX_FALL, Marks, Teacher

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from visterm.features import images as feature_images
 from visterm.pipeline import Searcher, cli
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.judge import (

@@ -22,7 +22,7 @@ from visterm.features import images as decoders
 from visterm.pipeline import living
 from visterm.pipeline.cli import app
 from visterm.pipeline.collection import Collection, Outcome, read_segment, write_segment
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.run import Run

@@ -11,7 +11,7 @@ import numpy as np
 
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.feedback import Marks, Teacher
 from visterm.pipeline.run import Run

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from visterm.pipeline.collection import Image
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.measure import Task, measure, siblings_of
 from visterm.retrieval import relevance_from_labels
 

@@ -24,7 +24,7 @@ from pymilvus import MilvusException
 from visterm.features import images as decoders
 from visterm.pipeline import Searcher, current
 from visterm.pipeline.cli import app
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.milvus import RunIndex, collection_name
 from visterm.pipeline.run import Run

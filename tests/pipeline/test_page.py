@@ -20,7 +20,7 @@ import uvicorn
 from playwright import sync_api
 
 from visterm.pipeline import service, stages
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.judge import Judgements, draw_tasks
 from visterm.pipeline.run import Run

@@ -34,7 +34,7 @@ from PIL import Image as Pillow
 
 from visterm.pipeline import Searcher, answers, api, current, feedback, guard, judge, living, pictures, service, stages
 from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.pictures import Uploads

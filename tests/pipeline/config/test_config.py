@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from visterm.pipeline.config import Config, load_config
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 
