@@ -14,8 +14,8 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from visterm.pipeline.collection import Collection
 from visterm.pipeline.config.models import Config
+from visterm.pipeline.store.catalogue import Collection
 
 from .extraction import photos
 

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visterm.pipeline import stages
-from visterm.pipeline.artifacts import extractor_content
-from visterm.pipeline.collection import Collection
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content
 
 from .extraction import photos
 

@@ -31,7 +31,7 @@ def run(quick: bool = False) -> list[dict]:
 
 
 def _records(d: int, n_queries: int) -> list[dict]:
-    from visterm.pipeline.run import Run
+    from visterm.pipeline.store.run import Run
 
     with tempfile.TemporaryDirectory() as runs:
         options = ["--config", str(ROOT / "configs" / f"{CONFIGS[d]}.yaml"), "--run", "bench"]
@@ -44,7 +44,7 @@ def _records(d: int, n_queries: int) -> list[dict]:
 
 def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
     from visterm.pipeline.feedback import MAX_FALL
-    from visterm.pipeline.run import read_record
+    from visterm.pipeline.store.records import read_record
 
     right, wrong = _session(place, learner, n_queries, wrong=False), _session(place, learner, n_queries, wrong=True)
     seconds = np.median(right["seconds"])

@@ -64,7 +64,8 @@ def enter_made_up(folder: Path, n_images: int) -> None:
     """Enter images that have no files: rows of the catalogue, and their counts."""
     import scipy.sparse as sp
 
-    from visterm.pipeline.collection import Collection, Outcome, write_segment
+    from visterm.pipeline.store.catalogue import Collection, Outcome
+    from visterm.pipeline.store.segments import write_segment
 
     rng = np.random.default_rng(0)
     collection = Collection(folder)

@@ -19,7 +19,6 @@ from starlette.exceptions import HTTPException
 from visterm.features import ImageError, decode_image, printable
 
 from . import api
-from .artifacts import RANKERS
 from .console import one_line
 from .current import Asked, Current, Snapshot
 from .errors import UserError
@@ -27,8 +26,9 @@ from .explaining import Explained, draw, explained
 from .feedback import Teacher
 from .guard import Batches, Pool, cores
 from .pictures import Thumbnails, Uploads
-from .run import Run
 from .searcher import Queries, UnknownLabel
+from .store.models import RANKERS
+from .store.run import Run
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from .config.models import Config
     from .console import Console
-    from .run import Run
+    from .store.run import Run
 
 app = typer.Typer(
     name="visterm",
@@ -371,11 +371,11 @@ def train(
       visterm train --learner aroma,wsabie
       visterm train --set oasis.n_steps=1000000
     """
-    from .artifacts import TRAINED, check_learners
     from .console import one_line
     from .errors import UserError
     from .stages import LearnerRefused
     from .stages import train as stage
+    from .store.models import TRAINED, check_learners
 
     names = _several(learner) or ["oasis"]
     check_learners([name for name in names if name != "all"])
@@ -486,10 +486,10 @@ def evaluate(
       visterm evaluate --learner oasis,aroma
       visterm evaluate --learner cosine --json
     """
-    from .artifacts import default_learner
     from .config.models import without_password
-    from .run import read_metrics
     from .stages import evaluate as stage
+    from .store.models import default_learner
+    from .store.records import read_metrics
 
     names = _several(learner)
     settings = _with_scheduler(settings, scheduler)
@@ -1087,9 +1087,9 @@ def judge(
         if any(source.name == "COMMANDLINE" for source in sources):  # they would be ignored
             raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
         return
-    from .artifacts import check_learners
     from .judge import Judgements, draw_tasks
     from .searcher import Searcher
+    from .store.models import check_learners
 
     start, chosen = _service(), _one(learner)
     check_learners([] if chosen is None else [chosen])
@@ -1221,7 +1221,7 @@ def _console() -> Console:
 
 def _place(name: str) -> Run:
     from .errors import UserError
-    from .run import Run
+    from .store.run import Run
 
     if not name or name in (".", "..") or "/" in name or name.startswith("-"):
         raise UserError(f"--run {name!r}: a run is named by one plain word, such as photos")

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from .config.models import Config
 from .errors import UserError
-from .run import Run
+from .store.run import Run
 
 CONNECT_SECONDS = 5  # to reach the scheduler, and to wait for a first worker
 ALONE_SECONDS = 60  # without any worker in the middle of the work: one that died may be started again

@@ -17,12 +17,12 @@ import numpy as np
 
 from visterm.retrieval import ExactIndex
 
-from .artifacts import extractor_content
-from .collection import Collection, Image
 from .console import count
 from .errors import UserError
-from .run import Run
 from .searcher import Searcher
+from .store.catalogue import Collection, Image
+from .store.run import Run
+from .store.vectors import extractor_content
 
 _log = logging.getLogger(__name__)
 

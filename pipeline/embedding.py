@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .artifacts import extractor_content
-from .collection import Collection, Outcome, file_sha256, write_segment
 from .config.models import Config
 from .console import Console
 from .errors import UserError
-from .run import Run, fingerprint, is_fresh, make_record, publish, read_record, write_text
+from .store.catalogue import Collection, Outcome
+from .store.files import file_sha256, publish, write_text
+from .store.records import fingerprint, is_fresh, make_record, read_record
+from .store.run import Run
+from .store.segments import write_segment
+from .store.vectors import extractor_content
 
 if TYPE_CHECKING:
-    import numpy as np
+    from visterm.features import VectorTable
 
-    from visterm.features import OnnxEmbedder, VectorTable
 
 SEGMENT_BYTES = 64_000_000  # of vectors taken over at once
 
@@ -30,22 +32,6 @@ def extractor_config(config: Config) -> dict[str, Any]:
     if config.features.kind == "onnx":  # the model itself is known by its SHA-256, wherever it lies
         return {"features": {"kind": "onnx", "onnx": config.features.onnx.model_dump(exclude={"model"})}}
     return {"features": config.features.model_dump(exclude={"kind", "onnx"}), "seed": config.seed}
-
-
-def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
-    """Vectors of images by a model of a run; ``parent`` is the process that this one works for, if it is a worker."""
-    from visterm.features import ImageError
-
-    if os.getppid() == parent:
-        import cv2
-
-        cv2.setNumThreads(1)  # there is a process for each core
-    try:
-        return embedder.transform(images)
-    except ImageError:
-        raise
-    except ValueError as error:
-        raise UserError(f"{error}; run 'visterm features --force' with a model that fits") from None
 
 
 def fit_embedder(run: Run, config: Config, console: Console, *, force: bool) -> str:
@@ -74,9 +60,6 @@ def fit_embedder(run: Run, config: Config, console: Console, *, force: bool) -> 
         record["n_features"] = embedder.n_features_out_
         record["content"] = fingerprint(record["config"], embedder.sha256_)
     return extractor_content(run)
-
-
-# --- tables -----------------------------------------------------------------------------------------------------
 
 
 def read_table(config: Config, root: Path | None) -> tuple[VectorTable, Path]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .errors import UserError
-from .run import write_bytes
+from .store.files import write_bytes
 
 if TYPE_CHECKING:
     import numpy as np

@@ -32,10 +32,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .artifacts import check_trained, extractor_content, load_trained, supervision, vectors
-from .collection import Collection, Image
 from .errors import UserError
-from .run import Run, fingerprint, make_record, publish, read_record, write_text
+from .store.append_only import Ledger
+from .store.catalogue import Collection, Image
+from .store.files import publish, write_text
+from .store.models import check_trained, load_trained
+from .store.records import fingerprint, make_record, read_record
+from .store.run import Run
+from .store.vectors import extractor_content, supervision, vectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,87 +47,16 @@ if TYPE_CHECKING:
 
     from visterm.learners import SimilarityLearner
 
+
 # How far a mark moves a learner: far enough to be seen, not so far that others pay. `benchmarks.feedback` has both.
 STEPS_PER_MARK = 10
 TEACHABLE: dict[str, dict[str, Any]] = {"oasis": {"C": 0.03}, "aroma": {"r": 10.0}}
 _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
-
 MAX_FALL = 0.005  # of held-out mAP, below the base: a version that would cost more is not put in force
 MAX_HELD_OUT = 2000  # images that the guard ranks, and
 MIN_QUERIES = 20  # among images that no mark names, below which those are not looked at apart
 MAX_QUERIES = 250  # those of them that it ranks them for: half of an update's time at 10,000 visterms goes into these
 KEPT = 5  # versions that undo can go back to
-
-
-# --------------------------------------------------------------------------------------------------------------- marks
-
-
-class Ledger:
-    """An SQLite file that is only added to.
-
-    What was written is on disk when the call returns, and stays there when the process is killed. Any number of
-    threads and processes may write: each call has a connection of its own. Nothing is made before the first write.
-
-    Parameters
-    ----------
-    file : Path
-    """
-
-    schema = ""
-    what = "what was to be written"  # for messages
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Yield a connection, or None where nothing was written yet."""
-        if not self.file.exists():
-            yield None
-            return
-        with self._explained("cannot be read"), contextlib.closing(self._connect()) as db:
-            has_tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            yield db if has_tables else None
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction: all of it is written, or nothing."""
-        with self._explained(f"{self.what} was not kept"):
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(self._connect()) as db:
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                        for statement in self.schema.split(";\n\n"):
-                            db.execute(statement)
-                    yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    if db.in_transaction:  # a full disk has ended it already
-                        db.execute("ROLLBACK")
-                    raise
-
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.file, isolation_level=None, timeout=30)
-        try:
-            if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")  # on disk, not only out of the process
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    @contextlib.contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:  # a full disk, no permission
-            raise UserError(f"{self.file}: {what} ({error}); mend this, then try again") from None
-        except sqlite3.DatabaseError as error:
-            raise UserError(f"{self.file}: damaged ({error}); move it away to begin a new one") from None
-        except OSError as error:
-            raise UserError(f"{self.file}: {what} ({error.strerror}); mend this, then try again") from None
 
 
 class Mark(NamedTuple):
@@ -332,9 +265,6 @@ def _insert(
 def _check_key(query: str) -> None:
     if not isinstance(query, str) or not re.fullmatch(r"[0-9a-f]{64}", query):
         raise UserError("a query is named by the SHA-256 of its image: 64 hexadecimal digits")
-
-
-# ------------------------------------------------------------------------------------------------------------- teacher
 
 
 class _InForce(BaseModel):

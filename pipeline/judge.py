@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .collection import Image
 from .errors import UserError
-from .feedback import Ledger
-from .run import write_bytes
+from .store.append_only import Ledger
+from .store.catalogue import Image
+from .store.files import write_bytes
 
 if TYPE_CHECKING:
     from .searcher import Searcher

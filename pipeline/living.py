@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .artifacts import extractor_content, extractor_of
 from .cluster import connected
-from .collection import Collection
 from .config.models import Config
 from .console import Console, count
 from .errors import UserError
-from .run import Run
 from .stages import extract, report_skipped
+from .store.catalogue import Collection
+from .store.run import Run
+from .store.vectors import extractor_content, extractor_of
 
 READ = "JPEG, PNG, WebP, BMP and TIFF files are read"
 

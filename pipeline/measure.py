@@ -26,10 +26,10 @@ from visterm.retrieval import (
     siblings_from_parents,
 )
 
-from .collection import Image
 from .config.models import Config
 from .console import count
 from .errors import UserError
+from .store.catalogue import Image
 
 LABEL_KS = (1, 5, 10)  # precision of the first k labels
 

@@ -18,8 +18,10 @@ from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, d
 from .config.models import Config
 from .console import count
 from .errors import UserError
-from .run import Run, fingerprint, make_record, publish, read_record
 from .searcher import Searcher
+from .store.files import publish
+from .store.records import fingerprint, make_record, read_record
+from .store.run import Run
 
 _REMEMBERED = "entries.npy"  # int64 (2, n): ids and fingerprints
 

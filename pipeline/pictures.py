@@ -22,7 +22,7 @@ import numpy as np
 
 from visterm.features import decode_image
 
-from .collection import Image
+from .store.catalogue import Image
 
 _log = logging.getLogger(__name__)
 

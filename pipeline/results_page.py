@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .console import count
-from .run import write_bytes
+from .store.files import write_bytes
 
 if TYPE_CHECKING:
     from .searcher import Searcher

@@ -22,24 +22,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .artifacts import (
+from .console import Console, count
+from .errors import UserError
+from .feedback import Teacher
+from .store.catalogue import Collection, Image
+from .store.files import file_sha256, publish
+from .store.models import (
     TRAINED,
     check_learners,
     check_trained,
     default_learner,
-    extractor_content,
-    extractor_of,
     how_to_train,
     trained_record,
-    vectors,
     warn_if_stale,
 )
-from .collection import Collection, Image, file_sha256, stacked
-from .console import Console, count
-from .embedding import embed
-from .errors import UserError
-from .feedback import Teacher
-from .run import Run, fingerprint, is_fresh, make_record, publish, read_record
+from .store.records import fingerprint, is_fresh, make_record, read_record
+from .store.run import Run
+from .store.segments import stacked
+from .store.vectors import embed, extractor_content, extractor_of, vectors
 
 if TYPE_CHECKING:
     import numpy as np

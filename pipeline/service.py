@@ -35,13 +35,14 @@ from visterm.features import silence_decoders
 
 from . import api
 from .answers import UPLOAD_BYTES, Answers, unknown_image
-from .collection import Image
 from .console import Console, one_line
 from .current import Snapshot
 from .errors import UserError
 from .guard import Guard, Json, error_answer, is_loopback
 from .pictures import PictureGone, make_thumbnail, media_type, read_original
-from .run import Run, read_metrics
+from .store.catalogue import Image
+from .store.records import read_metrics
+from .store.run import Run
 from .teaching import add_judging, add_marks
 
 WEB = Path(__file__).parent / "web"

@@ -21,29 +21,30 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .artifacts import (
+from .cluster import connected
+from .config.models import Config
+from .console import Console, count
+from .embedding import copy_table, extractor_config, fit_embedder, fit_table, read_table
+from .errors import UserError
+from .growth import growth
+from .store.catalogue import Collection, Image, Outcome
+from .store.files import file_sha256, publish, write_text
+from .store.labels import WAYS_TO_LABEL
+from .store.models import (
     RANKERS,
     TRAINED,
     check_learners,
     check_trained,
-    extractor_content,
     how_to_train,
-    identity,
-    load_extractor,
     load_trained,
-    mapped_vectors,
-    supervision,
     trained_record,
     warn_if_stale,
 )
-from .cluster import connected
-from .collection import WAYS_TO_LABEL, Collection, Image, Outcome, file_sha256, split_key, write_segment
-from .config.models import Config
-from .console import Console, count
-from .embedding import copy_table, embed, extractor_config, fit_embedder, fit_table, read_table
-from .errors import UserError
-from .growth import growth
-from .run import Run, fingerprint, is_fresh, make_record, publish, read_metrics, read_record, write_text
+from .store.records import fingerprint, is_fresh, make_record, read_metrics, read_record
+from .store.run import Run
+from .store.segments import write_segment
+from .store.splits import split_key
+from .store.vectors import embed, extractor_content, identity, load_extractor, mapped_vectors, supervision
 
 if TYPE_CHECKING:
     import numpy as np

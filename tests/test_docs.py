@@ -35,7 +35,7 @@ def make_run(folder: Path) -> None:
     from visterm.pipeline import stages
     from visterm.pipeline.config.loading import load_config
     from visterm.pipeline.console import Console
-    from visterm.pipeline.run import Run
+    from visterm.pipeline.store.run import Run
 
     settings = ["features.n_visterms=50", "oasis.n_steps=1000", "wsabie.n_steps=1000", "compute.n_jobs=1"]
     run, config = Run(folder / "runs" / "photos"), load_config(None, settings)

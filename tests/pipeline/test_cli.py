@@ -21,8 +21,8 @@ from visterm.features import images
 from visterm.learners import OASIS
 from visterm.pipeline import console, demo, stages
 from visterm.pipeline.cli import app, main
-from visterm.pipeline.collection import Collection
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 
 SMALL = [
     *("--set", "features.n_visterms=40"),

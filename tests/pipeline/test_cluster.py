@@ -24,11 +24,12 @@ from visterm.pipeline import cluster as cluster_module
 from visterm.pipeline import living, stages
 from visterm.pipeline.cli import app
 from visterm.pipeline.cluster import connected
-from visterm.pipeline.collection import Collection, write_segment
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import write_segment
 
 pytest.importorskip("distributed", reason="needs pip install 'visterm[dask]'")
 

@@ -19,10 +19,11 @@ from typer.testing import CliRunner
 
 from visterm.features import OnnxEmbedder, images, read_image
 from visterm.learners import load_learner
-from visterm.pipeline import Searcher, artifacts
+from visterm.pipeline import Searcher
 from visterm.pipeline.cli import app
-from visterm.pipeline.collection import Collection
-from visterm.pipeline.run import Run
+from visterm.pipeline.store import vectors
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 
 CLASSES = ("apple", "pear", "plum", "quince")
 NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
@@ -111,9 +112,9 @@ def test_mapped_vectors_are_those_in_memory(done, monkeypatch):
     run = Run(done / "runs/fruit")
     with closing(Collection(run.collection)) as collection:
         images = collection.images()
-        whole = artifacts.mapped_vectors(run, collection, images)
-        monkeypatch.setattr(artifacts, "_AT_ONCE", 7)
-        mapped = artifacts.mapped_vectors(run, collection, images)
+        whole = vectors.mapped_vectors(run, collection, images)
+        monkeypatch.setattr(vectors, "_AT_ONCE", 7)
+        mapped = vectors.mapped_vectors(run, collection, images)
     np.testing.assert_array_equal(mapped, whole)
     assert whole.flags.writeable
     assert not mapped.flags.writeable

@@ -18,7 +18,7 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.explaining import draw, explain_pair, explained, heat_map
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.run import Run
 
 CLASSES = ("apple", "pear", "plum")
 LEARNERS = ("oasis", "lego", "wsabie", "musl", "knn")

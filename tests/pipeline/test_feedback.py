@@ -23,13 +23,13 @@ from visterm.features import images as feature_images
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher, feedback
 from visterm.pipeline.cli import app
-from visterm.pipeline.collection import Image
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import KEPT, MAX_FALL, Marks, Teacher
-from visterm.pipeline.run import Run
 from visterm.pipeline.stages import features, train
+from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex
 
 QUIET = Console(quiet=True)

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from visterm.features import VistermExtractor, images
 from visterm.pipeline.cli import app
-from visterm.pipeline.collection import Collection
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 
 CLASSES = ("apple", "pear", "plum")
 SETTINGS = """

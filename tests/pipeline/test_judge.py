@@ -27,8 +27,8 @@ from visterm.pipeline.judge import (
     ranking_coherence,
     spread,
 )
-from visterm.pipeline.run import Run
 from visterm.pipeline.stages import features, train
+from visterm.pipeline.store.run import Run
 
 NAN = np.nan
 CLASSES = ("apple", "pear", "plum")

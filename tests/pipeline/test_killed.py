@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visterm.pipeline.collection import Collection
+from visterm.pipeline.store.catalogue import Collection
 
 CLASSES = ("apple", "pear", "plum", "quince")
 SETTINGS = (

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 from visterm.features import images
 from visterm.learners import LEARNERS
 from visterm.learners.annotation import AnnotatorMixin
-from visterm.pipeline import artifacts
-from visterm.pipeline.artifacts import TRAINED
 from visterm.pipeline.cli import app
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.measure import read_is_a, siblings_of
 from visterm.pipeline.searcher import WITH_LABEL_VECTORS
+from visterm.pipeline.store import vectors
+from visterm.pipeline.store.models import TRAINED
 
 CLASSES = ("apple", "pear", "plum", "quince")
 ANNOTATORS = [name for name in TRAINED if hasattr(LEARNERS[TRAINED[name]], "annotate")]
@@ -538,7 +538,7 @@ def test_mapped_vectors_teach_and_measure_the_same(mine, monkeypatch):
     visterm("evaluate", "--learner", ",".join(names), cwd=mine)
     made, measured = ({f: f.read_bytes() for f in mine.glob(files)} for files in (learnt, precisions))
     there = set(os.listdir(mine / "runs/fruit"))
-    monkeypatch.setattr(artifacts, "_AT_ONCE", 3)
+    monkeypatch.setattr(vectors, "_AT_ONCE", 3)
     monkeypatch.setattr(np, "memmap", Mock(wraps=np.memmap))
     visterm("train", "--learner", ",".join(names), "--force", cwd=mine)
     visterm("evaluate", "--learner", ",".join(names), "--force", cwd=mine)

@@ -21,11 +21,12 @@ from typer.testing import CliRunner
 from visterm.features import images as decoders
 from visterm.pipeline import living
 from visterm.pipeline.cli import app
-from visterm.pipeline.collection import Collection, Outcome, read_segment, write_segment
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import read_segment, write_segment
 
 CLASSES = ("apple", "pear", "plum")
 SETTINGS = ("features.n_visterms=40", "oasis.n_steps=2000", "oasis.patience=null", "compute.n_jobs=1")

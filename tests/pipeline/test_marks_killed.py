@@ -14,8 +14,8 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.feedback import Marks, Teacher
-from visterm.pipeline.run import Run
 from visterm.pipeline.stages import features, train
+from visterm.pipeline.store.run import Run
 
 
 def said_until_killed(program, *arguments, lines, seconds):

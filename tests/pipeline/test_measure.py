@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from visterm.pipeline.collection import Image
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.measure import Task, measure, siblings_of
+from visterm.pipeline.store.catalogue import Image
 from visterm.retrieval import relevance_from_labels
 
 

@@ -27,7 +27,7 @@ from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.milvus import RunIndex, collection_name
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusIndex, milvus
 from visterm.retrieval.milvus import close_file, connect
 

@@ -23,8 +23,8 @@ from visterm.pipeline import service, stages
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.judge import Judgements, draw_tasks
-from visterm.pipeline.run import Run
 from visterm.pipeline.searcher import Searcher
+from visterm.pipeline.store.run import Run
 
 expect = sync_api.expect
 PATIENCE = 30_000  # milliseconds: of a machine that is busy with other things

@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 from visterm.features import images, read_image
 from visterm.pipeline import Searcher, results_page
 from visterm.pipeline.cli import app
-from visterm.pipeline.collection import Collection
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import Teacher
 from visterm.pipeline.report import page as report_page
-from visterm.pipeline.run import Run
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 from visterm.retrieval import TwoStageIndex
 
 SMALL = [

@@ -33,12 +33,13 @@ import uvicorn
 from PIL import Image as Pillow
 
 from visterm.pipeline import Searcher, answers, api, current, feedback, guard, judge, living, pictures, service, stages
-from visterm.pipeline.collection import Collection
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.pictures import Uploads
-from visterm.pipeline.run import Run
+from visterm.pipeline.store import append_only
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 
 SETTINGS = ["features.n_visterms=40", "oasis.n_steps=300", "split.train=4", "split.test=2", "compute.n_jobs=1"]
 MARKUP = "fig/<img src=x onerror=alert(1)>.jpg"
@@ -1098,14 +1099,14 @@ def test_disk_full_while_a_mark_is_written(own, monkeypatch):
     searcher = Searcher(own)
     with serving(service.create_app(own)) as client:
         key = _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], [])
-        connect = feedback.Ledger._connect
+        connect = append_only.Ledger._connect
 
         def on_a_full_disk(self):
             db = connect(self)
             db.execute("PRAGMA max_page_count = 1")
             return db
 
-        monkeypatch.setattr(feedback.Ledger, "_connect", on_a_full_disk)
+        monkeypatch.setattr(append_only.Ledger, "_connect", on_a_full_disk)
         answered = []
         for image in searcher.images * 40:  # until the page at hand is full
             answered.append(client.post("/marks", json={"query": key, "image": image.id, "mark": -1}))

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from visterm.pipeline import collection as catalogue
-from visterm.pipeline.collection import Collection, Outcome, read_segment, write_segment
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store import catalogue
+from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.segments import read_segment, write_segment
 
 
 @pytest.fixture

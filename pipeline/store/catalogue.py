@@ -12,8 +12,6 @@ outside the root has its absolute path in place of a relative one; ``root / path
 from __future__ import annotations
 
 import contextlib
-import csv
-import difflib
 import functools
 import gc
 import hashlib
@@ -22,27 +20,24 @@ import os
 import shutil
 import sqlite3
 import sys
-import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .config.models import CollectionConfig, Config
-from .errors import UserError
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.errors import UserError
 
-FORMAT = "1"
+from .files import file_sha256
+from .labels import Labels, read_labels
+from .segments import FORMAT, is_whole, read_segment, read_segment_record, stacked, write_segment
+from .splits import Layout, mistyped_split, share, split_key
+
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # all else may pass: do not remove it
 BUSY_SECONDS = 30  # to wait for a process that holds the catalogue: a scan of many images writes for some seconds
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is left alone
-SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
-WAYS_TO_LABEL = (
-    "sort the images into one folder a class, or give a table: --set collection.labels=labels.csv (columns path,label) "
-    "or --set collection.clicks=clicks.csv (columns query,path,count)"
-)
-
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL);
 CREATE TABLE images (
@@ -89,9 +84,6 @@ class Outcome(NamedTuple):
     height: int | None
     row: int | None
     reason: str | None
-
-
-_Labels = Callable[[str], dict[str, float] | None]  # of a path
 
 
 class _Known(NamedTuple):
@@ -243,7 +235,7 @@ class Collection:
         paths = [path for file in found if not (path := file[prefix:]).startswith(own)]
         del found
         names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
-        layout = _Layout.of(paths)
+        layout = Layout.of(paths)
         changes = Changes()
         tables = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
         everything = {*paths, *names} if tables else None
@@ -265,9 +257,9 @@ class Collection:
             self._take_in(root)
             known = self._known()
             outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
-            read, warning = _read_labels(config.collection, layout, [*paths, *outside], everything)
+            read, warning = read_labels(config.collection, layout, [*paths, *outside], everything)
             labels = (lambda path: None if path in names else read(path)) if names else read
-            changes.warnings = tuple(filter(None, (warning, _mistyped_split(paths, layout))))
+            changes.warnings = tuple(filter(None, (warning, mistyped_split(paths, layout))))
             self._enter(root, paths, outside, names, known, changes, replace)
             changes.relabelled = sum(id_ <= last for id_ in self._label(labels, self._living(known, last)))
             self._assign_splits(config, layout)
@@ -304,7 +296,7 @@ class Collection:
         UserError
             Other ids than before, or a table of labels that does not fit.
         """
-        changes, layout = Changes(), _Layout.of(ids)
+        changes, layout = Changes(), Layout.of(ids)
         with self._transaction():
             self._db.execute(_GIVEN)
             last, known = self.last_id, self._known()
@@ -315,10 +307,10 @@ class Collection:
                     "give another --run, or --force to replace it"
                 )
             if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
-                found: _Labels = {path: dict.fromkeys(own, 1.0) for path, own in zip(ids, labels, strict=True)}.get
+                found: Labels = {path: dict.fromkeys(own, 1.0) for path, own in zip(ids, labels, strict=True)}.get
             else:
-                found, warning = _read_labels(config.collection, layout, ids, set(ids))
-                changes.warnings = tuple(filter(None, (warning, _mistyped_split(ids, layout))))
+                found, warning = read_labels(config.collection, layout, ids, set(ids))
+                changes.warnings = tuple(filter(None, (warning, mistyped_split(ids, layout))))
             new = []
             for path, digest in zip(ids, digests, strict=True):
                 old = known.pop(path, None)
@@ -484,7 +476,7 @@ class Collection:
     def _bury(self, ids: Iterable[int]) -> None:
         self._db.executemany("UPDATE images SET status = 'removed' WHERE id = ?", [(i,) for i in ids])
 
-    def _label(self, labels: _Labels, rows: Iterable[tuple]) -> list[int]:
+    def _label(self, labels: Labels, rows: Iterable[tuple]) -> list[int]:
         """Enter the labels of (id, path, labels so far); return the ids of those that had others."""
         given = {_decoded(path): text for path, text in self._db.execute("SELECT path, labels FROM given")}
         stale = []
@@ -498,7 +490,7 @@ class Collection:
         self._db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)
         return [id_ for _, id_ in stale]
 
-    def _assign_splits(self, config: Config, layout: _Layout) -> None:
+    def _assign_splits(self, config: Config, layout: Layout) -> None:
         """Give every labelled image that has no split one; all of them if something else decides now."""
         key = split_key(config) + layout.kind
         stale = "" if self["split"] != key else " AND labels IS NULL"
@@ -506,7 +498,7 @@ class Collection:
         self["split"] = key
         self._draw_splits(config, layout)
 
-    def _draw_splits(self, config: Config, layout: _Layout) -> None:
+    def _draw_splits(self, config: Config, layout: Layout) -> None:
         """Assign train and test to labelled images that have no split.
 
         The order within a class is that of a hash of seed and path, so it depends on nothing else, and images that have
@@ -532,7 +524,7 @@ class Collection:
                 taken[label, split] += n
             room = {}
             for label, n in size.items():
-                train, test = _share(config.split.train, n), _share(config.split.test, n)
+                train, test = share(config.split.train, n), share(config.split.test, n)
                 train, test = train - taken[label, "train"], min(test, n - train) - taken[label, "test"]
                 if train > 0 or test > 0:
                     room[label] = ["train"] * train + ["test"] * test
@@ -590,9 +582,9 @@ class Collection:
         return found
 
     @property
-    def _layout(self) -> _Layout:
+    def _layout(self) -> Layout:
         """What the folders said when they were last scanned."""
-        return _Layout(self["split"].rpartition("]")[2])
+        return Layout(self["split"].rpartition("]")[2])
 
     def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
         """Enter images by hand, without a look at any others.
@@ -620,7 +612,7 @@ class Collection:
             query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
             encoded = [(path, os.fsencode(path)) for path in paths]
             rows = [(id_, path, old) for path, name in encoded for id_, _, old in self._db.execute(query, (name,))]
-            found, _ = _read_labels(config.collection, self._layout, paths, None)
+            found, _ = read_labels(config.collection, self._layout, paths, None)
             changes.relabelled = sum(id_ <= last for id_ in self._label(found, rows))
             self._draw_splits(config, self._layout)
         return changes
@@ -709,7 +701,7 @@ class Collection:
         present = {folder.name for folder in self.segments.iterdir()}
         for name in present - alive:
             shutil.rmtree(self.segments / name, ignore_errors=True)  # a worker of that run may still be writing
-        for name in alive - {name for name in alive & present if _is_whole(self.segments / name)}:
+        for name in alive - {name for name in alive & present if is_whole(self.segments / name)}:
             self._db.execute("UPDATE images SET status = 'pending' WHERE status = 'ok' AND segment = ?", (int(name),))
 
     def use_extractor(self, fingerprint: str) -> None:
@@ -764,7 +756,7 @@ class Collection:
         query = "SELECT segment, count(*) FROM images WHERE status = 'ok' GROUP BY segment ORDER BY segment"
         found = []
         for number, living in self._db.execute(query):
-            record = _read_segment_record(self.segments / str(number))
+            record = read_segment_record(self.segments / str(number))
             rows = record["shape"][0]
             found.append(Segment(number, rows, living, sum(record.get("sizes", {}).values()) * living // rows))
         return found
@@ -975,129 +967,6 @@ class _Transaction:
         self._db.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
-class _Layout:
-    """What the folders say: root/{train,test,validation}/<label>/..., root/<label>/..., or nothing."""
-
-    def __init__(self, kind: str):
-        self.kind = kind  # split, classes or flat
-
-    @classmethod
-    def of(cls, paths: Sequence[str]) -> _Layout:
-        """What the folders of these images say."""
-        folders = {top.lower() for top in {path.partition(os.sep)[0] for path in paths if os.sep in path}}
-        if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
-            return cls("split")
-        return cls("classes" if folders else "flat")
-
-    def label(self, path: str) -> str | None:
-        """The class that the folder of an image names; outside the root folders say nothing."""
-        return self._label_in(path.rpartition(os.sep)[0])
-
-    @functools.cached_property
-    def _label_in(self) -> Callable[[str], str | None]:
-        """The class of the images in a folder; remembered, as there are many in each."""
-
-        @functools.cache
-        def label_in(folder: str) -> str | None:
-            depth = {"split": 1, "classes": 0}.get(self.kind)
-            parts = folder.split(os.sep)
-            if depth is None or len(parts) <= depth or os.path.isabs(folder):
-                return None
-            return parts[depth] or None
-
-        return label_in
-
-    def split(self, path: str) -> str | None:
-        """The split that the top folder of an image names."""
-        return SPLIT_FOLDERS.get(path.split(os.sep)[0].lower())
-
-
-def _read_labels(
-    config: CollectionConfig, layout: _Layout, paths: Sequence[str], everything: set[str] | None
-) -> tuple[_Labels, str | None]:
-    """Where the labels of a path are found, and a warning if a table names what is no image.
-
-    ``everything`` are the files below the root; None: a table is read for these paths, whatever else is in it.
-    """
-    if config.clicks is not None:
-        table, warning = _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
-    elif config.labels not in ("auto", "none"):
-        table, warning = _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
-    elif config.labels == "auto":
-
-        @functools.cache  # one for all its images: they may be many
-        def of_class(label: str | None) -> dict[str, float] | None:
-            return None if label is None else {label: 1.0}
-
-        return lambda path: of_class(layout.label(path)), None
-    else:
-        table, warning = {}, None
-    return table.get, warning
-
-
-def _read_table(
-    file: Path, columns: tuple[str, ...], paths: set[str], everything: set[str] | None
-) -> tuple[dict[str, dict[str, float]], str | None]:
-    """Read labels.csv or clicks.csv: {path: {label or query: weight}}."""
-    labels: dict[str, dict[str, float]] = defaultdict(dict)
-    unknown: list[str] = []
-    try:
-        with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-            reader = csv.DictReader(stream)
-            missing = [c for c in columns if c not in (reader.fieldnames or [])]
-            if missing:
-                raise UserError(f"{file}: no column {missing[0]}; the first line must be {','.join(columns)}")
-            for row in reader:
-                if any(not row[c] for c in columns):
-                    raise UserError(f"{file}, line {reader.line_num}: an empty {[c for c in columns if not row[c]][0]}")
-                path = os.path.normpath(row["path"])
-                name = row["query"] if "query" in columns else row["label"]
-                try:
-                    weight = float(row["count"]) if "count" in columns else 1.0
-                except ValueError:
-                    weight = -1.0
-                if not 0 < weight < float("inf"):
-                    raise UserError(f"{file}, line {reader.line_num}: count {row['count']!r} is not a positive number")
-                if path in paths:
-                    labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
-                elif everything is not None and path not in everything:
-                    unknown.append(row["path"])
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    except csv.Error as error:
-        raise UserError(f"{file}: not a CSV table ({error})") from None
-    if not labels and everything is not None:
-        raise UserError(
-            f"{file}: none of its {len(unknown)} paths is an image of the collection"
-            + (f", not even {unknown[0]}" if unknown else "")
-            + "; paths are relative to its root"
-        )
-    if not unknown:
-        return dict(labels), None
-    rows = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
-    return dict(labels), f"{file}: {rows} no image of the collection, such as {unknown[0]}; passed over"
-
-
-def _mistyped_split(paths: Sequence[str], layout: _Layout) -> str | None:
-    """Warn if folders look like root/{train,test}/<class>/..., but are taken for classes, as one has another name."""
-    if layout.kind != "classes":
-        return None
-    folders = {path.rpartition(os.sep)[0] for path in paths}
-    tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
-    splits = sorted(top for top in tops if top.lower() in SPLIT_FOLDERS)
-    if not splits:
-        return None
-    others = sorted({folder.partition(os.sep)[0] for folder in folders if folder} - set(splits))
-    if not others:
-        return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"
-    near = difflib.get_close_matches(others[0].lower(), SPLIT_FOLDERS, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return (
-        f"folders {', '.join(splits)} look like a split, but {others[0]} beside them is none{hint}: all of them are "
-        f"taken for classes; a split has only the folders train, test and validation"
-    )
-
-
 def _decoded(path: bytes) -> str:
     """What os.fsdecode gives, in half the time."""
     return str(path, _ENCODING, _ERRORS)
@@ -1121,115 +990,3 @@ def _relative(path: str, folder: str) -> str | None:
         return ""
     prefix = os.path.join(folder, "")
     return path[len(prefix) :] if path.startswith(prefix) else None
-
-
-def split_key(config: Config) -> str:
-    """What decides which images may be learned from, besides the images themselves."""
-    labels = config.collection.labels if config.collection.labels in ("auto", "none") else "table"
-    kind = "clicks" if config.collection.clicks is not None else labels
-    return json.dumps([config.split.model_dump(), config.collection.classes, kind])
-
-
-def _share(wanted: int | float, n: int) -> int:
-    return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))
-
-
-def file_sha256(path: str | Path) -> str | None:
-    """SHA-256 of a file's bytes in hexadecimal, or None where it cannot be read."""
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
-def stacked(blocks: Sequence[Any]) -> Any:
-    """Put CSR matrices, or dense arrays, one below the other."""
-    import numpy as np
-    from scipy import sparse
-
-    if len(blocks) == 1:
-        return blocks[0]
-    return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else sparse.vstack(blocks, format="csr")
-
-
-def write_segment(folder: Path, counts: Any) -> None:
-    """Write one segment: to a temporary folder, then renamed.
-
-    Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR.
-    """
-    import numpy as np
-
-    # Two workers of a cluster may be at the same segment, where one was taken for dead: each has a folder of its own.
-    temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.tmp")
-    temporary.mkdir(parents=True)
-    try:
-        if isinstance(counts, np.ndarray):
-            arrays = {"vectors": counts}
-        else:
-            arrays = {"indptr": counts.indptr, "indices": counts.indices, "counts": counts.data}
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-        sizes = {name: (temporary / f"{name}.npy").stat().st_size for name in arrays}
-        kind = "dense" if "vectors" in arrays else "sparse"
-        record = {"format": FORMAT, "stage": "segment", "kind": kind, "shape": list(counts.shape), "sizes": sizes}
-        (temporary / "record.json").write_text(json.dumps(record))
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if not _is_whole(folder):
-                raise
-            shutil.rmtree(temporary)  # the other one was first, with the same numbers; the catalogue may name it by now
-    except OSError:
-        shutil.rmtree(temporary, ignore_errors=True)  # the disk is full, more likely than not
-        raise
-
-
-def _is_whole(folder: Path) -> bool:
-    """Whether the files of a segment have the sizes that they were written with."""
-    try:
-        sizes = json.loads((folder / "record.json").read_text()).get("sizes", {})
-        return all((folder / f"{name}.npy").stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def read_segment(folder: Path) -> Any:
-    """Read a segment, CSR or dense; its arrays are memory-mapped.
-
-    Raises
-    ------
-    UserError
-        A file is missing or damaged.
-    """
-    import numpy as np
-    from scipy import sparse
-
-    shape = tuple(_read_segment_record(folder)["shape"])
-    try:
-        if (folder / "vectors.npy").exists():
-            vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
-            if vectors.shape != shape or vectors.dtype != np.float32:
-                raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not float32 {shape}")
-            return vectors
-        data, indices, indptr = (
-            np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("counts", "indices", "indptr")
-        )
-        return sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise _damaged(folder, error) from None
-
-
-def _read_segment_record(folder: Path) -> dict[str, Any]:
-    """The record of a segment; its shape is that of a matrix."""
-    try:
-        record = json.loads((folder / "record.json").read_text())
-        n, n_columns = record["shape"]
-        return record
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from None
-
-
-def _damaged(folder: Path, error: Exception) -> UserError:
-    return UserError(f"{folder}: damaged segment ({error}); run 'visterm features' to extract its images again")
