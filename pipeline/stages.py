@@ -49,7 +49,7 @@ from .store.vectors import embed, extractor_content, identity, load_extractor, m
 if TYPE_CHECKING:
     import numpy as np
 
-    from .measure import Task
+    from .evaluation.measure import Task
 
 ONE_LABEL = ("musl", "mcml")  # they learn categories: an image is of one
 
@@ -720,8 +720,8 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
     """Measure, and write every file of an evaluation but its record."""
     from visterm.features import silence_decoders
 
-    from .measure import Measured, measure
-    from .results import write_results
+    from .evaluation.measure import Measured, measure
+    from .evaluation.results import write_results
 
     silence_decoders()
     started = time.perf_counter()
@@ -758,7 +758,7 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
 
 def _measure_there(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
     """Measure one of some learners in a worker of a cluster, which reads the run; all of `Measured` but the learner."""
-    from .measure import measure
+    from .evaluation.measure import measure
 
     with contextlib.closing(Collection(run.collection)) as collection:
         task, _ = _measured_on(run, config, collection, names)
@@ -772,7 +772,8 @@ def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
 
     from visterm.retrieval import relevance_from_labels
 
-    from .measure import Task, siblings_of
+    from .evaluation.is_a import siblings_of
+    from .evaluation.measure import Task
 
     queries, gallery = _test_images(run, config, collection)
     own = queries is gallery

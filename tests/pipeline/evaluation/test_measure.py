@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 from visterm.pipeline.config.loading import load_config
-from visterm.pipeline.measure import Task, measure, siblings_of
+from visterm.pipeline.evaluation.is_a import siblings_of
+from visterm.pipeline.evaluation.measure import Task, measure
 from visterm.pipeline.store.catalogue import Image
 from visterm.retrieval import relevance_from_labels
 

@@ -19,17 +19,17 @@ import yaml
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
+from visterm.pipeline.config.models import Config, without_password
+from visterm.pipeline.report.charts import write_precision_curve
+from visterm.pipeline.report.data import History, Hits, Query, ReportData, Result, System
+from visterm.pipeline.report.page import write_report
+from visterm.pipeline.store.files import write_text
+from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.records import fingerprint, read_record
+from visterm.pipeline.store.run import Run
 from visterm.retrieval import Evaluation, Ranking, compare
 
-from .config.models import Config, without_password
 from .measure import Measured, Task
-from .report.charts import write_precision_curve
-from .report.data import History, Hits, Query, ReportData, Result, System
-from .report.page import write_report
-from .store.files import write_text
-from .store.models import TRAINED
-from .store.records import fingerprint, read_record
-from .store.run import Run
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
