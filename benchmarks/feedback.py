@@ -43,7 +43,7 @@ def _records(d: int, n_queries: int) -> list[dict]:
 
 
 def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
-    from visterm.pipeline.feedback import MAX_FALL
+    from visterm.pipeline.feedback.update import MAX_FALL
     from visterm.pipeline.store.records import read_record
 
     right, wrong = _session(place, learner, n_queries, wrong=False), _session(place, learner, n_queries, wrong=True)
@@ -87,7 +87,7 @@ def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
 def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
     """Mark the first results of some queries, whose results are of both kinds, and update after each."""
     from visterm.pipeline import Searcher
-    from visterm.pipeline.feedback import Teacher
+    from visterm.pipeline.feedback.update import Teacher
     from visterm.retrieval import ExactIndex
 
     shutil.rmtree(place.taught(learner), ignore_errors=True)

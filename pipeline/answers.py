@@ -23,7 +23,7 @@ from .console import one_line
 from .current import Asked, Current, Snapshot
 from .errors import UserError
 from .explaining import Explained, draw, explained
-from .feedback import Teacher
+from .feedback.update import Teacher
 from .guard import Batches, Pool, cores
 from .pictures import Thumbnails, Uploads
 from .searcher import Queries, UnknownLabel

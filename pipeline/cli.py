@@ -965,7 +965,7 @@ TaughtOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oa
 def status(run: RunOption = None, as_json: JsonOption = False) -> None:
     """Show how much was marked, and which version of each learner is in force."""
     from .console import count
-    from .feedback import Teacher
+    from .feedback.update import Teacher
 
     place, _ = _open(run, None, None)
     found = Teacher(place).status()
@@ -989,7 +989,7 @@ def status(run: RunOption = None, as_json: JsonOption = False) -> None:
 def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
     """Learn from the marks; refused, with exit code 2, where held-out mAP would fall by more than 0.005."""
     from .errors import UserError
-    from .feedback import Teacher
+    from .feedback.update import Teacher
 
     place, _ = _open(run, None, None)
     found = Teacher(place).update(learner)
@@ -1013,7 +1013,7 @@ def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: Json
 @_command
 def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
     """Go back to what was in force before the last update or reset; the marks stay."""
-    from .feedback import Teacher
+    from .feedback.update import Teacher
 
     place, _ = _open(run, None, None)
     _say_in_force(Teacher(place).undo(learner), as_json)
@@ -1023,7 +1023,7 @@ def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOp
 @_command
 def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
     """Go back to the trained learner. Marks so far stay in the file, and are not learned from again."""
-    from .feedback import Teacher
+    from .feedback.update import Teacher
 
     place, _ = _open(run, None, None)
     _say_in_force(Teacher(place).reset(learner), as_json)
@@ -1042,7 +1042,7 @@ def _say_in_force(found: dict, as_json: bool) -> None:
 def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
     """Print every mark ever made, and every one taken back, in order: JSON, or --format csv."""
     from .errors import UserError
-    from .feedback import Mark, Marks
+    from .feedback.marks import Mark, Marks
 
     place, _ = _open(run, None, None)
     rows = Marks(place.marks).export()

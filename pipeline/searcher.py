@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from .console import Console, count
 from .errors import UserError
-from .feedback import Teacher
+from .feedback.update import Teacher
 from .store.catalogue import Collection, Image
 from .store.files import file_sha256, publish
 from .store.models import (

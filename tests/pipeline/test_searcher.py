@@ -26,7 +26,7 @@ from visterm.pipeline import Searcher, results_page
 from visterm.pipeline.cli import app
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback import Teacher
+from visterm.pipeline.feedback.update import Teacher
 from visterm.pipeline.report import page as report_page
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run

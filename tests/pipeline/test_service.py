@@ -32,10 +32,11 @@ import httpx
 import uvicorn
 from PIL import Image as Pillow
 
-from visterm.pipeline import Searcher, answers, api, current, feedback, guard, judge, living, pictures, service, stages
+from visterm.pipeline import Searcher, answers, api, current, guard, judge, living, pictures, service, stages
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback import update as feedback_update
 from visterm.pipeline.pictures import Uploads
 from visterm.pipeline.store import append_only
 from visterm.pipeline.store.catalogue import Collection
@@ -856,7 +857,7 @@ def test_compacting_while_others_search(own, tmp_path):
 
 
 def test_two_services_on_one_run(own, monkeypatch):
-    monkeypatch.setattr(feedback, "MAX_FALL", 1.0)
+    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     searcher = Searcher(own)
     with serving(service.create_app(own)) as first, serving(service.create_app(own)) as second:
         (answer,) = _upload(first, _bytes(searcher, "fig/1.jpg")).json()

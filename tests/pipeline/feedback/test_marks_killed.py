@@ -13,7 +13,8 @@ from visterm.learners import load_learner
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.feedback import Marks, Teacher
+from visterm.pipeline.feedback.marks import Marks
+from visterm.pipeline.feedback.update import Teacher
 from visterm.pipeline.stages import features, train
 from visterm.pipeline.store.run import Run
 

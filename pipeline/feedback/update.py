@@ -16,30 +16,25 @@ block of W: plain, exact, and small beside the 400 MB of a W of 10,000 visterms.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import fcntl
-import hashlib
 import logging
-import os
-import re
 import shutil
-import sqlite3
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.files import publish, write_text
+from visterm.pipeline.store.models import check_trained, load_trained
+from visterm.pipeline.store.records import make_record, read_record
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content
 
-from .errors import UserError
-from .store.append_only import Ledger
-from .store.catalogue import Collection, Image
-from .store.files import publish, write_text
-from .store.models import check_trained, load_trained
-from .store.records import fingerprint, make_record, read_record
-from .store.run import Run
-from .store.vectors import extractor_content, supervision, vectors
+from .held_out import MIN_QUERIES, HeldOut, digest_of, draw_held_out, sparse_vectors
+from .marks import Mark, Marks
+from .versions import KEPT, InForce, fingerprint_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,232 +48,6 @@ STEPS_PER_MARK = 10
 TEACHABLE: dict[str, dict[str, Any]] = {"oasis": {"C": 0.03}, "aroma": {"r": 10.0}}
 _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
 MAX_FALL = 0.005  # of held-out mAP, below the base: a version that would cost more is not put in force
-MAX_HELD_OUT = 2000  # images that the guard ranks, and
-MIN_QUERIES = 20  # among images that no mark names, below which those are not looked at apart
-MAX_QUERIES = 250  # those of them that it ranks them for: half of an update's time at 10,000 visterms goes into these
-KEPT = 5  # versions that undo can go back to
-
-
-class Mark(NamedTuple):
-    """One row of the marks."""
-
-    number: int
-    time: str  # UTC, ISO 8601
-    query: str  # SHA-256 of the query image's bytes
-    image: int  # id in the catalogue, at that time
-    path: str
-    sha256: str
-    mark: int  # 1 relevant, -1 not, 0 taken back
-    learner: str  # that the result came from, and its version: 0 is the base
-    version: int
-    undoes: int | None = None  # the row that was undone; `mark` is then what it was before
-
-
-class Marks(Ledger):
-    """Marks of results: relevant (1), not relevant (-1), or a mark taken back (0).
-
-    The last row of a query and an image's content is what stands. Images are named by id and by the SHA-256 of their
-    bytes, so that marks outlive a new extraction, a new id and a new path.
-
-    Parameters
-    ----------
-    file : Path
-        ``runs/<run>/feedback.sqlite``; made by the first mark.
-    """
-
-    what = "the mark"
-    schema = """
-CREATE TABLE marks (
-    number INTEGER PRIMARY KEY,
-    time TEXT NOT NULL,
-    query TEXT NOT NULL,
-    image INTEGER NOT NULL,
-    path BLOB NOT NULL,         -- as the file system's bytes
-    sha256 TEXT NOT NULL,
-    mark INTEGER NOT NULL CHECK (mark IN (-1, 0, 1)),
-    learner TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    undoes INTEGER UNIQUE       -- the row that this one undoes
-);
-
-CREATE INDEX by_query ON marks (query);
-
-CREATE TABLE queries (          -- vectors of queries that may not be in the collection
-    key TEXT NOT NULL,
-    extractor TEXT NOT NULL,    -- fingerprint of what they were made with
-    n_visterms INTEGER NOT NULL,
-    visterms BLOB NOT NULL,     -- int32, little-endian
-    weights BLOB NOT NULL,      -- float32
-    PRIMARY KEY (key, extractor)
-);
-
-CREATE TRIGGER no_update BEFORE UPDATE ON marks BEGIN SELECT RAISE(ABORT, 'marks are only added'); END;
-
-CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks are only added'); END
-"""
-
-    def add(
-        self,
-        query: str,
-        image: Image,
-        mark: int,
-        *,
-        learner: str,
-        version: int = 0,
-        vector: sparse.csr_matrix | None = None,
-        extractor: str = "",
-    ) -> int:
-        """Keep a mark: it is on disk when this returns.
-
-        Parameters
-        ----------
-        query : str
-            SHA-256 of the query image's bytes, in hexadecimal.
-        image : Image
-            Of the collection.
-        mark : {1, -1, 0}
-        learner : str
-            That the result came from.
-        version : int
-            Of the learner, as `Teacher.version` gives it.
-        vector : CSR float32 (1, n_visterms), optional
-            The query's vector, for a query that is no image of the collection. Kept once.
-        extractor : str
-            Fingerprint of what the vector was made with (`artifacts.extractor_content`).
-
-        Returns
-        -------
-        int
-            Number of the mark.
-
-        Raises
-        ------
-        UserError
-            No such mark or key; the disk is full, and nothing was changed.
-        """
-        _check_key(query)
-        if mark not in (1, -1, 0) or isinstance(mark, bool):
-            raise UserError(f"a mark is 1 (relevant), -1 (not relevant) or 0 (taken back), not {mark!r}")
-        with self._writing() as db:
-            if vector is not None:
-                parts = (vector.indices.astype("<i4").tobytes(), vector.data.astype("<f4").tobytes())
-                row = (query, extractor, vector.shape[1], *parts)
-                db.execute("INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?)", row)
-            return _insert(db, query, image.id, os.fsencode(image.path), image.sha256, int(mark), learner, version)
-
-    def undo(self, query: str) -> Mark | None:
-        """Take back the last mark of a query that still counts: what it replaced stands again.
-
-        Returns
-        -------
-        Mark or None
-            The row that was added, its ``mark`` what stands now; None where there is nothing to undo.
-        """
-        _check_key(query)
-        with self._writing() as db:
-            last, before = None, 0
-            for row in self._rows(
-                db,
-                "WHERE query = ? AND undoes IS NULL AND number NOT IN "
-                "(SELECT undoes FROM marks WHERE undoes IS NOT NULL) ORDER BY number DESC",
-                query,
-            ):
-                if last is None:
-                    last = row
-                elif row.sha256 == last.sha256:
-                    before = row.mark
-                    break
-            if last is None:
-                return None
-            image = (last.image, os.fsencode(last.path), last.sha256)
-            number = _insert(db, query, *image, before, last.learner, last.version, last.number)
-            return next(self._rows(db, "WHERE number = ?", number))
-
-    def of(self, query: str) -> list[Mark]:
-        """Marks of a query that stand, the oldest first; none that was taken back."""
-        return self.standing(query).get(query, [])
-
-    def standing(self, query: str | None = None) -> dict[str, list[Mark]]:
-        """Marks that stand, by query, in the order of their first marks."""
-        where = "" if query is None else "WHERE query = ? "
-        found: dict[str, dict[str, Mark]] = defaultdict(dict)
-        with self._reading() as db:
-            if db is not None:
-                for row in self._rows(db, f"{where}ORDER BY number", *([] if query is None else [query])):
-                    found[row.query].pop(row.sha256, None)  # the newest comes last
-                    found[row.query][row.sha256] = row
-        kept = {key: [mark for mark in marks.values() if mark.mark] for key, marks in found.items()}
-        return {key: marks for key, marks in kept.items() if marks}
-
-    def vector(self, query: str, extractor: str) -> sparse.csr_matrix | None:
-        """Vector of a query that was kept with its mark, if it was made with this extractor: CSR float32 (1, V)."""
-        import numpy as np
-        from scipy import sparse
-
-        with self._reading() as db:
-            found = (
-                db
-                and db.execute(
-                    "SELECT n_visterms, visterms, weights FROM queries WHERE key = ? AND extractor = ?",
-                    (query, extractor),
-                ).fetchone()
-            )
-        if not found:
-            return None
-        indices, data = np.frombuffer(found[1], "<i4"), np.frombuffer(found[2], "<f4")
-        return sparse.csr_matrix((data, indices, [0, len(indices)]), shape=(1, found[0]), dtype=np.float32)
-
-    def export(self) -> list[dict[str, Any]]:
-        """Every row ever added, in order: what `Mark` lists."""
-        with self._reading() as db:
-            return [] if db is None else [row._asdict() for row in self._rows(db, "ORDER BY number")]
-
-    @staticmethod
-    def _rows(db: sqlite3.Connection, where: str, *values: Any) -> Iterator[Mark]:
-        columns = ", ".join(Mark._fields)
-        for row in db.execute(f"SELECT {columns} FROM marks {where}", values):
-            found = Mark(*row)
-            yield found._replace(path=os.fsdecode(found.path))
-
-
-def _insert(
-    db: sqlite3.Connection,
-    query: str,
-    image: int,
-    path: bytes,
-    sha256: str,
-    mark: int,
-    learner: str,
-    version: int,
-    undoes: int | None = None,
-) -> int:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    cursor = db.execute(
-        "INSERT INTO marks (time, query, image, path, sha256, mark, learner, version, undoes) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (now, query, image, path, sha256, mark, learner, version, undoes),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
-
-
-def _check_key(query: str) -> None:
-    if not isinstance(query, str) or not re.fullmatch(r"[0-9a-f]{64}", query):
-        raise UserError("a query is named by the SHA-256 of its image: 64 hexadecimal digits")
-
-
-class _InForce(BaseModel):
-    """What `in_force.json` says of one learner."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    base: str  # fingerprint of the trained learner that versions stand on
-    version: int = Field(default=0, ge=0)  # that answers; 0 is the base
-    last: int = Field(default=0, ge=0)  # highest number that a version has had; none is given again
-    set_aside: list[int] = []  # marks not to be learned from: refused, or before a reset
-    # What undo goes back to, the latest last: a version, and after a refusal or reset what was set aside before it.
-    before: list[tuple[int, list[int] | None]] = []
-    void: bool = False  # versions were made, of a base that is no longer there
 
 
 class _Lesson(NamedTuple):
@@ -287,35 +56,6 @@ class _Lesson(NamedTuple):
     X: sparse.csr_matrix
     n_relevant: int
     numbers: list[int]  # of the marks
-
-
-class _HeldOut(NamedTuple):
-    """Labelled images that a version is measured on: each is ranked among all, for some of them as queries."""
-
-    X: sparse.csr_matrix
-    own: np.ndarray  # (n_queries,) rows that are queries
-    relevant: np.ndarray  # bool (n_queries, n), each to itself, too
-    unmarked: np.ndarray  # bool (n,), images that no mark names
-    what: str  # they are, for messages
-
-    def queries(self, among: np.ndarray) -> np.ndarray:
-        """Which queries are among some of the images, bool (n,), and have another one of them to find."""
-        import numpy as np
-
-        return np.flatnonzero(among[self.own] & (self.relevant[:, among].sum(axis=1) > 1))
-
-    def precisions(self, scores: np.ndarray, among: np.ndarray) -> np.ndarray:
-        """Average precision of float32 (n_queries, n) scores, of the `queries` among some of the images."""
-        import numpy as np
-
-        from visterm.learners.validation import mean_average_precision
-
-        columns = np.flatnonzero(among)
-        found = []
-        for row in self.queries(among):
-            here, own = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
-            found.append(mean_average_precision(scores[here], self.relevant[here], own))
-        return np.array(found)
 
 
 class Teacher:
@@ -527,7 +267,7 @@ class Teacher:
 
     # --- lessons --------------------------------------------------------------------------------------------------
 
-    def _lessons(self, learner: str, state: _InForce) -> tuple[list[_Lesson], dict[int, Mark], int, _HeldOut]:
+    def _lessons(self, learner: str, state: InForce) -> tuple[list[_Lesson], dict[int, Mark], int, HeldOut]:
         """What can be learned, the standing marks by number, how many are left out, and what to measure on."""
         from scipy import sparse
 
@@ -544,9 +284,9 @@ class Teacher:
                 by_content.setdefault(image.sha256, image)
             wanted = {key for key in standing if key in by_content}
             wanted.update(mark.sha256 for marks in standing.values() for mark in marks if mark.sha256 in by_content)
-            held_out = _held_out(self.run, learner, collection, images, wanted)
+            held_out = draw_held_out(self.run, learner, collection, images, wanted)
             place = {sha256: row for row, sha256 in enumerate(sorted(wanted))}
-            X = _sparse_vectors(self.run, collection, [by_content[sha256] for sha256 in place]) if place else None
+            X = sparse_vectors(self.run, collection, [by_content[sha256] for sha256 in place]) if place else None
         lessons: list[_Lesson] = []
         n_left_out = 0
         for key, marks in standing.items():
@@ -567,9 +307,9 @@ class Teacher:
     def _teach(
         self,
         learner: str,
-        state: _InForce,
+        state: InForce,
         lessons: Sequence[_Lesson],
-        held_out: _HeldOut,
+        held_out: HeldOut,
         new: list[int],
         answer: dict[str, Any],
     ) -> None:
@@ -583,7 +323,7 @@ class Teacher:
         scores = {"after": model.similarity(held_out.X[held_out.own], held_out.X)}
         for when, version in (("base", 0), ("before", state.version)):
             scores[when] = self._scores(learner, state, version, held_out)
-        if _fingerprint_of(self.run, learner) != state.base:  # part of what was measured is of another one
+        if fingerprint_of(self.run, learner) != state.base:  # part of what was measured is of another one
             raise UserError(f"{learner} was trained again meanwhile; update again, and the new one learns the marks")
         falls = []
         for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
@@ -621,9 +361,9 @@ class Teacher:
         self._remember(learner, state, scores, held_out)
         answer |= {"accepted": True, "to_version": version}
 
-    def _scores(self, learner: str, state: _InForce, version: int, held_out: _HeldOut) -> np.ndarray:
+    def _scores(self, learner: str, state: InForce, version: int, held_out: HeldOut) -> np.ndarray:
         """Scores of the held-out images by a version, float32 (n_queries, n); of the last two they are remembered."""
-        key = (learner, state.base, version, _digest(held_out))
+        key = (learner, state.base, version, digest_of(held_out))
         if key not in self._measured:
             model = self._base_copy(learner)
             if version:
@@ -631,8 +371,8 @@ class Teacher:
             self._measured[key] = model.similarity(held_out.X[held_out.own], held_out.X)
         return self._measured[key]
 
-    def _remember(self, learner: str, state: _InForce, scores: dict[str, np.ndarray], held_out: _HeldOut) -> None:
-        digest = _digest(held_out)
+    def _remember(self, learner: str, state: InForce, scores: dict[str, np.ndarray], held_out: HeldOut) -> None:
+        digest = digest_of(held_out)
         others = {key: found for key, found in self._measured.items() if key[0] != learner}
         own = {
             (learner, state.base, 0, digest): scores["base"],
@@ -645,22 +385,22 @@ class Teacher:
     def _folder(self, learner: str) -> Path:
         return self.run.taught(learner)
 
-    def _in_force(self, learner: str) -> _InForce:
+    def _in_force(self, learner: str) -> InForce:
         """What the small file says; the base, if it speaks of a base that is no longer there."""
-        base = _fingerprint_of(self.run, learner)
+        base = fingerprint_of(self.run, learner)
         file = self._folder(learner) / "in_force.json"
         try:
-            found = _InForce.model_validate_json(file.read_bytes())
+            found = InForce.model_validate_json(file.read_bytes())
         except FileNotFoundError:
-            return _InForce(base=base)
+            return InForce(base=base)
         except (OSError, ValueError):
             raise UserError(f"{file}: damaged; remove it to go back to the base") from None
         if found.base == base:
             return found
         # Numbers go on, so that no two models of a learner have the same one. The marks are learned anew.
-        return _InForce(base=base, last=found.last, set_aside=found.set_aside, void=bool(found.last))
+        return InForce(base=base, last=found.last, set_aside=found.set_aside, void=bool(found.last))
 
-    def _put_in_force(self, learner: str, state: _InForce) -> None:
+    def _put_in_force(self, learner: str, state: InForce) -> None:
         """Write the small file, in one step; then remove what can no longer be gone back to."""
         folder = self._folder(learner)
         state.before = state.before[-KEPT:]
@@ -742,16 +482,6 @@ def _check_teachable(learner: str) -> None:
         raise UserError(f"{learner} does not learn from marks; {' and '.join(TEACHABLE)} do")
 
 
-def _fingerprint_of(run: Run, learner: str) -> str:
-    """What tells a trained learner from every other, one trained again with the same settings too; "" of none."""
-    record = read_record(run.learner(learner))
-    try:
-        files = (run.learner(learner) / "files" / "learner.json").read_bytes()
-    except OSError:
-        return ""
-    return fingerprint(record and record.get("created"), hashlib.sha256(files).hexdigest())
-
-
 def _nothing_new(marks: dict[int, Mark], taught: bool, n_left_out: int) -> str:
     """Why there is nothing to learn."""
     if not marks:
@@ -803,44 +533,3 @@ def _not_said(text: str) -> Iterator[None]:
         yield
     finally:
         log.removeFilter(keep)
-
-
-def _sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
-    """Vectors as `artifacts.vectors`; dense ones, of other models than visterms, become sparse, too."""
-    from scipy import sparse
-
-    return sparse.csr_matrix(vectors(run, collection, images))
-
-
-def _held_out(run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]) -> _HeldOut:
-    """Labelled test images; where none of them has another one to find, all labelled images."""
-    import numpy as np
-
-    from visterm.learners.triplets import related_images
-
-    config = run.configure(None, [])
-    clicks = config.collection.clicks is not None
-    labelled = [image for image in images if image.labels]
-    test = [image for image in labelled if image.split == "test"]
-    for chosen, what in ((test, "test images"), (labelled, "labelled images, most of them trained on")):
-        if not chosen:
-            continue
-        rng = np.random.default_rng(0)
-        chosen = [chosen[row] for row in np.sort(rng.permutation(len(chosen))[:MAX_HELD_OUT])]
-        own = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
-        y, _ = supervision(chosen, clicks=clicks)
-        cutoff = getattr(config, learner).click_cutoff if clicks else None
-        relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
-        if relevant.sum() > len(own):  # each is related to itself
-            unmarked = np.array([image.sha256 not in marked for image in chosen])
-            return _HeldOut(_sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise UserError(f"run {run.name}: no labelled images to measure an update on; nothing is learned without")
-
-
-def _digest(held_out: _HeldOut) -> str:
-    """Which images these are, by their vectors."""
-    found = hashlib.sha256()
-    X = held_out.X  # CSR, or dense where vectors are not of visterms
-    for array in (X.indptr, X.indices, X.data) if hasattr(X, "indptr") else (X,):
-        found.update(array.tobytes())
-    return found.hexdigest()

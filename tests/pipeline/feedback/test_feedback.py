@@ -21,12 +21,17 @@ from typer.testing import CliRunner
 
 from visterm.features import images as feature_images
 from visterm.learners import load_learner
-from visterm.pipeline import Searcher, feedback
+from visterm.pipeline import Searcher
 from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback import KEPT, MAX_FALL, Marks, Teacher
+from visterm.pipeline.feedback import held_out
+from visterm.pipeline.feedback import update as feedback
+from visterm.pipeline.feedback import update as feedback_update
+from visterm.pipeline.feedback.marks import Marks
+from visterm.pipeline.feedback.update import MAX_FALL, Teacher
+from visterm.pipeline.feedback.versions import KEPT
 from visterm.pipeline.stages import features, train
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.run import Run
@@ -263,7 +268,7 @@ def guarded(trained, tmp_path):
 @pytest.fixture
 def run(guarded, monkeypatch):
     """One whose updates are not refused: on so few images, that look alike, a mark may cost more than 0.005."""
-    monkeypatch.setattr(feedback, "MAX_FALL", 1.0)
+    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     return guarded
 
 
@@ -328,10 +333,10 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
     session(run, some_queries(run, 3, learner), learner=learner)
     teacher = Teacher(run)
     plain = load_learner(base)
-    feedback._prepare(plain, learner)
+    feedback_update._prepare(plain, learner)
     lessons, *_ = teacher._lessons(learner, teacher._in_force(learner))
     for lesson in lessons:
-        feedback._learn(plain, lesson)
+        feedback_update._learn(plain, lesson)
     assert teacher.update(learner)["accepted"]
     expected = plain.W_ if learner == "oasis" else plain.distribution_
     assert not np.array_equal(expected, matrix(run, learner, base))
@@ -345,9 +350,9 @@ def test_the_variants_of_oasis_learn_from_marks_too(run, variant):
     session(run, some_queries(run, 2))
     teacher = Teacher(run)
     plain = load_learner(run.learner("oasis") / "files")
-    feedback._prepare(plain, "oasis")
+    feedback_update._prepare(plain, "oasis")
     for lesson in teacher._lessons("oasis", teacher._in_force("oasis"))[0]:
-        feedback._learn(plain, lesson)
+        feedback_update._learn(plain, lesson)
     assert teacher.update()["accepted"]
     np.testing.assert_array_equal(matrix(run), plain.W_)
     assert teacher.load("oasis").symmetry_index() == pytest.approx(1, abs=1e-5)
@@ -413,7 +418,7 @@ def test_a_bad_marker_cannot_ruin_the_model(guarded):
     run, teacher, searcher = guarded, Teacher(guarded), Searcher(guarded)
     test = np.array([image.split == "test" for image in searcher.images])
     X, y = searcher.X[test], np.array([min(image.labels) for image in searcher.images])[test]
-    assert test.sum() < feedback.MAX_QUERIES  # so that this is what the guard measures
+    assert test.sum() < held_out.MAX_QUERIES  # so that this is what the guard measures
     base = teacher.load("oasis").score(X, y)
     refused = 0
     for row in some_queries(run, 8):
@@ -436,12 +441,12 @@ def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypat
     teacher = Teacher(run)
     first, second = some_queries(run, 2)
     session(run, [first])
-    monkeypatch.setattr(feedback, "MAX_FALL", -1.0)  # nothing is good enough
+    monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)  # nothing is good enough
     answer = teacher.update()
     assert not answer["accepted"]
     assert "the model stays as it was, and the 20 new marks are set aside" in answer["reason"]
     assert answer["map_after"] is not None
-    monkeypatch.setattr(feedback, "MAX_FALL", 1.0)
+    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     assert teacher.update()["reason"] == "there are no marks to learn from"
     session(run, [second])
     assert teacher.update()["n_marks"] == 20
@@ -451,11 +456,11 @@ def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypat
 def test_marks_of_a_refused_update_come_back_by_undo(run, monkeypatch):
     teacher = Teacher(run)
     session(run, some_queries(run, 1))
-    monkeypatch.setattr(feedback, "MAX_FALL", -1.0)
+    monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert not teacher.update()["accepted"]
     assert teacher.status()["learners"]["oasis"]["set_aside"] == 20
     assert teacher.undo() == {"learner": "oasis", "from_version": 0, "to_version": 0}
-    monkeypatch.setattr(feedback, "MAX_FALL", 1.0)
+    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     assert teacher.update()["n_marks"] == 20
 
 
@@ -464,7 +469,7 @@ def test_what_was_measured_is_said(run, monkeypatch):
     answer = Teacher(run).update()
     assert re.fullmatch(r"\d+ test images that no mark names", answer["measured_on"])
     assert 0 <= answer["map_error"] < 0.1
-    monkeypatch.setattr(feedback, "MIN_QUERIES", 1000)  # too few are unmarked
+    monkeypatch.setattr(held_out, "MIN_QUERIES", 1000)  # too few are unmarked
     session(run, some_queries(run, 2)[1:])
     assert Teacher(run).update()["measured_on"] == "80 test images"
 
@@ -488,17 +493,17 @@ def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
 
 def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
     """Nothing is measured on two bases at once, and no mark is set aside for it."""
-    teacher, learn, config = Teacher(run), feedback._learn, run.configure(None, ["oasis.C=0.05"])
+    teacher, learn, config = Teacher(run), feedback_update._learn, run.configure(None, ["oasis.C=0.05"])
     session(run, some_queries(run, 1))
 
     def learn_meanwhile(model, lesson):
         learn(model, lesson)
         train(run, config, "oasis", QUIET)
 
-    monkeypatch.setattr(feedback, "_learn", learn_meanwhile)
+    monkeypatch.setattr(feedback_update, "_learn", learn_meanwhile)
     with pytest.raises(UserError, match="oasis was trained again meanwhile; update again"):
         teacher.update()
-    monkeypatch.setattr(feedback, "_learn", learn)
+    monkeypatch.setattr(feedback_update, "_learn", learn)
     status = teacher.status()["learners"]["oasis"]
     assert (status["version"], status["set_aside"], status["waiting"]) == (0, 0, 20)
     assert teacher.update()["n_marks"] == 20
@@ -698,6 +703,6 @@ def test_the_command(run, monkeypatch):
     assert len(lines) == 20
     assert "marks are printed as json or csv" in visterm("export", "--format", "table", code=2).stderr
     session(run, some_queries(run, 2)[1:])
-    monkeypatch.setattr(feedback, "MAX_FALL", -1.0)
+    monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert "the model stays as it was" in visterm("update", code=2).stderr
     assert "wsabie does not learn from marks" in visterm("update", "--learner", "wsabie", code=2).stderr
