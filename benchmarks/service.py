@@ -38,7 +38,7 @@ SEGMENT = 10_000
 
 def make_run(folder: Path, n_images: int) -> Path:
     """A run named bench of n made-up images and some real ones; returns the folder of images to be added later."""
-    from visterm.pipeline.demo import write_demo_images
+    from visterm.pipeline.stages.demo_images import write_demo_images
 
     photos, new = folder / "photos", folder / "new"
     write_demo_images(photos)

@@ -213,7 +213,7 @@ def features(
       visterm features --vectors photos.npy --ids photos.txt
     """
     from .errors import UserError
-    from .stages import features as stage
+    from .stages.features import features as stage
 
     if images == "":
         raise UserError("which images? the name of their directory is empty (make: IMAGES=directory)")
@@ -263,7 +263,7 @@ def add(
       visterm add ~/holiday another.png --label sunset
     """
     from .console import count, duration
-    from .living import add as stage
+    from .stages.edit import add as stage
 
     place, configuration = _open(run, None, _with_scheduler(None, scheduler))
     console = _console()
@@ -306,7 +306,7 @@ def remove(
     from visterm.features import printable
 
     from .console import count
-    from .living import remove as stage
+    from .stages.edit import remove as stage
 
     place, _ = _open(run, None, None)
     console = _console()
@@ -335,7 +335,7 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
       visterm compact --run photos
     """
     from .console import count
-    from .living import compact as stage
+    from .stages.edit import compact as stage
 
     place, _ = _open(run, None, None)
     console = _console()
@@ -373,8 +373,8 @@ def train(
     """
     from .console import one_line
     from .errors import UserError
-    from .stages import LearnerRefused
-    from .stages import train as stage
+    from .stages.train import LearnerRefused
+    from .stages.train import train as stage
     from .store.models import TRAINED, check_learners
 
     names = _several(learner) or ["oasis"]
@@ -487,7 +487,7 @@ def evaluate(
       visterm evaluate --learner cosine --json
     """
     from .config.models import without_password
-    from .stages import evaluate as stage
+    from .stages.evaluate import evaluate as stage
     from .store.models import default_learner
     from .store.records import read_metrics
 
@@ -812,7 +812,7 @@ def info(
       visterm info
       visterm info --run photos --skipped
     """
-    from .stages import describe_run
+    from .stages.info import describe_run
 
     place, configuration = _open(run, None, None)
     found = describe_run(place, configuration)
@@ -1190,9 +1190,9 @@ def demo(
     The images are crops of photos that scikit-image and scikit-learn ship; they are written to runs/<run>/images.
     Prints the path of the report.
     """
-    from . import stages
     from .config.loading import load_config
-    from .demo import DEMO_SETTINGS, write_demo_images
+    from .stages import features as stages
+    from .stages.demo_images import DEMO_SETTINGS, write_demo_images
 
     place, console = _place(run), _console()
     configuration = load_config(None, DEMO_SETTINGS)

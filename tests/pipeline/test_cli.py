@@ -19,8 +19,12 @@ from typer.testing import CliRunner
 
 from visterm.features import images
 from visterm.learners import OASIS
-from visterm.pipeline import console, demo, stages
+from visterm.pipeline import console
 from visterm.pipeline.cli import app, main
+from visterm.pipeline.stages import demo_images as demo_images_stage
+from visterm.pipeline.stages import features as stages
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 
@@ -137,7 +141,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
 
 
 def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
-    monkeypatch.setattr(stages, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     assert "; the same command goes on from here" in visterm("train", cwd=mine, check=130).stderr
     assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
 
@@ -449,7 +453,7 @@ def test_unreadable_files_keep_their_places_in_the_split(mine):
 
 def test_visterms_of_another_split_are_refused(mine, monkeypatch):
     """A kill while visterms are learned again leaves the new split beside the old codebook."""
-    monkeypatch.setattr(stages, "_fit_extractor", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(features_stage, "_fit_extractor", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     visterm("features", "fruit", "--set", "split.seed=5", *SMALL, cwd=mine, check=130)
     assert "the features are not finished" in refused("train", cwd=mine)
     assert "the features are not finished" in refused("evaluate", cwd=mine)
@@ -610,8 +614,8 @@ def test_a_picture_beside_the_split_folders_changes_nothing(tmp_path, write_imag
 
 
 def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "CROPS", {"train": 6, "test": 4})
-    monkeypatch.setattr(demo, "DEMO_SETTINGS", [setting for setting in SMALL if setting != "--set"])
+    monkeypatch.setattr(demo_images_stage, "CROPS", {"train": 6, "test": 4})
+    monkeypatch.setattr(demo_images_stage, "DEMO_SETTINGS", [setting for setting in SMALL if setting != "--set"])
     assert visterm("demo", cwd=tmp_path).stdout == "runs/demo/evaluations/oasis/report.html\n"
 
 

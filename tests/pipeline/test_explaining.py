@@ -12,12 +12,14 @@ from typer.testing import CliRunner
 
 from visterm import features
 from visterm.features import images, read_image
-from visterm.pipeline import Searcher, stages
+from visterm.pipeline import Searcher
 from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.explaining import draw, explain_pair, explained, heat_map
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
 
 CLASSES = ("apple", "pear", "plum")
@@ -38,9 +40,9 @@ def make_run(folder, write_images, learners, *settings):
     write_images(photos, [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
     run, config = Run(folder / "runs" / "fruit"), load_config(None, [*SETTINGS, *settings])
     console = Console(quiet=True, progress=False)
-    stages.features(run, config, photos, console)
+    features_stage.features(run, config, photos, console)
     for name in learners:
-        stages.train(run, config, name, console)
+        train_stage.train(run, config, name, console)
     return run
 
 

@@ -27,7 +27,8 @@ from visterm.pipeline.judge import (
     ranking_coherence,
     spread,
 )
-from visterm.pipeline.stages import features, train
+from visterm.pipeline.stages.features import features
+from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.run import Run
 
 NAN = np.nan

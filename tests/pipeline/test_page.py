@@ -19,11 +19,14 @@ pytest.importorskip("playwright.sync_api", reason="the browser tests need playwr
 import uvicorn
 from playwright import sync_api
 
-from visterm.pipeline import service, stages
+from visterm.pipeline import service
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.judge import Judgements, draw_tasks
 from visterm.pipeline.searcher import Searcher
+from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
 
 expect = sync_api.expect
@@ -48,10 +51,10 @@ def made(tmp_path_factory, write_images):
     write_images(folder / "photos", [f"{name}/{i}.jpg" for name in classes for i in range(19)])
     (folder / "photos/fig/0.jpg").rename(folder / f"photos/fig/{MARKUP}.jpg")
     run, config, quiet = Run(folder / "runs" / "photos"), load_config(None, SETTINGS), Console(quiet=True)
-    stages.features(run, config, folder / "photos", quiet)
+    features_stage.features(run, config, folder / "photos", quiet)
     for learner in ("oasis", "musl"):
-        stages.train(run, config, learner, quiet)
-    stages.evaluate(run, config, "oasis", quiet)
+        train_stage.train(run, config, learner, quiet)
+    evaluate_stage.evaluate(run, config, "oasis", quiet)
     return run
 
 
@@ -572,7 +575,7 @@ def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
 def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, made, tmp_path):
     shutil.copytree(made.folder.parents[1], tmp_path / "own", dirs_exist_ok=True)
     run = Run(tmp_path / "own" / "runs" / "photos")
-    stages.features(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
+    features_stage.features(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
     own = _served(run)
     address = next(own)
     try:

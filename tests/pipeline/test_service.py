@@ -32,12 +32,17 @@ import httpx
 import uvicorn
 from PIL import Image as Pillow
 
-from visterm.pipeline import Searcher, answers, api, current, guard, judge, living, pictures, service, stages
+from visterm.pipeline import Searcher, answers, api, current, guard, judge, pictures, service
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import update as feedback_update
 from visterm.pipeline.pictures import Uploads
+from visterm.pipeline.stages import edit as edit_stage
+from visterm.pipeline.stages import extraction as extraction_stage
+from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store import append_only
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
@@ -71,10 +76,10 @@ def made(tmp_path_factory, write_images):
     shutil.copy(photos / "pear/0.jpg", photos / "pear/0 again.jpg")
     (photos / "fig/5.jpg").rename(photos / MARKUP)
     run, config, quiet = Run(folder / "runs" / "photos"), load_config(None, SETTINGS), Console(quiet=True)
-    stages.features(run, config, photos, quiet)
+    features_stage.features(run, config, photos, quiet)
     for learner in ("oasis", "knn"):
-        stages.train(run, config, learner, quiet)
-    stages.evaluate(run, config, "oasis", quiet)
+        train_stage.train(run, config, learner, quiet)
+    evaluate_stage.evaluate(run, config, "oasis", quiet)
     return run
 
 
@@ -89,7 +94,7 @@ def own(made, tmp_path):
     """A copy of the run and of its images, to be changed."""
     shutil.copytree(made.folder.parents[1], tmp_path / "own", dirs_exist_ok=True)
     run = Run(tmp_path / "own" / "runs" / "photos")
-    stages.features(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
+    features_stage.features(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
     return run
 
 
@@ -491,7 +496,7 @@ def test_markup_in_the_name_of_a_run_stays_text(own):
 def test_name_that_is_no_utf8(own):
     root = Searcher(own).root
     shutil.copy(root / "fig/1.jpg", os.path.join(os.fsencode(root), b"fig/\xff\n.jpg"))
-    stages.features(own, own.configure(None, []), None, Console(quiet=True))
+    features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
     with serving(service.create_app(own)) as client:
         image = client.get("/api/images", params={"label": "fig", "limit": 200}).json()[-1]
         assert image["path"] == "fig/\udcff\n.jpg"
@@ -732,11 +737,11 @@ def test_training_and_new_images_are_taken_up_without_an_error(own, write_images
         asking.start()
         try:
             before = client.get("/search?id=1&k=3").json()[0]
-            stages.train(own, config, "oasis", quiet)
+            train_stage.train(own, config, "oasis", quiet)
             second = _wait_for(client, first)
             after = client.get("/search?id=1&k=3").json()[0]
             write_images(Searcher(own).root, ["plum/new.jpg"])
-            stages.features(own, config, None, quiet)
+            features_stage.features(own, config, None, quiet)
             third = _wait_for(client, second)
             assert client.get("/health").json()["images"] == 20
             assert "plum/new.jpg" in [image["path"] for image in client.get("/api/images").json()]
@@ -754,7 +759,7 @@ def test_state_that_was_exchanged_is_let_go_without_a_collection(own):
     """States are left out of the collection of cyclic garbage, so no cycle may hold one."""
     held = current.Current(own)
     old = weakref.ref(held.snapshot), weakref.ref(held.snapshot.searcher)
-    stages.train(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
+    train_stage.train(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
     gc.disable()
     try:
         assert held.refresh() is not old[0]()
@@ -790,7 +795,7 @@ def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
             collection.use_extractor("")
             collection.use_extractor(content)
             pending, config, quiet = collection.pending(), own.configure(None, []), Console(quiet=True)
-            stages.extract(own, config, collection, collection.root, pending[:5], quiet)
+            extraction_stage.extract(own, config, collection, collection.root, pending[:5], quiet)
             deadline = time.monotonic() + 20
             while "14 images not extracted again yet" not in str(client.get("/health").json()["problem"]):
                 assert time.monotonic() < deadline
@@ -798,7 +803,7 @@ def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
             health = client.get("/health").json()
             assert health == first | {"status": "behind", "problem": health["problem"]}
             assert len(client.get("/search?id=1&k=50").json()[0]["results"]) == 18
-            stages.extract(own, config, collection, collection.root, pending[5:], quiet)
+            extraction_stage.extract(own, config, collection, collection.root, pending[5:], quiet)
         while client.get("/health").json() != first:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -812,7 +817,7 @@ def test_a_change_under_way_is_warned_of_once(own, caplog):
         collection.use_extractor(content)
         pending, config, quiet = collection.pending(), own.configure(None, []), Console(quiet=True)
         for some in (pending[:5], pending[5:9], pending[9:12]):
-            stages.extract(own, config, collection, collection.root, some, quiet)
+            extraction_stage.extract(own, config, collection, collection.root, some, quiet)
             held.refresh()
             assert "not extracted again yet" in held.problem
     (warned,) = [record.getMessage() for record in caplog.records]
@@ -836,8 +841,8 @@ def test_compacting_while_others_search(own, tmp_path):
             removed = [_id(searcher, path) for path in ("plum/3.jpg", "plum/4.jpg", "fig/2.jpg")]
             assert client.get(f"/images/{removed[0]}/thumbnail").status_code == 200
             for number in removed:
-                living.remove(own, [f"id:{number}"], quiet)
-                assert living.compact(own, quiet)["dropped_rows"] == 1
+                edit_stage.remove(own, [f"id:{number}"], quiet)
+                assert edit_stage.compact(own, quiet)["dropped_rows"] == 1
                 assert client.get("/search?id=1&k=3").status_code == 200
             deadline = time.monotonic() + 20
             while client.get("/health").json()["images"] != 16:
@@ -909,7 +914,7 @@ def test_thumbnails_of_removed_images_go(own):
         for number in (gone, stays):
             assert client.get(f"/images/{number}/thumbnail").status_code == 200
         (searcher.root / "plum/4.jpg").unlink()
-        stages.features(own, own.configure(None, []), None, Console(quiet=True))
+        features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
         _wait_for(client, searcher.version)
         _refused(client.get(f"/images/{gone}/thumbnail"), 404, "removed")
         kept, deadline = app.state.answers.thumbnails, time.monotonic() + 20
@@ -980,7 +985,7 @@ def test_removed_image(own):
         searcher = Searcher(own)
         number = _id(searcher, "plum/4.jpg")
         (searcher.root / "plum/4.jpg").unlink()
-        stages.features(own, own.configure(None, []), None, Console(quiet=True))
+        features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
         _wait_for(client, searcher.version)
         _refused(client.get("/search", params={"id": number}), 404, "removed")
 

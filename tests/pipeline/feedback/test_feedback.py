@@ -32,7 +32,8 @@ from visterm.pipeline.feedback import update as feedback_update
 from visterm.pipeline.feedback.marks import Marks
 from visterm.pipeline.feedback.update import MAX_FALL, Teacher
 from visterm.pipeline.feedback.versions import KEPT
-from visterm.pipeline.stages import features, train
+from visterm.pipeline.stages.features import features
+from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex

@@ -15,7 +15,8 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.feedback.marks import Marks
 from visterm.pipeline.feedback.update import Teacher
-from visterm.pipeline.stages import features, train
+from visterm.pipeline.stages.features import features
+from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.run import Run
 
 

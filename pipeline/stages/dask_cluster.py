@@ -24,9 +24,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .config.models import Config
-from .errors import UserError
-from .store.run import Run
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.run import Run
 
 CONNECT_SECONDS = 5  # to reach the scheduler, and to wait for a first worker
 ALONE_SECONDS = 60  # without any worker in the middle of the work: one that died may be started again

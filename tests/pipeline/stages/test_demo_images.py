@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from visterm.pipeline.demo import CROPS, tile_box, tile_of_split, write_demo_images
+from visterm.pipeline.stages.demo_images import CROPS, tile_box, tile_of_split, write_demo_images
 
 
 def test_twelve_classes_of_fifty(tmp_path):

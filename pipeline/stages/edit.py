@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .cluster import connected
-from .config.models import Config
-from .console import Console, count
-from .errors import UserError
-from .stages import extract, report_skipped
-from .store.catalogue import Collection
-from .store.run import Run
-from .store.vectors import extractor_content, extractor_of
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import Console, count
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content, extractor_of
+
+from .dask_cluster import connected
+from .extraction import extract, report_skipped
 
 READ = "JPEG, PNG, WebP, BMP and TIFF files are read"
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config.models import Config
-from .console import Console
-from .errors import UserError
-from .store.catalogue import Collection, Outcome
-from .store.files import file_sha256, publish, write_text
-from .store.records import fingerprint, is_fresh, make_record, read_record
-from .store.run import Run
-from .store.segments import write_segment
-from .store.vectors import extractor_content
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.files import file_sha256, publish, write_text
+from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import write_segment
+from visterm.pipeline.store.vectors import extractor_content
 
 if TYPE_CHECKING:
     from visterm.features import VectorTable

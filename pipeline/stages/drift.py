@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .store.catalogue import Collection
-from .store.records import read_record
-from .store.run import Run
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.records import read_record
+from visterm.pipeline.store.run import Run
 
 REFIT_COSINE = 0.995  # idf moves little, even where what is in the images changes much
 _SAMPLE = 20_000  # images that the cosine is measured on: of more, one cannot tell the difference

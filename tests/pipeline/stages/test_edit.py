@@ -19,11 +19,11 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from visterm.features import images as decoders
-from visterm.pipeline import living
 from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.stages import edit as edit_stage
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import read_segment, write_segment
@@ -541,7 +541,7 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
     monkeypatch.setattr("visterm.pipeline.stages.write_segment", full)
     run = Run(mine / "runs/fruit")
     with pytest.raises(UserError, match="No space left on device; mend this"):
-        living.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
+        edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
 
 # --------------------------------------------------------------------------------------------- growth, earlier versions
@@ -610,7 +610,7 @@ def test_a_damaged_segment_does_not_keep_info_from_telling_the_rest(mine):
 def test_configurations_are_those_of_the_run(mine):
     """What add is given as configuration must not matter for what stands."""
     run = Run(mine / "runs/fruit")
-    done = living.add(run, load_config(None, ["features.n_visterms=7"]), [mine / "more/plum"], Console(quiet=True))
+    done = edit_stage.add(run, load_config(None, ["features.n_visterms=7"]), [mine / "more/plum"], Console(quiet=True))
     assert done["extracted"] == 2
     assert {len(row) for row in counts(mine).values()} == {40}
 

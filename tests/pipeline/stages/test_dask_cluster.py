@@ -20,13 +20,16 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from visterm.features import images as decoders
-from visterm.pipeline import cluster as cluster_module
-from visterm.pipeline import living, stages
 from visterm.pipeline.cli import app
-from visterm.pipeline.cluster import connected
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.stages import dask_cluster as dask_cluster_stage
+from visterm.pipeline.stages import edit as edit_stage
+from visterm.pipeline.stages.dask_cluster import connected
+from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import write_segment
@@ -184,9 +187,9 @@ def configured(scheduler: str | None = None, *settings: str):
 
 def everything(run, config, images) -> None:
     console = Console(quiet=True)
-    stages.features(run, config, images, console)
-    stages.train(run, config, "oasis", console)
-    stages.evaluate(run, config, "oasis", console)
+    features_stage.features(run, config, images, console)
+    train_stage.train(run, config, "oasis", console)
+    evaluate_stage.evaluate(run, config, "oasis", console)
 
 
 def files_of(run: Run) -> dict[str, bytes]:
@@ -223,13 +226,13 @@ def check_same(run: Run, folder: Path, *parts: str) -> None:
 
 def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_path, monkeypatch):
     there = []  # what was asked of workers
-    work = cluster_module.Cluster.map
+    work = dask_cluster_stage.Cluster.map
 
     def noted(self, function, tasks):
         there.append(function)
         return work(self, function, tasks)
 
-    monkeypatch.setattr(cluster_module.Cluster, "map", noted)
+    monkeypatch.setattr(dask_cluster_stage.Cluster, "map", noted)
     run = Run(tmp_path / "runs/fruit")
     everything(run, configured(dask.address), fruit / "fruit")
     check_same(run, fruit)
@@ -262,7 +265,7 @@ def test_what_is_fresh_asks_no_cluster(fruit, tmp_path):
 def test_a_forest_is_grown_from_what_workers_sample(dask, fruit, tmp_path):
     settings = ("features.codebook.kind=forest", "features.codebook.n_trees=2")
     for name, config in (("a", configured(None, *settings)), ("b", configured(dask.address, *settings))):
-        stages.features(Run(tmp_path / name), config, fruit / "fruit", Console(quiet=True))
+        features_stage.features(Run(tmp_path / name), config, fruit / "fruit", Console(quiet=True))
     found = [{f.name: f.read_bytes() for f in (tmp_path / name / "extractor/files").glob("*.npy")} for name in "ab"]
     assert found[0] == found[1]
     assert len(found[0]) > 3
@@ -304,7 +307,7 @@ def test_a_worker_killed_while_it_extracts_costs_no_image(dask, fruit, tmp_path)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    stages.features(run, configured(dask.address), fruit / "fruit", Console(quiet=True))
+    features_stage.features(run, configured(dask.address), fruit / "fruit", Console(quiet=True))
     killer.join()
     check_same(run, fruit, "collection", "extractor")
 
@@ -359,14 +362,14 @@ def refused(scheduler: str, fruit: Path, tmp_path: Path) -> str:
     run = Run(tmp_path / "runs/fruit")
     new = not run.folder.exists()
     with pytest.raises(UserError) as error:
-        stages.features(run, configured(scheduler), fruit / "fruit", Console(quiet=True))
+        features_stage.features(run, configured(scheduler), fruit / "fruit", Console(quiet=True))
     assert "\n" not in str(error.value)
     assert not new or not run.folder.exists()
     return str(error.value)
 
 
 def test_a_scheduler_that_is_not_there(fruit, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the call, and says nothing
         started = time.monotonic()
         for port in (1, silent.getsockname()[1]):
@@ -386,7 +389,7 @@ def visterm(*arguments, cwd: Path, check: int = 0):
 
 
 def test_the_command_line_says_it_in_one_line(fruit, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 0.5)
     for given, reason in (("tcp://127.0.0.1:1", "no Dask scheduler answers"), ("host", "such as tcp://host:8786")):
         told = visterm("features", fruit / "fruit", "--scheduler", given, cwd=tmp_path, check=2).stderr
         assert told.splitlines()[-1].startswith("visterm: ")
@@ -397,21 +400,21 @@ def test_the_command_line_says_it_in_one_line(fruit, tmp_path, monkeypatch):
 
 def test_nothing_is_added_without_the_scheduler(fruit, tmp_path, write_images, monkeypatch):
     """Images that wait for it would keep training and evaluation from working."""
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 0.5)
     shutil.copytree(fruit / "runs", tmp_path / "runs")
     write_images(tmp_path / "more", [f"{i}.jpg" for i in range(5)])  # a segment has four
     run, gone = Run(tmp_path / "runs/alone"), configured("tcp://127.0.0.1:1")
     run.save_config(gone)
     before, segments = rows_of(run), sorted(run.collection.glob("segments/*"))
     with pytest.raises(UserError, match="no Dask scheduler answers .*--scheduler none"):
-        living.add(run, gone, [tmp_path / "more"], Console(quiet=True))
+        edit_stage.add(run, gone, [tmp_path / "more"], Console(quiet=True))
     assert rows_of(run) == before
     assert sorted(run.collection.glob("segments/*")) == segments
-    assert stages.train(run, gone, "oasis", Console(quiet=True))["fresh"]
+    assert train_stage.train(run, gone, "oasis", Console(quiet=True))["fresh"]
     visterm("add", tmp_path / "more", "--run", "alone", "--scheduler", "none", cwd=tmp_path)
     assert len(rows_of(run)[0]) == len(before[0]) + 5
     assert run.configure(None, []) == gone  # the option is for this time
-    done = living.add(run, gone, [tmp_path / "more"], Console(quiet=True))  # no work, no cluster
+    done = edit_stage.add(run, gone, [tmp_path / "more"], Console(quiet=True))  # no work, no cluster
     assert (done["added"], done["present"]) == (0, 5)
 
 
@@ -421,7 +424,7 @@ def test_dask_is_not_installed(fruit, tmp_path, monkeypatch):
 
 
 def test_a_scheduler_without_workers(lonely, fruit, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 1)
     told = refused(lonely.address, fruit, tmp_path)
     assert told == f"{lonely.address}: this scheduler has no workers; start some with 'dask worker {lonely.address}'"
 
@@ -438,8 +441,8 @@ def test_a_worker_of_another_version(lonely, fruit, tmp_path):
 
 @pytest.mark.parametrize("package", ["python", "visterm", "distributed", "cloudpickle", "numpy", "pillow"])
 def test_a_package_of_another_version(dask, fruit, tmp_path, monkeypatch, package):
-    versions = cluster_module._versions()
-    monkeypatch.setattr(cluster_module, "_versions", lambda: versions | {package: "1.0"})
+    versions = dask_cluster_stage._versions()
+    monkeypatch.setattr(dask_cluster_stage, "_versions", lambda: versions | {package: "1.0"})
     told = refused(dask.address, fruit, tmp_path)
     assert told.startswith("worker tcp://")
     assert f"has {package} {versions[package]}, and here it is 1.0; install the same packages everywhere" in told
@@ -512,17 +515,17 @@ def test_an_image_that_only_a_worker_cannot_open(lonely, fruit, tmp_path, monkey
     shutil.copytree(fruit / "runs/alone", run.folder)
     shutil.rmtree(run.collection / "segments")
     with monkeypatch.context() as patch:
-        patch.setattr(cluster_module, "CONNECT_SECONDS", 0.5)
+        patch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 0.5)
         assert "no Dask scheduler answers" in refused("tcp://127.0.0.1:1", fruit, tmp_path)
     assert run.configure(None, []).cluster.scheduler is None  # what cannot be used is not kept
     told = refused(lonely.address, fruit, tmp_path)
     assert f"{fruit}/fruit/plum/0.jpg: a worker cannot open it" in told
-    stages.features(run, configured(), fruit / "fruit", Console(quiet=True))
+    features_stage.features(run, configured(), fruit / "fruit", Console(quiet=True))
     assert rows_of(run)[1] == rows_of(Run(fruit / "runs/alone"))[1]
 
 
 def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 2)  # as long waits a client for it to come back
+    monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 2)  # as long waits a client for it to come back
     mortal.worker()
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(mortal.address), run) as cluster:
@@ -541,7 +544,7 @@ def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
 
 
 def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "ALONE_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster_stage, "ALONE_SECONDS", 0.5)
     worker = lonely.worker()
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(lonely.address), run) as cluster:
