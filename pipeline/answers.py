@@ -22,11 +22,13 @@ from . import api
 from .console import one_line
 from .current import Asked, Current, Snapshot
 from .errors import UserError
-from .explaining import Explained, draw, explained
 from .feedback.update import Teacher
 from .guard import Batches, Pool, cores
 from .pictures import Thumbnails, Uploads
-from .searcher import Queries, UnknownLabel
+from .search.explanation import Explained, explained
+from .search.explanation_picture import draw
+from .search.queries import Queries
+from .search.searcher import UnknownLabel
 from .store.models import RANKERS
 from .store.run import Run
 

@@ -556,8 +556,8 @@ def search(
       visterm search holiday/ --html found.html
       visterm search --label sunset
     """
-    from .results_page import write_results_page
-    from .searcher import RESULTS, Searcher
+    from .search.results_page import write_results_page
+    from .search.searcher import RESULTS, Searcher
 
     wanted, chosen = _format(output, as_json), _one(learner)
     if page is not None:
@@ -624,7 +624,7 @@ def annotate(
       visterm annotate a.jpg b.jpg --learner knn -k 3 --format json
       visterm annotate --label sunset
     """
-    from .searcher import LABELS, Searcher
+    from .search.searcher import LABELS, Searcher
 
     output, chosen = _format(output, as_json), _one(learner)
     if label:
@@ -675,8 +675,9 @@ def explain(
       visterm explain a.jpg pear/7.jpg --output why.png
       visterm explain id:12 id:40 --learner cosine --json
     """
-    from .explaining import draw, explained
-    from .searcher import Searcher
+    from .search.explanation import explained
+    from .search.explanation_picture import draw
+    from .search.searcher import Searcher
 
     chosen = _one(learner)
     if file is not None:
@@ -893,7 +894,7 @@ def index(
       visterm index --run photos --rebuild --learner all
     """
     from .errors import UserError
-    from .searcher import Searcher
+    from .search.searcher import Searcher
 
     place, _ = _open(run, None, None)
     console = _console()
@@ -1088,7 +1089,7 @@ def judge(
             raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
         return
     from .judge import Judgements, draw_tasks
-    from .searcher import Searcher
+    from .search.searcher import Searcher
     from .store.models import check_learners
 
     start, chosen = _service(), _one(learner)

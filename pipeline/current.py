@@ -19,7 +19,7 @@ from visterm.retrieval import ExactIndex
 
 from .console import count
 from .errors import UserError
-from .searcher import Searcher
+from .search.searcher import Searcher
 from .store.catalogue import Collection, Image
 from .store.run import Run
 from .store.vectors import extractor_content

@@ -32,7 +32,7 @@ from .store.catalogue import Image
 from .store.files import write_bytes
 
 if TYPE_CHECKING:
-    from .searcher import Searcher
+    from .search.searcher import Searcher
 
 DECISIONS = {"relevant": 1.0, "not": 0.0, "unsure": np.nan}  # and what they count as
 N_QUERIES, K, N_RANDOM = 25, 10, 10  # of the paper

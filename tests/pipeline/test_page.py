@@ -23,7 +23,7 @@ from visterm.pipeline import service
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.judge import Judgements, draw_tasks
-from visterm.pipeline.searcher import Searcher
+from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage

@@ -24,7 +24,7 @@ from visterm.pipeline.cli import app
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import read_is_a, siblings_of
-from visterm.pipeline.searcher import WITH_LABEL_VECTORS
+from visterm.pipeline.search.searcher import WITH_LABEL_VECTORS
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.models import TRAINED
 

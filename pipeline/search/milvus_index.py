@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.records import fingerprint, make_record, read_record
+from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
 from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, drop_collection, shown
 
-from .config.models import Config
-from .console import count
-from .errors import UserError
 from .searcher import Searcher
-from .store.files import publish
-from .store.records import fingerprint, make_record, read_record
-from .store.run import Run
 
 _REMEMBERED = "entries.npy"  # int64 (2, n): ids and fingerprints
 

@@ -22,12 +22,13 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm.features import images, read_image
-from visterm.pipeline import Searcher, results_page
+from visterm.pipeline import Searcher
 from visterm.pipeline.cli import app
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import Teacher
 from visterm.pipeline.report import page as report_page
+from visterm.pipeline.search import results_page
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import TwoStageIndex
@@ -313,7 +314,7 @@ def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
 
 
 def test_threads_share_one_index_and_get_the_same_answers(done, monkeypatch):
-    from visterm.pipeline import searcher as module
+    from visterm.pipeline.search import searcher as module
 
     loads = []
     load = module.Teacher.load
@@ -479,7 +480,7 @@ def test_looking_for_changes_is_cheap(searcher):
 
 
 def test_a_run_that_changes_while_it_is_opened_is_opened_again(mine, monkeypatch):
-    from visterm.pipeline import searcher as module
+    from visterm.pipeline.search import searcher as module
 
     catalogue = mine / "runs/fruit/collection/catalogue.sqlite"
     read, failed = module.vectors, []
@@ -515,7 +516,7 @@ def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):
         searcher = Searcher(mine / "runs/fruit")
         searcher.search("id:1")
         searcher.search("id:2")
-    (record,) = [r for r in caplog.records if r.name == "visterm.pipeline.searcher"]
+    (record,) = [r for r in caplog.records if r.name == "visterm.pipeline.search.searcher"]
     assert "oasis was trained before the training images or their labels changed" in record.getMessage()
     Searcher(mine / "runs/fruit", console=Console()).search("id:1")
     assert "warning: oasis was trained before" in capsys.readouterr().err
@@ -529,7 +530,7 @@ def test_pending_images_are_told(mine, caplog):
     forget(b"pear/0.jpg")
     told = "1 image not extracted yet, and not to be found before"
     assert told in visterm("search", "id:1", cwd=mine).stderr
-    with caplog.at_level("WARNING", logger="visterm.pipeline.searcher"):
+    with caplog.at_level("WARNING", logger="visterm.pipeline.search.searcher"):
         first = Searcher(mine / "runs/fruit")
         forget(b"pear/1.jpg")
         assert len(Searcher(mine / "runs/fruit", like=first).pending) == 2  # who follows a run that grows was told

@@ -17,17 +17,16 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .console import Console, count
-from .errors import UserError
-from .feedback.update import Teacher
-from .store.catalogue import Collection, Image
-from .store.files import file_sha256, publish
-from .store.models import (
+from visterm.pipeline.console import Console, count
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.update import Teacher
+from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.models import (
     TRAINED,
     check_learners,
     check_trained,
@@ -36,10 +35,12 @@ from .store.models import (
     trained_record,
     warn_if_stale,
 )
-from .store.records import fingerprint, is_fresh, make_record, read_record
-from .store.run import Run
-from .store.segments import stacked
-from .store.vectors import embed, extractor_content, extractor_of, vectors
+from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import stacked
+from visterm.pipeline.store.vectors import embed, extractor_content, extractor_of, vectors
+
+from .queries import Queries
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,57 +49,23 @@ if TYPE_CHECKING:
     from visterm.learners import SimilarityLearner
     from visterm.retrieval import ExactIndex
 
+
 RESULTS, LABELS = 10, 5  # answers to a query, unless asked for more or fewer
 WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
 _ROWS_AT_ONCE = 1024  # images whose scores of all labels are held at a time
 _ASKED = 100  # images whose results by an index are compared with exact ones
 _RETRY_SECONDS = 10.0  # an exact index stands in for one in Milvus that may not be changed, before that is tried again
 _FILES_AT_ONCE = 32  # query files that one thread turns into vectors before it takes others
-
 _ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
-
 _NO_MODEL = (
     "the vectors of this run were made elsewhere: ask with one of its images (path or id:12), or with vectors (.npy, "
     ".npz, .parquet)"
 )
-
 _log = logging.getLogger(__name__)
 
 
 class UnknownLabel(UserError):
     """A label that no image of the run has."""
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Images to search with. Those that could be read have a row in ``Q``.
-
-    Parameters
-    ----------
-    names : list of str, (n_queries,)
-        As given; the files of a folder one by one.
-    Q : CSR or ndarray of float32, (n_read, V)
-        Unit rows, as those of the collection.
-    place : list of int, (n_read,)
-        Which query each row of Q is.
-    own : list of int, (n_read,)
-        The row of the collection that the query is itself, to be left out of its results; -1 for none.
-    errors : dict of int to str
-        Why the other queries could not be read.
-    """
-
-    names: list[str]
-    Q: sparse.csr_matrix | np.ndarray
-    place: list[int]
-    own: list[int]
-    errors: dict[int, str]
-
-    def answers(self, key: str) -> list[dict[str, Any]]:
-        """``{"query": name, key: []}`` of every query, with ``"error"`` where it could not be read."""
-        return [
-            {"query": name, key: []} | ({"error": self.errors[i]} if i in self.errors else {})
-            for i, name in enumerate(self.names)
-        ]
 
 
 class Searcher:
@@ -113,7 +80,7 @@ class Searcher:
         The run, or its folder: ``runs/<name>``.
     console : Console, optional
         Where warnings go, such as that a learner is older than its images; without one, to the logger
-        ``visterm.pipeline.searcher``.
+        ``visterm.pipeline.search.searcher``.
     like : Searcher, optional
         An older one of the same run: what has not changed since is taken from it, and not read again.
 
@@ -312,7 +279,7 @@ class Searcher:
             index = ExactIndex(learner, self.X, self.labels_for(name), n_jobs=self.config.compute.n_jobs)
             settings = self.config.index
             if settings.kind == "milvus":
-                from .milvus import index_in_milvus
+                from .milvus_index import index_in_milvus
 
                 made = index_in_milvus(self, name, index)
                 if made is index:
@@ -384,7 +351,7 @@ class Searcher:
         """
         self.learner(name)
         if self.config.index.kind == "milvus":
-            from .milvus import forget_in_milvus
+            from .milvus_index import forget_in_milvus
 
             forget_in_milvus(self.run, self.config, name)
             return
@@ -732,7 +699,7 @@ class Searcher:
 
     def explain(self, query: Any, result: Any, learner: str | None = None) -> dict[str, Any]:
         """Tell what each block of a query and of a result adds to their score; see `explain_pair`."""
-        from .explaining import explain_pair
+        from .explanation import explain_pair
 
         return explain_pair(self, query, result, learner)
 

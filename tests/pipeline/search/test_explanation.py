@@ -17,7 +17,8 @@ from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.explaining import draw, explain_pair, explained, heat_map
+from visterm.pipeline.search.explanation import explain_pair, explained
+from visterm.pipeline.search.explanation_picture import draw, heat_map
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run

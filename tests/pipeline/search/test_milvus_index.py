@@ -26,7 +26,7 @@ from visterm.pipeline import Searcher, current
 from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.milvus import RunIndex, collection_name
+from visterm.pipeline.search.milvus_index import RunIndex, collection_name
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusIndex, milvus
 from visterm.retrieval.milvus import close_file, connect

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from .console import count
-from .store.files import write_bytes
+from visterm.pipeline.console import count
+from visterm.pipeline.store.files import write_bytes
 
 if TYPE_CHECKING:
     from .searcher import Searcher
+
 
 PICTURES = 900  # on one page: some 4 MB
 RESULTS_SHOWN = 100  # of one query
@@ -46,8 +47,7 @@ def write_results_page(
         The file cannot be written.
     """
     from visterm.features import read_image
-
-    from .report.page import SIZE_WANTED, InlineThumbnails
+    from visterm.pipeline.report.page import SIZE_WANTED, InlineThumbnails
 
     thumbnails = InlineThumbnails(lambda path: read_image(path, max_pixels=searcher.config.collection.max_pixels))
     queries = [_query(searcher, answer, file, of_labels) for answer in answers if "error" not in answer]
@@ -99,7 +99,7 @@ def _files(query: Mapping[str, Any]) -> list[str]:
 
 
 def _render(searcher: Searcher, answers, queries, thumbnails, learner: str) -> bytes:
-    from .report.page import template
+    from visterm.pipeline.report.page import template
 
     names = [answer["query"] for answer in answers]
     html = template("results_page.html.jinja").render(
