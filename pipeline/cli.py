@@ -1088,7 +1088,8 @@ def judge(
         if any(source.name == "COMMANDLINE" for source in sources):  # they would be ignored
             raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
         return
-    from .judge import Judgements, draw_tasks
+    from .human_eval.judgements import Judgements
+    from .human_eval.tasks import draw_tasks
     from .search.searcher import Searcher
     from .store.models import check_learners
 
@@ -1119,7 +1120,7 @@ def results(
     """Print precision at k and the coherence of the judges, a line a judge and a query."""
     from visterm.features import printable
 
-    from .judge import Judgements
+    from .human_eval.judgements import Judgements
 
     if figure is not None:
         _check_file("--figure", figure, "picture", ".png")
@@ -1168,7 +1169,7 @@ def export_judged(
     output: Annotated[_Judged, typer.Option("--format", help="qrels: as TREC tools read them.")] = _Judged.json,
 ) -> None:
     """Print every decision that stands; as qrels, what most judges found."""
-    from .judge import Judgements
+    from .human_eval.judgements import Judgements
 
     place, _ = _open(run, None, None)
     judgements = Judgements(place.judgements)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from . import api
 from .answers import Answers
 from .guard import Json
-from .judge import INSTRUCTIONS, Judgements
+from .human_eval.judgements import INSTRUCTIONS, Judgements
 
 
 def add_marks(app: FastAPI, answers: Answers) -> None:

@@ -22,7 +22,8 @@ from playwright import sync_api
 from visterm.pipeline import service
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.judge import Judgements, draw_tasks
+from visterm.pipeline.human_eval.judgements import Judgements
+from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage

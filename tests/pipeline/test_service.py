@@ -32,11 +32,12 @@ import httpx
 import uvicorn
 from PIL import Image as Pillow
 
-from visterm.pipeline import Searcher, answers, api, current, guard, judge, pictures, service
+from visterm.pipeline import Searcher, answers, api, current, guard, pictures, service
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import update as feedback_update
+from visterm.pipeline.human_eval import judgements, tasks
 from visterm.pipeline.pictures import Uploads
 from visterm.pipeline.stages import edit as edit_stage
 from visterm.pipeline.stages import extraction as extraction_stage
@@ -1130,8 +1131,8 @@ def test_judging(own):
     searcher = Searcher(own)
     with serving(service.create_app(own)) as client:
         _refused(client.get("/api/judge/next", params={"judge": "Ann"}), 409, "visterm judge")
-        tasks = judge.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
-        judge.Judgements(own.judgements).create(tasks, learner="oasis", version="1")
+        tasks = tasks.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
+        judgements.Judgements(own.judgements).create(tasks, learner="oasis", version="1")
         following = client.get("/api/judge/next", params={"judge": "Ann"}).json()
         assert "broad rather than a strict sense" in following["instructions"]
         for done in range(4):
@@ -1309,8 +1310,8 @@ def test_every_file_of_a_run_is_described(own, searcher, repository):
         assert client.get("/images/1/thumbnail").status_code == 200
         _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
         client.post("/feedback/update", json={})
-    judge.Judgements(own.judgements).create(
-        judge.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1), learner="oasis", version="1"
+    judgements.Judgements(own.judgements).create(
+        tasks.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1), learner="oasis", version="1"
     )
     files = [file for file in own.folder.rglob("*") if file.is_file()]
     assert len(files) > 25

@@ -22,20 +22,27 @@ import random
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .errors import UserError
-from .store.append_only import Ledger
-from .store.catalogue import Image
-from .store.files import write_bytes
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.append_only import Ledger
+from visterm.pipeline.store.files import write_bytes
 
-if TYPE_CHECKING:
-    from .search.searcher import Searcher
-
-DECISIONS = {"relevant": 1.0, "not": 0.0, "unsure": np.nan}  # and what they count as
-N_QUERIES, K, N_RANDOM = 25, 10, 10  # of the paper
+from .figure import draw_figure
+from .measures import (
+    by_k,
+    deviation_known,
+    judge_coherence,
+    mean_known,
+    precision_curves,
+    ranking_coherence,
+    spread,
+    without_nan,
+)
+from .studies import DECISIONS, Study
+from .tasks import Candidate, Task
 
 INSTRUCTIONS = """\
 Somebody looks for pictures for a presentation. A search has found the query image, and is to find more that are
@@ -44,240 +51,6 @@ any truck, any vehicle. Take it in a broad rather than a strict sense; where to 
 stay with it.
 
 Say of each image whether it is relevant to the query image, or that you cannot say."""
-
-
-# ------------------------------------------------------------------------------------------------------------ measures
-#
-# Decisions are float (n_judges, n_queries, n_images): 1 relevant, 0 not, NaN for "cannot say" and for what was not
-# judged. NaN takes no part: not among the relevant ones, and not among those that they are a share of.
-
-
-def precision_curves(decisions: np.ndarray) -> np.ndarray:
-    """Precision at k for each judge and query.
-
-    Parameters
-    ----------
-    decisions : float array of shape (n_judges, n_queries, k)
-        On the ranked images, best first.
-
-    Returns
-    -------
-    float64 array of shape (n_judges, n_queries, k)
-        Column k - 1 is the share of relevant images among the first k; NaN where the judge said nothing of them.
-
-    Examples
-    --------
-    >>> precision_curves(np.array([[[1, 0, np.nan, 1]]])).tolist() == [[[1 / 1, 1 / 2, 1 / 2, 2 / 3]]]
-    True
-    """
-    said = ~np.isnan(decisions)
-    relevant = np.cumsum(np.where(said, decisions, 0.0), axis=-1)
-    return _ratio(relevant, np.cumsum(said, axis=-1))
-
-
-def spread(curves: np.ndarray) -> tuple[float, float]:
-    """How much queries differ, and how much judges do.
-
-    Parameters
-    ----------
-    curves : float array of shape (n_judges, n_queries, k)
-        Of `precision_curves`. The figure of a judge and a query is the mean of its curve.
-
-    Returns
-    -------
-    float, float
-        Standard deviation over queries, mean over judges; standard deviation over judges, mean over queries. NaN where
-        there are fewer than two.
-    """
-    figures = _mean(curves, axis=2)  # (n_judges, n_queries)
-    return float(_mean(_deviation(figures, axis=1), axis=0)), float(_mean(_deviation(figures, axis=0), axis=0))
-
-
-def judge_coherence(decisions: np.ndarray) -> np.ndarray:
-    """Precision of each judge with the decisions of the others as the truth.
-
-    Parameters
-    ----------
-    decisions : float array of shape (n_judges, n_queries, n_images)
-        On all images of a task.
-
-    Returns
-    -------
-    float64 array of shape (n_judges, n_queries)
-        Mean over the images that the judge found relevant of the share of other judges who did; NaN where there are
-        none.
-    """
-    said = ~np.isnan(decisions)
-    relevant = np.where(said, decisions, 0.0)
-    # (n_judges, n_queries, n_images): of the other judges who said something, how many found it relevant
-    share = _ratio(relevant.sum(axis=0) - relevant, said.sum(axis=0) - said)
-    return _mean(np.where(relevant == 1.0, share, np.nan), axis=2)
-
-
-def ranking_coherence(decisions: np.ndarray) -> np.ndarray:
-    """Precision of a ranking with the decisions of all judges as the truth.
-
-    Parameters
-    ----------
-    decisions : float array of shape (n_judges, n_queries, k)
-        On the ranked images.
-
-    Returns
-    -------
-    float64 array of shape (n_queries,)
-        Mean over the images of the share of judges who found them relevant; NaN where nobody said anything.
-
-    Notes
-    -----
-    Comparable with `judge_coherence`, whose truth is one judge short: leaving out one judge after the other and taking
-    the mean gives the same figure where everybody judged everything.
-    """
-    return _mean(_mean(decisions, axis=0), axis=1)
-
-
-def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.divide(a, b, out=np.full(np.shape(a), np.nan), where=b > 0)
-
-
-def _mean(values: np.ndarray, axis: int) -> np.ndarray:
-    """Mean of what is not NaN; NaN of nothing."""
-    said = ~np.isnan(values)
-    return _ratio(np.where(said, values, 0.0).sum(axis=axis), said.sum(axis=axis))
-
-
-def _deviation(values: np.ndarray, axis: int) -> np.ndarray:
-    """Standard deviation (n - 1) of what is not NaN; NaN of fewer than two."""
-    mean = np.expand_dims(_mean(values, axis), axis)
-    n = (~np.isnan(values)).sum(axis=axis)
-    squares = _mean((values - mean) ** 2, axis)
-    return np.where(n > 1, np.sqrt(squares * n / np.maximum(n - 1, 1)), np.nan)
-
-
-# --------------------------------------------------------------------------------------------------------------- tasks
-
-
-class Candidate(NamedTuple):
-    """An image of a task."""
-
-    id: int
-    path: str
-    sha256: str
-    rank: int | None  # from 1; None of a random one
-
-
-class Task(NamedTuple):
-    """A query and what is to be judged, the ranked images first."""
-
-    query: Candidate
-    candidates: list[Candidate]
-
-
-def draw_tasks(
-    searcher: Searcher,
-    learner: str,
-    *,
-    n_queries: int = N_QUERIES,
-    k: int = K,
-    n_random: int = N_RANDOM,
-    seed: int = 0,
-) -> list[Task]:
-    """Choose queries at random, their nearest images, and random ones.
-
-    Parameters
-    ----------
-    searcher : Searcher
-    learner : str
-        Whose ranking is judged.
-    n_queries : int
-        Or as many as there are.
-    k, n_random : int
-        Images of a task: ranked, and random.
-    seed : int
-
-    Returns
-    -------
-    list of Task
-
-    Raises
-    ------
-    UserError
-        Too few images.
-
-    Notes
-    -----
-    Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper a query is
-    passed over whose nearest images hold copies, and the random images are of other labels than the query. Where the
-    paper takes the 25 queries with most clicks, these are drawn.
-    """
-    from visterm.retrieval import ExactIndex
-
-    images, X = searcher.images, searcher.X
-    rows = [row for row, image in enumerate(images) if image.split == "test" and image.labels]
-    if len(rows) <= k + 1:
-        rows = list(range(len(images)))
-    if len(rows) <= k + 1:
-        raise UserError(f"run {searcher.run.name}: {len(rows)} images are too few to judge the {k} nearest of them")
-    labels = searcher.labels_for(learner)
-    index = ExactIndex(
-        searcher.learner(learner),
-        X[rows],
-        None if labels is None else labels[rows],
-        n_jobs=searcher.config.compute.n_jobs,
-    )
-    rng = random.Random(seed)
-    order = rng.sample(range(len(rows)), len(rows))
-    tasks: list[Task] = []
-    for start in range(0, len(order), 4 * n_queries):
-        some = order[start : start + 4 * n_queries]
-        ranking = index.search(X[[rows[i] for i in some]], k=k, exclude=some)
-        for i, nearest in zip(some, ranking.indices.tolist(), strict=True):
-            found = [images[rows[j]] for j in nearest if j >= 0]
-            query = images[rows[i]]
-            if len(found) < k or len({query.sha256, *(image.sha256 for image in found)}) <= k:
-                continue
-            others = _unrelated(query, found, [images[row] for row in rows], n_random, rng)
-            ranked = [_candidate(image, rank) for rank, image in enumerate(found, start=1)]
-            tasks.append(Task(_candidate(query), ranked + [_candidate(image) for image in others]))
-            if len(tasks) == n_queries:
-                return tasks
-    if not tasks:
-        raise UserError(f"run {searcher.run.name}: no query without copies among its {k} nearest images")
-    return tasks
-
-
-def _candidate(image: Image, rank: int | None = None) -> Candidate:
-    return Candidate(image.id, image.path, image.sha256, rank)
-
-
-def _unrelated(
-    query: Image, found: Sequence[Image], images: Sequence[Image], n: int, rng: random.Random
-) -> list[Image]:
-    """Random images that share no label with the query and are not among those found: n, or as many as there are."""
-    seen = {query.sha256, *(image.sha256 for image in found)}
-    chosen: list[Image] = []
-    for row in rng.sample(range(len(images)), len(images)):
-        image = images[row]
-        if len(chosen) == n:
-            break
-        if image.sha256 not in seen and query.labels.keys().isdisjoint(image.labels):
-            seen.add(image.sha256)
-            chosen.append(image)
-    return chosen
-
-
-# ----------------------------------------------------------------------------------------------------------- decisions
-
-
-class Study(NamedTuple):
-    """One set of tasks."""
-
-    number: int
-    time: str
-    learner: str
-    version: str  # of the model, as `create` was told
-    seed: int
-    k: int
-    tasks: list[Task]
 
 
 class Judgements(Ledger):
@@ -513,7 +286,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         judges, decisions = self.decisions(study)
         standing = self._standing(study.number)
         curves = precision_curves(decisions[:, :, : study.k])
-        by_query = _mean(curves, axis=0)  # (n_queries, k)
+        by_query = mean_known(curves, axis=0)  # (n_queries, k)
         coherence, of_learner = judge_coherence(decisions), ranking_coherence(decisions[:, :, : study.k])
         n = (~np.isnan(by_query)).sum(axis=0)
         over_queries, over_judges = spread(curves)
@@ -523,9 +296,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
             "version": study.version,
             "time": study.time,
             "k": study.k,
-            "precision_at": _by_k(_mean(by_query, axis=0)),
-            "standard_error_at": _by_k(_deviation(by_query, axis=0) / np.sqrt(np.maximum(n, 1))),
-            "random_relevant": float(_mean(decisions[:, :, study.k :].ravel(), axis=0)),
+            "precision_at": by_k(mean_known(by_query, axis=0)),
+            "standard_error_at": by_k(deviation_known(by_query, axis=0) / np.sqrt(np.maximum(n, 1))),
+            "random_relevant": float(mean_known(decisions[:, :, study.k :].ravel(), axis=0)),
             "deviation_over_queries": over_queries,
             "deviation_over_judges": over_judges,
             "judges": [],
@@ -542,8 +315,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     "tasks_done": int((~np.isnan(curves[row])).any(axis=1).sum()),
                     "unsure": sum(decision["decision"] == "unsure" for decision in own),
                     "seconds": float(np.median(seconds)) if seconds else None,
-                    "precision_at": _by_k(_mean(curves[row], axis=0)),
-                    "coherence": float(_mean(coherence[row], axis=0)),
+                    "precision_at": by_k(mean_known(curves[row], axis=0)),
+                    "coherence": float(mean_known(coherence[row], axis=0)),
                 }
             )
         for column, task in enumerate(study.tasks):
@@ -552,13 +325,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     "query": task.query.id,
                     "path": task.query.path,
                     "judges": int((~np.isnan(curves[:, column])).any(axis=1).sum()),
-                    "precision_at": _by_k(by_query[column]),
-                    "deviation": float(_deviation(curves[:, column, -1], axis=0)),
+                    "precision_at": by_k(by_query[column]),
+                    "deviation": float(deviation_known(curves[:, column, -1], axis=0)),
                     "coherence": float(of_learner[column]),
-                    "judge_coherence": float(_mean(coherence[:, column], axis=0)),
+                    "judge_coherence": float(mean_known(coherence[:, column], axis=0)),
                 }
             )
-        return _without_nan(found)
+        return without_nan(found)
 
     def rows(self, number: int | None = None) -> list[dict[str, Any]]:
         """Every decision that stands, with what it is about: for CSV and JSON."""
@@ -629,68 +402,10 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         judges, decisions = self.decisions(study)
         if not (~np.isnan(decisions)).any():
             raise UserError(f"study {study.number}: no judge has finished a task yet")
-        figure = _figure(study, judges, decisions)
+        figure = draw_figure(study, judges, decisions)
         drawn = io.BytesIO()
         figure.savefig(drawn, format="png")
         write_bytes(Path(file), drawn.getvalue())
-
-
-def _figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    curves = precision_curves(decisions[:, :, : study.k])
-    by_query = _mean(curves, axis=0)
-    ks = np.arange(1, study.k + 1)
-    figure = Figure(figsize=(15, 4.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    left, middle, right = figure.subplots(1, 3)
-
-    n = (~np.isnan(by_query)).sum(axis=0)
-    error = _deviation(by_query, axis=0) / np.sqrt(np.maximum(n, 1))
-    left.errorbar(ks, _mean(by_query, axis=0), yerr=np.nan_to_num(error), marker="o", capsize=3, label=study.learner)
-    chance = float(_mean(decisions[:, :, study.k :].ravel(), axis=0))
-    if not np.isnan(chance):
-        left.axhline(chance, color="0.4", linestyle="--", label="random images")
-    left.set(title="Precision, mean over judges and queries", xlabel="k", ylabel="precision at k", ylim=(0, 1.02))
-    left.legend(loc="lower left")
-
-    figures = _mean(by_query, axis=1)
-    judged = np.flatnonzero(~np.isnan(figures))
-    order = judged[np.argsort(-figures[judged], kind="stable")]
-    for i in range(min(5, len(order))):  # of 25 those at position 1, 6, 11, 16, 21
-        query = order[i * len(order) // min(5, len(order))]
-        several = (~np.isnan(curves[:, query])).sum(axis=0)
-        error = _deviation(curves[:, query], axis=0) / np.sqrt(np.maximum(several, 1))
-        name = os.path.basename(study.tasks[query].query.path).encode("utf-8", "replace").decode()
-        middle.errorbar(
-            ks, by_query[query], yerr=np.nan_to_num(error), marker="osv^D"[i], capsize=3, label=_plain(name)
-        )
-    middle.set(title="Some queries, mean over judges", xlabel="k", ylabel="precision at k", ylim=(0, 1.02))
-    middle.legend(loc="lower left", fontsize="small")
-
-    of_learner, of_judges = ranking_coherence(decisions[:, :, : study.k]), judge_coherence(decisions)
-    judged = np.flatnonzero(~np.isnan(of_learner))
-    order = judged[np.argsort(of_learner[judged], kind="stable")]
-    places = np.arange(1, len(order) + 1)
-    for row in range(len(judges)):
-        label = "each judge" if row == 0 else None
-        right.plot(places, of_judges[row, order], ".", color="0.7", label=label)
-    right.plot(places, _mean(of_judges[:, order], axis=0), "s-", color="C1", label="judges, mean")
-    right.plot(places, of_learner[order], "o-", color="C0", label=study.learner)
-    right.set(title="Coherence with the other judges", xlabel="query, by precision", ylabel="precision", ylim=(0, 1.02))
-    right.legend(loc="lower right")
-    for axes in (left, middle, right):
-        axes.grid(alpha=0.3)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return figure
-
-
-def _plain(name: str) -> str:
-    """A file name that matplotlib shows as it is: no mathematics, no leading underscore, which hides a label."""
-    short = name if len(name) <= 28 else f"{name[:25]}..."
-    return (" " if short.startswith("_") else "") + short.replace("$", r"\$")
 
 
 def _order(study: Study, task: int, judge: str) -> list[Candidate]:
@@ -714,19 +429,6 @@ def _check_judge(judge: str) -> str:
     if not 1 <= len(name) <= 60 or not name.isprintable():
         raise UserError("who judges? a name has 1 to 60 printable characters")
     return name
-
-
-def _by_k(values: np.ndarray) -> dict[str, float]:
-    return {str(k): float(value) for k, value in enumerate(values, start=1)}
-
-
-def _without_nan(value: Any) -> Any:
-    """Replace NaN by None, which JSON has."""
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def _now() -> str:

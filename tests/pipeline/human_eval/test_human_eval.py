@@ -17,16 +17,9 @@ from visterm.pipeline import Searcher, cli
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.judge import (
-    Candidate,
-    Judgements,
-    Task,
-    draw_tasks,
-    judge_coherence,
-    precision_curves,
-    ranking_coherence,
-    spread,
-)
+from visterm.pipeline.human_eval.judgements import Judgements
+from visterm.pipeline.human_eval.measures import judge_coherence, precision_curves, ranking_coherence, spread
+from visterm.pipeline.human_eval.tasks import Candidate, Task, draw_tasks
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.run import Run
