@@ -948,7 +948,7 @@ def _service() -> Callable:
     from .errors import UserError
 
     try:
-        from .service import serve as start
+        from .service.server import serve as start
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "multipart", "python_multipart"):
             raise

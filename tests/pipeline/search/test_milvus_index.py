@@ -22,11 +22,12 @@ pytest.importorskip("milvus_lite")
 from pymilvus import MilvusException
 
 from visterm.features import images as decoders
-from visterm.pipeline import Searcher, current
+from visterm.pipeline import Searcher
 from visterm.pipeline.cli import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.milvus_index import RunIndex, collection_name
+from visterm.pipeline.service import reloader
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusIndex, milvus
 from visterm.retrieval.milvus import close_file, connect
@@ -247,7 +248,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
 
 
 def test_a_service_follows_and_answers_from_several_threads(mine):
-    state = current.Current(Run(mine / "runs/fruit"))
+    state = reloader.Current(Run(mine / "runs/fruit"))
     first = state.snapshot
     wanted = first.rank(first.ask_image(3), "oasis", 2)
     assert isinstance(first.searcher.index("oasis"), RunIndex)

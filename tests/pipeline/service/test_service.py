@@ -32,13 +32,17 @@ import httpx
 import uvicorn
 from PIL import Image as Pillow
 
-from visterm.pipeline import Searcher, answers, api, current, guard, pictures, service
+from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import update as feedback_update
 from visterm.pipeline.human_eval import judgements, tasks
-from visterm.pipeline.pictures import Uploads
+from visterm.pipeline.service import app as service_app
+from visterm.pipeline.service import batching, handlers, middleware, reloader, schemas, server, thumbnails, uploads
+from visterm.pipeline.service import middleware as guard
+from visterm.pipeline.service import snapshot as current
+from visterm.pipeline.service.uploads import Uploads
 from visterm.pipeline.stages import edit as edit_stage
 from visterm.pipeline.stages import extraction as extraction_stage
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
@@ -86,7 +90,7 @@ def made(tmp_path_factory, write_images):
 
 @pytest.fixture(scope="module")
 def client(made):
-    with serving(service.create_app(made)) as client:
+    with serving(service_app.create_app(made)) as client:
         yield client
 
 
@@ -135,7 +139,7 @@ def test_search_by_id_answers_as_searcher_does(client, searcher):
     (answer,) = client.get("/search", params={"id": number, "k": 5}).json()
     (expected,) = searcher.search(f"id:{number}", k=5)
     assert [{key: row[key] for key in expected["results"][0]} for row in answer["results"]] == expected["results"]
-    found = api.Answer.model_validate(answer)
+    found = schemas.Answer.model_validate(answer)
     assert found.query == "plum/2.jpg"
     assert found.key == hashlib.sha256(_bytes(searcher, "plum/2.jpg")).hexdigest()
     assert (found.learner, found.n_searched, found.version) == ("oasis", 19, searcher.version)
@@ -241,7 +245,7 @@ def test_explanation(client, searcher):
 
 
 def test_facts(client, searcher):
-    facts = api.RunFacts.model_validate(client.get("/api/run").json())
+    facts = schemas.RunFacts.model_validate(client.get("/api/run").json())
     assert facts.labels == {"fig": 6, "pear": 7, "plum": 6}
     assert facts.learners == ["oasis", "knn", "cosine"]
     assert (facts.default_learner, facts.annotators, facts.evaluations) == ("oasis", ["knn"], ["oasis"])
@@ -252,7 +256,7 @@ def test_facts(client, searcher):
         "problem": None,
     }
     metrics = client.get("/api/evaluations/oasis/metrics").json()
-    curves = api.Curves.model_validate(client.get("/api/evaluations/oasis/curves").json())
+    curves = schemas.Curves.model_validate(client.get("/api/evaluations/oasis/curves").json())
     assert set(curves.systems) == set(metrics["systems"])
     assert curves.systems["oasis"][0] == pytest.approx(metrics["systems"]["oasis"]["precision_at"]["1"], abs=1e-6)
 
@@ -264,7 +268,7 @@ def test_images(client, searcher):
     assert {image["labels"][0] for image in some} == {"plum"}
     assert some == client.get("/api/images", params={"sample": 6, "seed": 3, "label": "plum"}).json()
     assert client.get("/api/images", params={"label": "none such"}).json() == []
-    one = api.ShownWithFile.model_validate(client.get(f"/api/images/{listed[0]['id']}").json())
+    one = schemas.ShownWithFile.model_validate(client.get(f"/api/images/{listed[0]['id']}").json())
     assert one.bytes == (searcher.root / one.path).stat().st_size
 
 
@@ -327,7 +331,7 @@ def test_upload_of_too_many_pixels_is_not_decoded(client, monkeypatch):
 
 
 def test_upload_of_too_many_bytes(client, monkeypatch):
-    data = np.random.default_rng(0).bytes(answers.UPLOAD_BYTES)
+    data = np.random.default_rng(0).bytes(handlers.UPLOAD_BYTES)
     _refused(_upload(client, data), 413, "33,554,432 bytes")
 
     def parts():  # without a length that could be looked at
@@ -343,7 +347,7 @@ def test_annotate_refuses_what_search_refuses(client):
     picture = io.BytesIO()
     Pillow.new("1", (9000, 9000)).save(picture, "PNG")
     data = (b"hello, this is text", 415, "JPEG, PNG"), (picture.getvalue(), 413, "9000 x 9000 pixels")
-    for sent, status, words in (*data, (bytes(answers.UPLOAD_BYTES), 413, "33,554,432 bytes")):
+    for sent, status, words in (*data, (bytes(handlers.UPLOAD_BYTES), 413, "33,554,432 bytes")):
         _refused(client.post("/annotate", files={"file": ("x.jpg", sent)}), status, words)
 
 
@@ -438,7 +442,7 @@ def test_paths_that_climb_out(client, path):
 
 
 def test_names_of_uploads_lead_nowhere(own, searcher, tmp_path):
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         for picture, name in (("fig/1.jpg", "../../../up.jpg"), ("fig/2.jpg", str(tmp_path / "up.jpg"))):
             before = {file for file in tmp_path.rglob("*") if file.suffix in (".jpg", ".png")}
             (answer,) = _upload(client, _bytes(searcher, picture), name).json()
@@ -450,7 +454,7 @@ def test_names_of_uploads_lead_nowhere(own, searcher, tmp_path):
 def test_file_that_was_exchanged_is_not_shown(own, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         searcher = Searcher(own)
         link, pipe, other = (_id(searcher, f"plum/{i}.jpg") for i in (1, 2, 3))
         for i in (1, 2, 3):
@@ -487,7 +491,7 @@ def test_markup_stays_text(client, searcher):
 
 def test_markup_in_the_name_of_a_run_stays_text(own):
     own.folder.rename(own.folder.with_name("<b>photos"))
-    with serving(service.create_app(Run(own.folder.with_name("<b>photos")))) as client:
+    with serving(service_app.create_app(Run(own.folder.with_name("<b>photos")))) as client:
         page = client.get("/docs").text
         assert "&lt;b&gt;photos" in page
         assert "<b>photos" not in page
@@ -498,7 +502,7 @@ def test_name_that_is_no_utf8(own):
     root = Searcher(own).root
     shutil.copy(root / "fig/1.jpg", os.path.join(os.fsencode(root), b"fig/\xff\n.jpg"))
     features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         image = client.get("/api/images", params={"label": "fig", "limit": 200}).json()[-1]
         assert image["path"] == "fig/\udcff\n.jpg"
         assert client.get(f"/images/{image['id']}/original").headers["content-disposition"].endswith("%FF%0A.jpg")
@@ -506,7 +510,7 @@ def test_name_that_is_no_utf8(own):
 
 def test_full_queue(own, searcher):
     """Searches by id and everything else have queues of their own, and both end."""
-    app = service.create_app(own)
+    app = service_app.create_app(own)
     number = _id(searcher, "fig/1.jpg")
     with serving(app) as client:
         shared, release = app.state.answers, threading.Event()
@@ -550,8 +554,8 @@ def test_full_queue(own, searcher):
 
 def test_many_uploads_at_once(own, searcher, monkeypatch):
     """The bytes of only so many are held in memory."""
-    monkeypatch.setattr(guard, "UPLOADS_AT_ONCE", 2)
-    with serving(service.create_app(own)) as client:
+    monkeypatch.setattr(middleware, "UPLOADS_AT_ONCE", 2)
+    with serving(service_app.create_app(own)) as client:
         address = str(client.base_url)
         with _connect(address) as first, _connect(address) as second:
             for connection in (first, second):
@@ -568,7 +572,7 @@ def test_many_uploads_at_once(own, searcher, monkeypatch):
 
 def test_question_right_after_an_answer_finds_a_worker():
     async def ask():
-        batches = guard.Batches(lambda questions: questions, workers=1, waiting=2, most=1)
+        batches = batching.Batches(lambda questions: questions, workers=1, waiting=2, most=1)
         try:
             return [await batches.run(question) for question in range(3)]
         finally:
@@ -578,15 +582,15 @@ def test_question_right_after_an_answer_finds_a_worker():
 
 
 def test_searches_together_are_answered_as_alone(own):
-    app = service.create_app(own)
+    app = service_app.create_app(own)
     with serving(app) as client:
         shared = app.state.answers
         asked = [
-            api.Question(id=i, k=k, offset=o, learner=name)
+            schemas.Question(id=i, k=k, offset=o, learner=name)
             for i in (1, 2, 3)
             for k, o, name in ((3, 0, "oasis"), (3, 2, "oasis"), (5, 0, "cosine"), (4, 0, None))
         ]
-        asked += [api.Question(id=77777), api.Question(id=1, learner="none such")]
+        asked += [schemas.Question(id=77777), schemas.Question(id=1, learner="none such")]
         together = shared.search_many([(shared.snapshot, question) for question in asked])
         for question, found in zip(asked, together, strict=True):
             alone = client.get("/search", params=question.model_dump(exclude_none=True)).json()
@@ -599,7 +603,7 @@ def test_searches_together_are_answered_as_alone(own):
 
 def test_disk_full_while_an_upload_is_kept(own, searcher, monkeypatch):
     """The search is answered; only the link to it does not exist."""
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         shutil.rmtree(own.folder / "service" / "uploads", ignore_errors=True)
         (own.folder / "service" / "uploads").write_text("in the way")
         (answer,) = _upload(client, _bytes(searcher, "fig/1.jpg")).json()
@@ -629,7 +633,7 @@ def test_uploads_expire_and_have_a_cap(tmp_path):
 
 
 def test_token(made):
-    app = service.create_app(made, token="tell nobody", local=False)
+    app = service_app.create_app(made, token="tell nobody", local=False)
     with serving(app, headers={"Host": "photos.example"}) as client:
         for path in ("/", "/health", "/docs", "/openapi.json", "/search?id=1", "/static/app.css", "/nowhere"):
             _refused(client.get(path), 401, "Bearer")
@@ -657,7 +661,7 @@ def test_tokens_are_compared_in_constant_time(made, monkeypatch):
     compared = []
     compare = guard.hmac.compare_digest
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or compare(a, b))
-    with serving(service.create_app(made, token="tell nobody")) as client:
+    with serving(service_app.create_app(made, token="tell nobody")) as client:
         client.get("/health", headers={"Authorization": "Bearer guess"})
     assert (b"guess", b"tell nobody") in compared
 
@@ -701,7 +705,7 @@ def test_security_headers_are_on_every_answer(client, monkeypatch):
 
 
 def test_mistake_of_ours_is_no_traceback_to_others(own):
-    app = service.create_app(own)
+    app = service_app.create_app(own)
     with serving(app) as client:
         app.state.answers._answer_alone = lambda *_: 1 / 0
         answer = client.get("/search?id=1&label=fig")
@@ -725,7 +729,7 @@ def _wait_for(client, old):
 def test_training_and_new_images_are_taken_up_without_an_error(own, write_images):
     quiet = Console(quiet=True)
     config = own.configure(None, ["oasis.n_steps=20000"])
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         first = client.get("/health").json()["version"]
         answered, stop = [], threading.Event()
 
@@ -758,7 +762,7 @@ def test_training_and_new_images_are_taken_up_without_an_error(own, write_images
 
 def test_state_that_was_exchanged_is_let_go_without_a_collection(own):
     """States are left out of the collection of cyclic garbage, so no cycle may hold one."""
-    held = current.Current(own)
+    held = reloader.Current(own)
     old = weakref.ref(held.snapshot), weakref.ref(held.snapshot.searcher)
     train_stage.train(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
     gc.disable()
@@ -770,7 +774,7 @@ def test_state_that_was_exchanged_is_let_go_without_a_collection(own):
 
 
 def test_run_in_the_middle_of_a_change_is_answered_from_before(own):
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         version = client.get("/health").json()["version"]
         record = own.extractor / "record.json"
         kept = record.read_text()
@@ -789,7 +793,7 @@ def test_run_in_the_middle_of_a_change_is_answered_from_before(own):
 
 
 def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         first = client.get("/health").json()
         with closing(Collection(own.collection)) as collection:
             content = collection["extractor"]
@@ -811,7 +815,7 @@ def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
 
 
 def test_a_change_under_way_is_warned_of_once(own, caplog):
-    held = current.Current(own)
+    held = reloader.Current(own)
     with closing(Collection(own.collection)) as collection, caplog.at_level("WARNING"):
         content = collection["extractor"]
         collection.use_extractor("")
@@ -835,7 +839,7 @@ def test_compacting_while_others_search(own, tmp_path):
     command = [sys.executable, "-c", program, str(own.folder), str(stop)]
     other = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        with serving(service.create_app(own)) as client:
+        with serving(service_app.create_app(own)) as client:
             assert other.stdout.readline() == "searching\n", other.stderr.read()
             searcher = Searcher(own)
             before = searcher.search("id:1", k=3)
@@ -865,7 +869,7 @@ def test_compacting_while_others_search(own, tmp_path):
 def test_two_services_on_one_run(own, monkeypatch):
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     searcher = Searcher(own)
-    with serving(service.create_app(own)) as first, serving(service.create_app(own)) as second:
+    with serving(service_app.create_app(own)) as first, serving(service_app.create_app(own)) as second:
         (answer,) = _upload(first, _bytes(searcher, "fig/1.jpg")).json()
         (same,) = second.get("/search", params={"upload": answer["upload"]}).json()
         assert same["results"] == answer["results"]
@@ -885,7 +889,7 @@ def test_two_services_on_one_run(own, monkeypatch):
 
 
 def test_a_filter_scores_only_the_images_of_its_label(own):
-    app = service.create_app(own)
+    app = service_app.create_app(own)
     with serving(app) as client:
         app.state.answers.snapshot.searcher.index = lambda name: 1 / 0
         (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
@@ -893,9 +897,9 @@ def test_a_filter_scores_only_the_images_of_its_label(own):
 
 
 def test_uploads_that_expired_go_while_it_runs(own, searcher, monkeypatch):
-    monkeypatch.setattr(current, "TIDY_SECONDS", 0.1)
-    monkeypatch.setattr(current, "POLL_SECONDS", 0.01)
-    with serving(service.create_app(own)) as client:
+    monkeypatch.setattr(reloader, "TIDY_SECONDS", 0.1)
+    monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
+    with serving(service_app.create_app(own)) as client:
         time.sleep(0.5)  # when a service starts, it tidies up in any case
         (answer,) = _upload(client, _bytes(searcher, "fig/1.jpg")).json()
         file = own.folder / "service" / "uploads" / f"{answer['upload']}.png"
@@ -908,7 +912,7 @@ def test_uploads_that_expired_go_while_it_runs(own, searcher, monkeypatch):
 
 def test_thumbnails_of_removed_images_go(own):
     shutil.rmtree(own.folder / "service", ignore_errors=True)  # copied while it was written to
-    app = service.create_app(own)
+    app = service_app.create_app(own)
     with serving(app) as client:
         searcher = Searcher(own)
         gone, stays = _id(searcher, "plum/4.jpg"), _id(searcher, "plum/5.jpg")
@@ -929,11 +933,11 @@ def test_thumbnails_of_removed_images_go(own):
 
 def test_thumbnails_have_a_cap(own, monkeypatch):
     searcher = Searcher(own)
-    with closing(pictures.Thumbnails(own.folder / "cap.sqlite")) as kept:
+    with closing(thumbnails.Thumbnails(own.folder / "cap.sqlite")) as kept:
         kept.get(searcher.root, searcher.images[0], 128, 10**8)
         kept.sweep(searcher.images)
         assert kept._db.execute("SELECT count(*) FROM thumbnails").fetchone() == (1,)
-        monkeypatch.setattr(pictures, "MAX_THUMBNAIL_BYTES", 0)
+        monkeypatch.setattr(thumbnails, "MAX_THUMBNAIL_BYTES", 0)
         kept.sweep(searcher.images)
         assert kept._db.execute("SELECT count(*) FROM thumbnails").fetchone() == (0,)
         kept._db.execute("DROP TABLE thumbnails")  # as good as damaged
@@ -942,7 +946,7 @@ def test_thumbnails_have_a_cap(own, monkeypatch):
 
 def test_a_lesson_and_an_index_in_the_making_hold_nobody_up(own):
     """Updates have a thread of their own, and so have searches by learners that are at hand."""
-    app = service.create_app(own)
+    app = service_app.create_app(own)
     with serving(app) as client:
         shared, release = app.state.answers, threading.Event()
         shared.teacher.update = lambda _: release.wait(30) and {"accepted": False}
@@ -965,13 +969,13 @@ def test_a_lesson_and_an_index_in_the_making_hold_nobody_up(own):
 
 
 def test_what_was_uploaded_is_nobody_elses(own, searcher):
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         _upload(client, _bytes(searcher, "fig/1.jpg"))
     assert (own.folder / "service" / "uploads").stat().st_mode & 0o077 == 0
 
 
 def test_an_update_says_that_an_older_state_answers(own, monkeypatch):
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         assert client.post("/feedback/reset", json={}).json()["behind"] is None
 
         def fails(*_, **__):
@@ -982,7 +986,7 @@ def test_an_update_says_that_an_older_state_answers(own, monkeypatch):
 
 
 def test_removed_image(own):
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         searcher = Searcher(own)
         number = _id(searcher, "plum/4.jpg")
         (searcher.root / "plum/4.jpg").unlink()
@@ -1005,17 +1009,17 @@ def _teach(client, searcher, query, good, bad):
 
 def test_marks_teach_and_are_undone(own):
     searcher = Searcher(own)
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         number = _id(searcher, "plum/0.jpg")
         ask = {"id": number, "k": 18}
         (before,) = client.get("/search", params=ask).json()
         worst, best = before["results"][-1], before["results"][0]
         key = _teach(client, searcher, "plum/0.jpg", [worst["path"]], [best["path"], "fig/1.jpg"])
-        found = api.MarksOfQuery.model_validate(client.get("/marks", params={"query": key}).json())
+        found = schemas.MarksOfQuery.model_validate(client.get("/marks", params={"query": key}).json())
         assert [(mark.path, mark.mark) for mark in found.marks][0] == (worst["path"], 1)
         left = client.post("/marks/undo", json={"query": key}).json()
         assert [mark["path"] for mark in left["marks"]] == [worst["path"], best["path"]]
-        taught = api.Taught.model_validate(client.post("/feedback/update", json={"query": key}).json())
+        taught = schemas.Taught.model_validate(client.post("/feedback/update", json={"query": key}).json())
         assert (taught.n_relevant, taught.n_not) == (1, 1)
         (after,) = client.get("/search", params=ask).json()
         if taught.accepted:
@@ -1036,7 +1040,7 @@ def test_marks_teach_and_are_undone(own):
 
 def test_marks_of_an_upload_outlive_it(own, tmp_path, write_images):
     write_images(tmp_path, ["plum/outside.jpg"])
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         (answer,) = _upload(client, (tmp_path / "plum/outside.jpg").read_bytes()).json()
         asked = {"query": answer["key"], "image": answer["results"][0]["id"], "mark": 1}
         assert client.post("/marks", json=asked).status_code == 200
@@ -1075,7 +1079,7 @@ def test_damage_is_said_and_never_a_fault_of_the_service(own):
     damaged = own.taught("oasis") / "in_force.json"
     damaged.parent.mkdir(parents=True)
     mark = {"query": Searcher(own).images[0].sha256, "image": 2, "mark": 1}
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         version = client.get("/health").json()["version"]
         for text in ("[]", "7", "{}", '{"base": 1}', "{"):
             damaged.write_text(text)
@@ -1097,14 +1101,14 @@ def test_damaged_curves(own, text):
     file.unlink()
     if text is not None:
         file.write_text(text)
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         _refused(client.get("/api/evaluations/oasis/curves"), 409, "visterm evaluate --force")
 
 
 def test_disk_full_while_a_mark_is_written(own, monkeypatch):
     """SQLite itself says that the disk is full: its file may not grow any more."""
     searcher = Searcher(own)
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         key = _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], [])
         connect = append_only.Ledger._connect
 
@@ -1129,14 +1133,14 @@ def test_disk_full_while_a_mark_is_written(own, monkeypatch):
 
 def test_judging(own):
     searcher = Searcher(own)
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         _refused(client.get("/api/judge/next", params={"judge": "Ann"}), 409, "visterm judge")
         tasks = tasks.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
         judgements.Judgements(own.judgements).create(tasks, learner="oasis", version="1")
         following = client.get("/api/judge/next", params={"judge": "Ann"}).json()
         assert "broad rather than a strict sense" in following["instructions"]
         for done in range(4):
-            assert api.NextTask.model_validate(following).done == done
+            assert schemas.NextTask.model_validate(following).done == done
             asked = {key: following["task"][key] for key in ("task", "image")} | {"judge": "Ann", "decision": "not"}
             following = client.post("/api/judge/decisions", json=asked).json()
         assert following["task"] is None
@@ -1214,7 +1218,7 @@ def test_process_answers(served, searcher):
 
 def test_upload_that_is_cut_off_harms_nobody(served, made, searcher):
     kept = sorted(made.folder.glob("service/uploads/*"))
-    for _ in range(guard.UPLOADS_AT_ONCE + 1):
+    for _ in range(middleware.UPLOADS_AT_ONCE + 1):
         with _connect(served) as connection:
             connection.sendall(_head(served, 100_000) + b"--x\r\n")
     assert httpx.get(f"{served}health").status_code == 200
@@ -1226,7 +1230,7 @@ def test_upload_that_is_cut_off_harms_nobody(served, made, searcher):
 
 
 def test_upload_that_claims_too_much_is_refused_at_once(served):
-    for length, more in ((10**12, b""), (answers.UPLOAD_BYTES + 1, b"Expect: 100-continue\r\n")):
+    for length, more in ((10**12, b""), (handlers.UPLOAD_BYTES + 1, b"Expect: 100-continue\r\n")):
         with _connect(served) as connection:
             connection.sendall(_head(served, length)[:-2] + more + b"\r\n")
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
@@ -1274,30 +1278,30 @@ def test_port_in_use(made):
 def test_refuses_to_start(made, host, token, word):
     token = token and token.replace("long enough", "long-enough")
     with pytest.raises(UserError, match=word):
-        service.serve(made, Console(quiet=True), host=host, port=0, token=token)
+        server.serve(made, Console(quiet=True), host=host, port=0, token=token)
 
 
 def test_the_limits_are_those_of_the_docs(repository):
     mib = 2**20
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|", (repository / "docs/serving.md").read_text(), re.MULTILINE))
     expected = {
-        f"searches by id that wait, answered {answers.AT_ONCE} together": answers.SEARCHES_WAITING,
-        "thumbnails that wait": answers.PICTURES_WAITING,
-        "uploads being received, held in memory": guard.UPLOADS_AT_ONCE,
-        "updates of feedback that wait, done one after the other": answers.LESSONS_WAITING,
-        "all else that waits: searches by picture or in a label, explanations, labels, marks": answers.OTHERS_WAITING,
-        "connections, idle ones too": service.CONNECTIONS,
-        "bytes of an upload, with the form around it": f"{answers.UPLOAD_BYTES // mib} MiB",
-        "pixels of an upload; fewer if `collection.max_pixels` is less": f"{answers.UPLOAD_PIXELS // 10**6} million",
-        "bytes of any other body": f"{guard.JSON_BYTES // 1024} KiB",
-        "pause between the bytes of a body": f"{guard.SECONDS_BETWEEN_BYTES:.0f} s",
-        "time of a whole body": f"{guard.SECONDS_FOR_A_BODY:.0f} s",
-        "`k`, `offset`": f"{api.MAX_K:,} and {api.MAX_OFFSET:,}",
-        "bytes of an image file that is shown": f"{pictures.MAX_ORIGINAL_BYTES // mib} MiB",
-        "uploads": f"{pictures.MAX_UPLOADS:,}, and {pictures.MAX_UPLOAD_BYTES // 2**30} GiB as they are kept",
-        "an upload after its last use": f"{pictures.UPLOAD_SECONDS // 86400} days",
-        "thumbnails": f"{pictures.MAX_THUMBNAIL_BYTES // 2**30} GiB",
-        "a connection after an answer": f"{service.IDLE_SECONDS} s",
+        f"searches by id that wait, answered {handlers.AT_ONCE} together": handlers.SEARCHES_WAITING,
+        "thumbnails that wait": handlers.PICTURES_WAITING,
+        "uploads being received, held in memory": middleware.UPLOADS_AT_ONCE,
+        "updates of feedback that wait, done one after the other": handlers.LESSONS_WAITING,
+        "all else that waits: searches by picture or in a label, explanations, labels, marks": handlers.OTHERS_WAITING,
+        "connections, idle ones too": server.CONNECTIONS,
+        "bytes of an upload, with the form around it": f"{handlers.UPLOAD_BYTES // mib} MiB",
+        "pixels of an upload; fewer if `collection.max_pixels` is less": f"{handlers.UPLOAD_PIXELS // 10**6} million",
+        "bytes of any other body": f"{middleware.JSON_BYTES // 1024} KiB",
+        "pause between the bytes of a body": f"{middleware.SECONDS_BETWEEN_BYTES:.0f} s",
+        "time of a whole body": f"{middleware.SECONDS_FOR_A_BODY:.0f} s",
+        "`k`, `offset`": f"{schemas.MAX_K:,} and {schemas.MAX_OFFSET:,}",
+        "bytes of an image file that is shown": f"{thumbnails.MAX_ORIGINAL_BYTES // mib} MiB",
+        "uploads": f"{uploads.MAX_UPLOADS:,}, and {uploads.MAX_UPLOAD_BYTES // 2**30} GiB as they are kept",
+        "an upload after its last use": f"{uploads.UPLOAD_SECONDS // 86400} days",
+        "thumbnails": f"{thumbnails.MAX_THUMBNAIL_BYTES // 2**30} GiB",
+        "a connection after an answer": f"{server.IDLE_SECONDS} s",
     }
     assert {name: rows.get(name) for name in expected} == {name: str(value) for name, value in expected.items()}
 
@@ -1305,7 +1309,7 @@ def test_the_limits_are_those_of_the_docs(repository):
 def test_every_file_of_a_run_is_described(own, searcher, repository):
     described = (repository / "docs/files.md").read_text().partition("## A collection")[0]
     own.save_config(own.configure(None, ["index.kind=two-stage"]))
-    with serving(service.create_app(own)) as client:
+    with serving(service_app.create_app(own)) as client:
         _upload(client, _bytes(searcher, "fig/1.jpg"))
         assert client.get("/images/1/thumbnail").status_code == 200
         _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
@@ -1324,4 +1328,4 @@ def test_every_file_of_a_run_is_described(own, searcher, repository):
 
 def test_refuses_a_run_without_images(tmp_path):
     with pytest.raises(UserError, match="visterm features"):
-        service.create_app(Run(tmp_path / "none"))
+        service_app.create_app(Run(tmp_path / "none"))

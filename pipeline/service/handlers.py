@@ -17,23 +17,24 @@ from scipy import sparse
 from starlette.exceptions import HTTPException
 
 from visterm.features import ImageError, decode_image, printable
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.update import Teacher
+from visterm.pipeline.search.explanation import Explained, explained
+from visterm.pipeline.search.explanation_picture import draw
+from visterm.pipeline.search.queries import Queries
+from visterm.pipeline.search.searcher import UnknownLabel
+from visterm.pipeline.store.models import RANKERS
+from visterm.pipeline.store.run import Run
 
-from . import api
-from .console import one_line
-from .current import Asked, Current, Snapshot
-from .errors import UserError
-from .feedback.update import Teacher
-from .guard import Batches, Pool, cores
-from .pictures import Thumbnails, Uploads
-from .search.explanation import Explained, explained
-from .search.explanation_picture import draw
-from .search.queries import Queries
-from .search.searcher import UnknownLabel
-from .store.models import RANKERS
-from .store.run import Run
+from . import schemas as api
+from .batching import Batches, Pool, cores
+from .reloader import Current
+from .snapshot import Asked, Snapshot
+from .thumbnails import Thumbnails
+from .uploads import Uploads
 
 _log = logging.getLogger(__name__)
-
 UPLOAD_BYTES = 32 * 2**20
 UPLOAD_PIXELS = 50_000_000
 SEARCHES_WAITING, PICTURES_WAITING, LESSONS_WAITING, OTHERS_WAITING = 256, 256, 8, 64

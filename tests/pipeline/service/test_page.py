@@ -19,12 +19,13 @@ pytest.importorskip("playwright.sync_api", reason="the browser tests need playwr
 import uvicorn
 from playwright import sync_api
 
-from visterm.pipeline import service
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.search.searcher import Searcher
+from visterm.pipeline.service import app as service
+from visterm.pipeline.service import app as service_app
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
@@ -62,7 +63,7 @@ def made(tmp_path_factory, write_images):
 def _served(run):
     """Serve a run in a thread; yield its address."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        config = uvicorn.Config(service.create_app(run), log_level="critical", access_log=False, ws="none")
+        config = uvicorn.Config(service_app.create_app(run), log_level="critical", access_log=False, ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
