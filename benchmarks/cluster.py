@@ -97,7 +97,7 @@ def run(quick: bool = False) -> list[dict]:
         settings = [*SETTINGS, f"features.n_visterms={n_visterms}", f"compute.segment_size={32 if quick else 256}"]
         here = load_config(None, [*settings, f"compute.n_jobs={os.cpu_count()}"])
         place, root = Run(folder / "runs" / "photos"), folder / "images"
-        features_stage.features(place, here, root, Console(quiet=True))
+        features_stage(place, here, root, Console(quiet=True))
         with dask_cluster(folder) as address, place.locked():
             there = load_config(None, [*settings, f"cluster.scheduler={address}"])
             collection = Collection(place.collection)

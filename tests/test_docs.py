@@ -40,9 +40,9 @@ def make_run(folder: Path) -> None:
 
     settings = ["features.n_visterms=50", "oasis.n_steps=1000", "wsabie.n_steps=1000", "compute.n_jobs=1"]
     run, config = Run(folder / "runs" / "photos"), load_config(None, settings)
-    features_stage.features(run, config, folder / "photos", Console(quiet=True))
+    features_stage(run, config, folder / "photos", Console(quiet=True))
     for learner in ("oasis", "wsabie"):
-        train_stage.train(run, config, learner, Console(quiet=True))
+        train_stage(run, config, learner, Console(quiet=True))
 
 
 @pytest.mark.parametrize("page", PAGES)

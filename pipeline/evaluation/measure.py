@@ -40,7 +40,7 @@ class Annotation(NamedTuple):
         return found | {"n_unknown_labels": self.n_unknown_labels}
 
 
-class Measured(NamedTuple):
+class SystemResult(NamedTuple):
     """One system: its figures, and its first results for every query."""
 
     learner: SimilarityLearner
@@ -70,7 +70,7 @@ class Task(NamedTuple):
         return self.queries is self.gallery
 
 
-def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, config: Config) -> Measured:
+def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, config: Config) -> SystemResult:
     """Measure one learner.
 
     Parameters
@@ -103,7 +103,7 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
             accuracy = mean_recall(task.classes[0], found)
         else:
             accuracy = knn_accuracy(index.search(task.Q, k=n_votes), *task.classes, n_votes)
-    return Measured(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
+    return SystemResult(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
 
 
 def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotation | None:

@@ -29,7 +29,7 @@ from visterm.pipeline.store.records import fingerprint, read_record
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import Evaluation, Ranking, compare
 
-from .measure import Measured, Task
+from .measure import SystemResult, Task
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
@@ -39,7 +39,7 @@ def write_results(
     folder: Path,
     run: Run,
     config: Config,
-    systems: dict[str, Measured],
+    systems: dict[str, SystemResult],
     task: Task,
     *,
     root: Path,
@@ -121,7 +121,7 @@ def _ks(evaluation: Evaluation) -> list[int]:
     return [k for k in KS if k <= evaluation.max_k]
 
 
-def _figures(measured: Measured) -> dict[str, Any]:
+def _figures(measured: SystemResult) -> dict[str, Any]:
     """One system as in metrics.json."""
     evaluation = measured.evaluation
     low, high = evaluation.map_interval()
@@ -231,14 +231,14 @@ def _report_data(run, config, metrics, curves, systems, task, warnings, seconds,
     )
 
 
-def _p_of_best(systems: dict[str, Measured], system: str, best: str | None) -> float | None:
+def _p_of_best(systems: dict[str, SystemResult], system: str, best: str | None) -> float | None:
     """p-value of the paired test against the learner with the highest mAP; None of itself, and of the only one."""
     if best in (None, system):
         return None
     return compare(systems[best].evaluation, systems[system].evaluation).p_value
 
 
-def _config_shown(config: Config, systems: dict[str, Measured]) -> str:
+def _config_shown(config: Config, systems: dict[str, SystemResult]) -> str:
     """The configuration, with the sections that the learners were trained with, and without those of other learners."""
     shown = config.model_dump()
     if config.index.uri is not None:  # reports are passed on
@@ -252,7 +252,7 @@ def _config_shown(config: Config, systems: dict[str, Measured]) -> str:
 
 
 def _side_by_side(
-    queries: Sequence[Query], systems: dict[str, Measured], task: Task
+    queries: Sequence[Query], systems: dict[str, SystemResult], task: Task
 ) -> tuple[tuple[Query, dict[str, tuple[Result, ...]]], ...]:
     """Some queries with the results of every system: from the best to the worst of the first learner, evenly."""
     measured = [row for row, query in enumerate(queries) if not math.isnan(query.learner.average_precision)]
@@ -264,7 +264,7 @@ def _side_by_side(
     )
 
 
-def _groups(measured: Measured) -> list[list[str]] | None:
+def _groups(measured: SystemResult) -> list[list[str]] | None:
     """Categories of each metric, of a learner that has several metrics (MuSL)."""
     metric_of = getattr(measured.learner, "metric_of_category_", None)
     if metric_of is None:
@@ -275,7 +275,7 @@ def _groups(measured: Measured) -> list[list[str]] | None:
     return groups
 
 
-def _learner_warnings(systems: dict[str, Measured], task: Task) -> list[str]:
+def _learner_warnings(systems: dict[str, SystemResult], task: Task) -> list[str]:
     """What a reader should know about how single learners were measured."""
     found = []
     for name, measured in systems.items():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.append_only import Ledger
+from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Image
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
     undoes: int | None = None  # the row that was undone; `mark` is then what it was before
 
 
-class Marks(Ledger):
+class RelevanceMarks(AppendOnlyStore):
     """Marks of results: relevant (1), not relevant (-1), or a mark taken back (0).
 
     The last row of a query and an image's content is what stands. Images are named by id and by the SHA-256 of their
@@ -99,7 +99,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         learner : str
             That the result came from.
         version : int
-            Of the learner, as `Teacher.version` gives it.
+            Of the learner, as `FeedbackTrainer.version` gives it.
         vector : CSR float32 (1, n_visterms), optional
             The query's vector, for a query that is no image of the collection. Kept once.
         extractor : str

@@ -33,7 +33,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
 from .held_out import MIN_QUERIES, HeldOut, digest_of, draw_held_out, sparse_vectors
-from .marks import Mark, Marks
+from .marks import Mark, RelevanceMarks
 from .versions import KEPT, InForce, fingerprint_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d,
 MAX_FALL = 0.005  # of held-out mAP, below the base: a version that would cost more is not put in force
 
 
-class _Lesson(NamedTuple):
+class FeedbackBatch(NamedTuple):
     """The marks of one query, as rows of a matrix: the query first, then relevant images, then the others."""
 
     X: sparse.csr_matrix
@@ -58,7 +58,7 @@ class _Lesson(NamedTuple):
     numbers: list[int]  # of the marks
 
 
-class Teacher:
+class FeedbackTrainer:
     """Moves the online learners of a run by the marks of its users, in versions that can be undone.
 
     Threads and processes may share a run: an update has a lock of its own, and a search sees one version or the next.
@@ -69,7 +69,7 @@ class Teacher:
 
     Attributes
     ----------
-    marks : Marks
+    marks : RelevanceMarks
         Of the run.
 
     Notes
@@ -86,7 +86,7 @@ class Teacher:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.marks = Marks(run.marks)
+        self.marks = RelevanceMarks(run.marks)
         self._measured: dict[tuple[str, str, int, str], np.ndarray] = {}  # scores of the base and the version in force
 
     def version(self, learner: str) -> int:
@@ -267,7 +267,7 @@ class Teacher:
 
     # --- lessons --------------------------------------------------------------------------------------------------
 
-    def _lessons(self, learner: str, state: InForce) -> tuple[list[_Lesson], dict[int, Mark], int, HeldOut]:
+    def _lessons(self, learner: str, state: InForce) -> tuple[list[FeedbackBatch], dict[int, Mark], int, HeldOut]:
         """What can be learned, the standing marks by number, how many are left out, and what to measure on."""
         from scipy import sparse
 
@@ -287,7 +287,7 @@ class Teacher:
             held_out = draw_held_out(self.run, learner, collection, images, wanted)
             place = {sha256: row for row, sha256 in enumerate(sorted(wanted))}
             X = sparse_vectors(self.run, collection, [by_content[sha256] for sha256 in place]) if place else None
-        lessons: list[_Lesson] = []
+        lessons: list[FeedbackBatch] = []
         n_left_out = 0
         for key, marks in standing.items():
             query = X[[place[key]]] if key in place and X is not None else self.marks.vector(key, content)
@@ -301,14 +301,14 @@ class Teacher:
             chosen = [*relevant, *others]
             rows = X[[place[mark.sha256] for mark in chosen]]
             stacked = sparse.vstack([query, rows], format="csr")
-            lessons.append(_Lesson(stacked, len(relevant), [mark.number for mark in chosen]))
+            lessons.append(FeedbackBatch(stacked, len(relevant), [mark.number for mark in chosen]))
         return lessons, {mark.number: mark for marks in standing.values() for mark in marks}, n_left_out, held_out
 
     def _teach(
         self,
         learner: str,
         state: InForce,
-        lessons: Sequence[_Lesson],
+        lessons: Sequence[FeedbackBatch],
         held_out: HeldOut,
         new: list[int],
         answer: dict[str, Any],
@@ -509,7 +509,7 @@ def _prepare(model: Any, learner: str) -> None:
     model.set_params(**settings)
 
 
-def _learn(model: Any, lesson: _Lesson) -> None:
+def _learn(model: Any, lesson: FeedbackBatch) -> None:
     """Move the model by the marks of one query."""
     import numpy as np
     from scipy import sparse

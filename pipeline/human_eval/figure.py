@@ -13,6 +13,7 @@ from .studies import Study
 
 
 def draw_figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
+    """Draw precision at k of each judge and their mean."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.append_only import Ledger
+from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.files import write_bytes
 
 from .figure import draw_figure
@@ -53,7 +53,7 @@ stay with it.
 Say of each image whether it is relevant to the query image, or that you cannot say."""
 
 
-class Judgements(Ledger):
+class Judgements(AppendOnlyStore):
     """The tasks of a run's human evaluation and what judges decided.
 
     A study is a set of tasks for one model; the last one is gone on with until another is made. A judge sees the images

@@ -114,6 +114,7 @@ def deviation_known(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def by_k(values: np.ndarray) -> dict[str, float]:
+    """Return the values by k, as JSON keys."""
     return {str(k): float(value) for k, value in enumerate(values, start=1)}
 
 

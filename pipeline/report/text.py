@@ -25,6 +25,7 @@ def file_parts_of(path: str) -> tuple[str, ...]:
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
+    """Write a number with some digits; a dash for a missing one."""
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.{digits}f}"

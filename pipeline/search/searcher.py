@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import Teacher
+from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.models import (
@@ -242,7 +242,7 @@ class Searcher:
 
         def load() -> tuple[SimilarityLearner, list[str]]:
             check_learners([name])
-            found = Teacher(self.run).load(name), trained_record(self.run, name).get("labels", [])
+            found = FeedbackTrainer(self.run).load(name), trained_record(self.run, name).get("labels", [])
             # Looked at after all was read: another model, of other visterms perhaps, must not pass for this one.
             if name in TRAINED and _made_from(self.run, name, self._content) != self._trained.get(name):
                 raise UserError(
@@ -795,7 +795,7 @@ def _made_from(run: Run, name: str, content: str) -> list[Any] | None:
         record = read_record(run.learner(name))
         if record is None or record["inputs"]["extractor"] != content:
             return None
-        return [record["inputs"], record["created"], Teacher(run).version(name)]
+        return [record["inputs"], record["created"], FeedbackTrainer(run).version(name)]
     except UserError as error:
         return [str(error)]
 

@@ -22,8 +22,8 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.run import Run
 
 from . import schemas as api
-from .handlers import UPLOAD_BYTES, Answers
-from .middleware import Guard
+from .handlers import UPLOAD_BYTES, RequestHandlers
+from .middleware import AccessMiddleware
 from .responses import error_answer
 from .routes_feedback import add_marks
 from .routes_human_eval import add_judging
@@ -57,15 +57,15 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
     """
     silence_decoders()
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; no copy to the disk
-    answers = Answers(run)
+    handlers = RequestHandlers(run)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        answers.current.start(answers.tidy)
+        handlers.current.start(handlers.tidy)
         yield
-        answers.close()
+        handlers.close()
 
-    guard = Middleware(Guard, token=token, local=local, upload_paths=UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES)
+    guard = Middleware(AccessMiddleware, token=token, local=local, upload_paths=UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES)
     app = FastAPI(
         title="visterm",
         summary=f"Image search over the run {run.name}",
@@ -77,13 +77,13 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
         redoc_url=None,
     )
     _handle_errors(app)
-    add_search(app, answers)
-    add_pictures(app, answers)
-    add_facts(app, answers)
-    add_marks(app, answers)
-    add_judging(app, answers)
+    add_search(app, handlers)
+    add_pictures(app, handlers)
+    add_facts(app, handlers)
+    add_marks(app, handlers)
+    add_judging(app, handlers)
     add_pages(app)
-    app.state.answers = answers
+    app.state.handlers = handlers
     return app
 
 

@@ -49,7 +49,7 @@ class Pool:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-class Batches:
+class MicroBatcher:
     """A pool for calls that cost less together: a worker that is free takes all that wait, up to `most`.
 
     So a call alone is answered at once, and the more come, the less each costs.

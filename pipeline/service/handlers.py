@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from visterm.features import ImageError, decode_image, printable
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import Teacher
+from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.search.explanation import Explained, explained
 from visterm.pipeline.search.explanation_picture import draw
 from visterm.pipeline.search.queries import Queries
@@ -28,9 +28,9 @@ from visterm.pipeline.store.models import RANKERS
 from visterm.pipeline.store.run import Run
 
 from . import schemas as api
-from .batching import Batches, Pool, cores
-from .reloader import Current
-from .snapshot import Asked, Snapshot
+from .batching import MicroBatcher, Pool, cores
+from .reloader import SnapshotReloader
+from .snapshot import QueryVector, Snapshot
 from .thumbnails import Thumbnails
 from .uploads import Uploads
 
@@ -43,7 +43,7 @@ SHALLOW = 200  # results, up to which searches are answered together
 TOP = 20  # results that are compared before and after an update
 
 
-class Answers:
+class RequestHandlers:
     """What all requests share.
 
     A request takes the `snapshot` once and is answered from it. Work of more than a millisecond runs in one of four
@@ -57,13 +57,13 @@ class Answers:
 
     def __init__(self, run: Run):
         self.run = run
-        self.current = Current(run)
-        self.teacher = Teacher(run)
+        self.current = SnapshotReloader(run)
+        self.teacher = FeedbackTrainer(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
         # A core is left to the thread that takes requests.
-        self.searches = Batches(self.search_many, max(1, cores() - 1), SEARCHES_WAITING, AT_ONCE)
+        self.searches = MicroBatcher(self.search_many, max(1, cores() - 1), SEARCHES_WAITING, AT_ONCE)
         self.pictures = Pool(cores(), PICTURES_WAITING)
         self.lessons = Pool(1, LESSONS_WAITING)
         self.others = Pool(cores(), OTHERS_WAITING)
@@ -80,7 +80,7 @@ class Answers:
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
-    def ask(self, snapshot: Snapshot, number: int | None, upload: str | None) -> Asked:
+    def ask(self, snapshot: Snapshot, number: int | None, upload: str | None) -> QueryVector:
         """Return the query that an id or the hash of an upload stands for."""
         if number is not None:
             try:
@@ -90,7 +90,7 @@ class Answers:
         assert upload is not None
         return snapshot.ask_pixels("upload", upload, lambda: self.upload_pixels(upload))
 
-    def take(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[Asked, bool]:
+    def take(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[QueryVector, bool]:
         """Read an uploaded picture and keep it; return the query, and whether it could be kept."""
         key = hashlib.sha256(data).hexdigest()
         try:
@@ -141,7 +141,7 @@ class Answers:
             raise HTTPException(409, f"{name} is not trained for the images as they are; {_trained_here(snapshot)}")
         return name
 
-    def search(self, snapshot: Snapshot, question: api.Question, asked: Asked) -> dict[str, Any]:
+    def search(self, snapshot: Snapshot, question: api.Question, asked: QueryVector) -> dict[str, Any]:
         """`api.Answer` to an image."""
         started = time.perf_counter()
         learner = self.learner(snapshot, question.learner)
@@ -249,7 +249,7 @@ class Answers:
             )
         return name or snapshot.searcher.default_learner(of_labels=True)
 
-    def annotate(self, snapshot: Snapshot, question: api.Question, asked: Asked) -> dict[str, Any]:
+    def annotate(self, snapshot: Snapshot, question: api.Question, asked: QueryVector) -> dict[str, Any]:
         """`api.Labels` of an image."""
         learner = self.annotator(snapshot, question.learner)
         queries = Queries([asked.name], asked.Q, [0], [asked.row], {})
@@ -319,7 +319,7 @@ class Answers:
             return {}
         return {name: {"version": model["version"], "marks": model["marks"]} for name, model in found.items()}
 
-    def ask_key(self, snapshot: Snapshot, key: str) -> Asked:
+    def ask_key(self, snapshot: Snapshot, key: str) -> QueryVector:
         """Return the query that a key names: of the collection, uploaded, or kept with its marks."""
         if (row := snapshot.rows_by_key.get(key)) is not None:
             return snapshot.ask_image(snapshot.searcher.images[row].id)
@@ -330,7 +330,7 @@ class Answers:
             Q = Q.toarray()
         if Q is None:
             raise HTTPException(404, "this query is not known here; search with it again, then mark")
-        return Asked("upload", key, Q, -1)
+        return QueryVector("upload", key, Q, -1)
 
     def mark(self, snapshot: Snapshot, asked: api.MarkAsked) -> int:
         """Keep a mark; it is on disk when this returns."""

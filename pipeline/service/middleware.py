@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Guard:
+class AccessMiddleware:
     """ASGI middleware: checks host, token, origin and body before the application sees a request.
 
     Parameters

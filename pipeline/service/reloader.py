@@ -38,7 +38,7 @@ def _no_collections() -> Iterator[None]:
         gc.enable()
 
 
-class Current:
+class SnapshotReloader:
     """The newest state of a run that can be searched.
 
     Parameters

@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from . import schemas as api
-from .handlers import Answers
+from .handlers import RequestHandlers
 from .responses import Json
 
 
-def add_marks(app: FastAPI, answers: Answers) -> None:
+def add_marks(app: FastAPI, handlers: RequestHandlers) -> None:
     """Add marks of results, and the learner that they move."""
-    marks = answers.teacher.marks
+    marks = handlers.teacher.marks
 
     def standing(query: str) -> dict[str, Any]:
         rows = [mark._asdict() for mark in marks.of(query)]
@@ -24,18 +24,18 @@ def add_marks(app: FastAPI, answers: Answers) -> None:
     @app.get("/marks", response_model=api.MarksOfQuery, tags=["marks"])
     async def read(query: Annotated[api.Key, Query()]) -> Response:
         """Marks of a query; its key is in every answer."""
-        return Json(await answers.others.run(standing, query))
+        return Json(await handlers.others.run(standing, query))
 
     @app.post("/marks", response_model=api.MarksOfQuery, tags=["marks"])
     async def mark(asked: api.MarkAsked) -> Response:
         """Mark a result. The mark is on disk when this is answered."""
-        snapshot = answers.snapshot
+        snapshot = handlers.snapshot
 
         def kept() -> dict[str, Any]:
-            answers.mark(snapshot, asked)
+            handlers.mark(snapshot, asked)
             return standing(asked.query)
 
-        return Json(await answers.others.run(kept))
+        return Json(await handlers.others.run(kept))
 
     @app.post("/marks/undo", response_model=api.MarksOfQuery, tags=["marks"])
     async def undo(asked: api.QueryAsked) -> Response:
@@ -46,20 +46,20 @@ def add_marks(app: FastAPI, answers: Answers) -> None:
                 raise HTTPException(409, "nothing to undo: this query has no marks")
             return standing(asked.query)
 
-        return Json(await answers.others.run(undone))
+        return Json(await handlers.others.run(undone))
 
     @app.post("/feedback/update", response_model=api.Taught, tags=["marks"])
     async def update(asked: api.UpdateAsked) -> Response:
         """Teach a learner the marks that stand. A model that would get worse on held-out images is not taken."""
-        return Json(await answers.lessons.run(answers.update, asked.learner, asked.query))
+        return Json(await handlers.lessons.run(handlers.update, asked.learner, asked.query))
 
     @app.post("/feedback/{how}", response_model=api.TakenBack, tags=["marks"])
     async def take_back(how: Literal["undo", "reset"], asked: api.LearnerAsked) -> Response:
         """Undo the last update, or go back to the learner as it was trained."""
-        return Json(await answers.lessons.run(answers.take_back, how, asked.learner))
+        return Json(await handlers.lessons.run(handlers.take_back, how, asked.learner))
 
     @app.get("/feedback/export", response_model=list[api.Anything], tags=["marks"])
     async def export() -> Response:
         """Every mark ever made, and every one taken back, in order."""
         headers = {"Content-Disposition": 'attachment; filename="marks.json"'}
-        return Json(await answers.others.run(marks.export), headers=headers)
+        return Json(await handlers.others.run(marks.export), headers=headers)

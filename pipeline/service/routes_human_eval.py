@@ -11,13 +11,13 @@ from starlette.responses import Response
 from visterm.pipeline.human_eval.judgements import INSTRUCTIONS, Judgements
 
 from . import schemas as api
-from .handlers import Answers
+from .handlers import RequestHandlers
 from .responses import Json
 
 
-def add_judging(app: FastAPI, answers: Answers) -> None:
+def add_judging(app: FastAPI, handlers: RequestHandlers) -> None:
     """Add the human evaluation: what a judge is to look at, what he decides, and what came of it."""
-    judgements = Judgements(answers.run.judgements)
+    judgements = Judgements(handlers.run.judgements)
 
     def following(judge: str) -> dict[str, Any]:
         return judgements.next(judge) | {"instructions": INSTRUCTIONS}
@@ -25,7 +25,7 @@ def add_judging(app: FastAPI, answers: Answers) -> None:
     @app.get("/api/judge/next", response_model=api.NextTask, tags=["judging"])
     async def what_is_next(judge: Annotated[api.Judge, Query()]) -> Response:
         """What a judge is to look at next."""
-        return Json(await answers.others.run(following, judge))
+        return Json(await handlers.others.run(following, judge))
 
     @app.post("/api/judge/decisions", response_model=api.NextTask, tags=["judging"])
     async def decide(asked: api.DecisionAsked) -> Response:
@@ -35,7 +35,7 @@ def add_judging(app: FastAPI, answers: Answers) -> None:
             judgements.decide(asked.judge, asked.task, asked.image, asked.decision, seconds=asked.seconds)
             return following(asked.judge)
 
-        return Json(await answers.others.run(decided))
+        return Json(await handlers.others.run(decided))
 
     @app.post("/api/judge/undo", response_model=api.NextTask, tags=["judging"])
     async def undo_decision(asked: api.JudgeAsked) -> Response:
@@ -46,19 +46,19 @@ def add_judging(app: FastAPI, answers: Answers) -> None:
                 raise HTTPException(409, "nothing to undo: this judge has decided nothing yet")
             return following(asked.judge)
 
-        return Json(await answers.others.run(undone))
+        return Json(await handlers.others.run(undone))
 
     @app.get("/api/judge/results", response_model=api.Anything, tags=["judging"])
     async def judged() -> Response:
         """Precision at k of each judge and query, and the coherence of the judges."""
-        return Json(await answers.others.run(judgements.results))
+        return Json(await handlers.others.run(judgements.results))
 
     @app.get("/api/judge/export", response_class=Response, tags=["judging"])
     async def export_decisions(format: Annotated[Literal["json", "csv", "qrels"], Query()] = "json") -> Response:
         """Every decision that stands: JSON, CSV, or relevance as TREC tools read it."""
         headers = {"Content-Disposition": f'attachment; filename="judgements.{format}"'}
         if format == "json":
-            return Json(await answers.others.run(judgements.rows), headers=headers)
-        text = await answers.others.run(judgements.csv if format == "csv" else judgements.qrels)
+            return Json(await handlers.others.run(judgements.rows), headers=headers)
+        text = await handlers.others.run(judgements.csv if format == "csv" else judgements.qrels)
         kind = "text/csv" if format == "csv" else "text/plain"
         return Response(text.encode("utf-8", "surrogateescape"), media_type=kind, headers=headers)

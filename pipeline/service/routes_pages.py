@@ -13,6 +13,8 @@ WEB = Path(__file__).parent / "web"
 
 
 def add_pages(app: FastAPI) -> None:
+    """Add the page, its files and the API documentation."""
+
     @app.get("/", include_in_schema=False)
     def index() -> FileResponse:
         return FileResponse(WEB / "index.html")

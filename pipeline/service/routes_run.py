@@ -17,15 +17,17 @@ from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 
 from . import schemas as api
-from .handlers import UPLOAD_BYTES, Answers
+from .handlers import UPLOAD_BYTES, RequestHandlers
 from .responses import Json
 
 
-def add_facts(app: FastAPI, answers: Answers) -> None:
+def add_facts(app: FastAPI, handlers: RequestHandlers) -> None:
+    """Add the routes of facts about the run."""
+
     @app.get("/health", response_model=api.Health, tags=["run"])
     async def health() -> Response:
         """Whether it works, and from which version of the run it answers."""
-        snapshot, problem = answers.snapshot, answers.current.problem
+        snapshot, problem = handlers.snapshot, handlers.current.problem
         return Json(
             {
                 "status": "ok" if problem is None else "behind",
@@ -38,11 +40,11 @@ def add_facts(app: FastAPI, answers: Answers) -> None:
     @app.get("/api/run", response_model=api.RunFacts, tags=["run"])
     async def facts() -> Response:
         """What the run holds, and how much may be asked for."""
-        snapshot = answers.snapshot
-        models = await answers.others.run(answers.models)
+        snapshot = handlers.snapshot
+        models = await handlers.others.run(handlers.models)
         return Json(
             {
-                "run": answers.run.name,
+                "run": handlers.run.name,
                 "images": len(snapshot.searcher.images),
                 "labels": dict(sorted(snapshot.labels.items())),
                 "learners": snapshot.searcher.learners,
@@ -50,13 +52,13 @@ def add_facts(app: FastAPI, answers: Answers) -> None:
                 "annotators": snapshot.searcher.annotators,
                 "version": snapshot.searcher.version,
                 "models": models,
-                "evaluations": _evaluations(answers.run),
+                "evaluations": _evaluations(handlers.run),
                 "limits": {
                     "k": api.MAX_K,
                     "offset": api.MAX_OFFSET,
                     "upload_bytes": UPLOAD_BYTES,
-                    "upload_pixels": answers.max_pixels(snapshot),
-                    "upload_seconds": int(answers.uploads.seconds),
+                    "upload_pixels": handlers.max_pixels(snapshot),
+                    "upload_seconds": int(handlers.uploads.seconds),
                 },
             }
         )
@@ -64,12 +66,12 @@ def add_facts(app: FastAPI, answers: Answers) -> None:
     @app.get("/api/evaluations/{name}/metrics", response_model=api.Anything, tags=["run"])
     async def metrics(name: str) -> Response:
         """Figures of an evaluation, as in its metrics.json."""
-        return Json(read_metrics(answers.run.evaluation(_known(answers.run, name))))
+        return Json(read_metrics(handlers.run.evaluation(_known(handlers.run, name))))
 
     @app.get("/api/evaluations/{name}/curves", response_model=api.Curves, tags=["run"])
     async def curves(name: str) -> Response:
         """Precision at every k of each system of an evaluation."""
-        return Json(_read_curves(answers.run.evaluation(_known(answers.run, name)) / "curves.csv"))
+        return Json(_read_curves(handlers.run.evaluation(_known(handlers.run, name)) / "curves.csv"))
 
 
 def _read_curves(file: Path) -> dict[str, Any]:

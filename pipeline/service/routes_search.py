@@ -11,35 +11,37 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from . import schemas as api
-from .handlers import Answers
+from .handlers import RequestHandlers
 from .responses import Json
 
 UPLOAD_PATHS = ("/search", "/annotate")
 _UPLOAD = Form(media_type="multipart/form-data")
 
 
-def add_search(app: FastAPI, answers: Answers) -> None:
+def add_search(app: FastAPI, handlers: RequestHandlers) -> None:
+    """Add the routes of search and annotation."""
+
     @app.get("/search", response_model=list[api.Answer], tags=["search"])
     async def search(question: Annotated[api.Question, Query()]) -> Response:
         """Images similar to one of the collection or to an earlier upload, or fitting a label. It can be shared."""
         _only_one(question)
-        return Json([await answers.answer(answers.snapshot, question)])
+        return Json([await handlers.answer(handlers.snapshot, question)])
 
     @app.post("/search", response_model=list[api.Answer], tags=["search"])
     async def search_with_picture(request: Request, form: Annotated[api.UploadedQuestion, _UPLOAD]) -> Response:
         """Images similar to a picture (multipart field file), or as GET /search; by fields or query parameters."""
         question = _with_parameters(form, request)
         _only_one(question, form.file)
-        snapshot = answers.snapshot
+        snapshot = handlers.snapshot
         if form.file is None:
-            return Json([await answers.answer(snapshot, question)])
+            return Json([await handlers.answer(snapshot, question)])
         name, data = form.file.filename or "", await form.file.read()
 
         def answer() -> dict[str, Any]:
-            asked, kept = answers.take(snapshot, name, data)
-            return answers.search(snapshot, question, asked) | answers.kept(asked.key if kept else None)
+            asked, kept = handlers.take(snapshot, name, data)
+            return handlers.search(snapshot, question, asked) | handlers.kept(asked.key if kept else None)
 
-        return Json([await answers.others.run(answer)])
+        return Json([await handlers.others.run(answer)])
 
     @app.post("/annotate", response_model=api.Labels, tags=["search"])
     async def annotate(request: Request, form: Annotated[api.UploadedQuestion, _UPLOAD]) -> Response:
@@ -48,17 +50,17 @@ def add_search(app: FastAPI, answers: Answers) -> None:
         _only_one(question, form.file)
         if question.query_label is not None:
             raise HTTPException(422, "query_label: labels are found for images; give id, upload or file")
-        snapshot = answers.snapshot
+        snapshot = handlers.snapshot
         data = None if form.file is None else (form.file.filename or "", await form.file.read())
 
         def answer() -> dict[str, Any]:
             if data is not None:
-                asked, _ = answers.take(snapshot, *data)
+                asked, _ = handlers.take(snapshot, *data)
             else:
-                asked = answers.ask(snapshot, question.id, question.upload)
-            return answers.annotate(snapshot, question, asked)
+                asked = handlers.ask(snapshot, question.id, question.upload)
+            return handlers.annotate(snapshot, question, asked)
 
-        return Json(await answers.others.run(answer))
+        return Json(await handlers.others.run(answer))
 
     @app.get("/explain", response_model=api.Anything, tags=["search"])
     async def explain(
@@ -70,11 +72,11 @@ def add_search(app: FastAPI, answers: Answers) -> None:
     ) -> Response:
         """Which blocks of a query and of a result make the score: it is exactly the sum over their pairs."""
         _only_one(api.Question(id=id, upload=upload))
-        snapshot = answers.snapshot
+        snapshot = handlers.snapshot
         if format == "png":
-            png = await answers.others.run(answers.explain_png, snapshot, id, upload, result, learner)
+            png = await handlers.others.run(handlers.explain_png, snapshot, id, upload, result, learner)
             return Response(png, media_type="image/png")
-        return Json(await answers.others.run(answers.explain, snapshot, id, upload, result, learner))
+        return Json(await handlers.others.run(handlers.explain, snapshot, id, upload, result, learner))
 
 
 def _only_one(question: api.Question, *others: Any) -> None:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _VECTORS_KEPT = 256  # of uploads: a learner switch, a next page, an explanation ask again
 
 
-class Asked(NamedTuple):
+class QueryVector(NamedTuple):
     """One query that was found or read."""
 
     name: str
@@ -85,13 +85,13 @@ class Snapshot:
         """
         return self.searcher.images[self.searcher.place[number]]
 
-    def ask_image(self, number: int) -> Asked:
+    def ask_image(self, number: int) -> QueryVector:
         """Return an image of the collection as a query; KeyError as `image`."""
         row = self.searcher.place[number]
         image = self.searcher.images[row]
-        return Asked(image.path, image.sha256, self.searcher.X[row : row + 1], row)
+        return QueryVector(image.path, image.sha256, self.searcher.X[row : row + 1], row)
 
-    def ask_pixels(self, name: str, key: str, pixels: Any) -> Asked:
+    def ask_pixels(self, name: str, key: str, pixels: Any) -> QueryVector:
         """Return a picture from outside as a query.
 
         Parameters
@@ -111,11 +111,11 @@ class Snapshot:
                 if len(self._vectors) >= _VECTORS_KEPT:
                     del self._vectors[next(iter(self._vectors))]
                 self._vectors[key] = Q
-        return Asked(name, key, Q, -1)
+        return QueryVector(name, key, Q, -1)
 
     def rank(
         self,
-        asked: Asked,
+        asked: QueryVector,
         learner: str,
         k: int,
         offset: int = 0,
@@ -127,7 +127,7 @@ class Snapshot:
 
         Parameters
         ----------
-        asked : Asked
+        asked : QueryVector
             One of the collection is left out of its own results.
         learner : str
         k, offset : int

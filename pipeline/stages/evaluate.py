@@ -154,7 +154,7 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
 def _evaluate(run, config, collection, names, folder, console, command) -> None:
     """Measure, and write every file of an evaluation but its record."""
     from visterm.features import silence_decoders
-    from visterm.pipeline.evaluation.measure import Measured, measure
+    from visterm.pipeline.evaluation.measure import SystemResult, measure
     from visterm.pipeline.evaluation.results import write_results
 
     silence_decoders()
@@ -172,7 +172,7 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
         else:
             place = Run(run.folder.absolute())
             there = cluster.map(_measure_there, ((place, config, names, name) for name in names))
-            found = (Measured(load_trained(run, name), *rest) for rest, name in zip(there, names, strict=True))
+            found = (SystemResult(load_trained(run, name), *rest) for rest, name in zip(there, names, strict=True))
         for name, measured in zip(names, found, strict=True):
             systems[name] = measured
             phase.advance_to(len(systems), note=name)
@@ -191,7 +191,7 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
 
 
 def _measure_there(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
-    """Measure one of some learners in a worker of a cluster, which reads the run; all of `Measured` but the learner."""
+    """Measure one learner in a worker of a cluster; return all of `SystemResult` but the learner."""
     from visterm.pipeline.evaluation.measure import measure
 
     with contextlib.closing(Collection(run.collection)) as collection:

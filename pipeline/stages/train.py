@@ -81,6 +81,7 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
 
 
 def checkpoint_folder(run: Run, name: str) -> Path:
+    """Return the folder of the checkpoint of a learner."""
     return run.learner(name).with_name(f"{name}.checkpoint")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from visterm.pipeline.errors import UserError
 
 
-class Ledger:
+class AppendOnlyStore:
     """An SQLite file that is only added to.
 
     What was written is on disk when the call returns, and stays there when the process is killed. Any number of

@@ -78,4 +78,5 @@ def split_key(config: Config) -> str:
 
 
 def share(wanted: int | float, n: int) -> int:
+    """Return how many of n images a number or a share means."""
     return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))

@@ -22,15 +22,14 @@ from typer.testing import CliRunner
 from visterm.features import images as feature_images
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import held_out
-from visterm.pipeline.feedback import update as feedback
 from visterm.pipeline.feedback import update as feedback_update
-from visterm.pipeline.feedback.marks import Marks
-from visterm.pipeline.feedback.update import MAX_FALL, Teacher
+from visterm.pipeline.feedback.marks import RelevanceMarks
+from visterm.pipeline.feedback.update import MAX_FALL, FeedbackTrainer
 from visterm.pipeline.feedback.versions import KEPT
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
@@ -73,7 +72,7 @@ def small_disk(limit):
 
 @pytest.fixture
 def marks(tmp_path):
-    return Marks(tmp_path / "feedback.sqlite")
+    return RelevanceMarks(tmp_path / "feedback.sqlite")
 
 
 def test_the_last_mark_of_an_image_stands(marks):
@@ -168,9 +167,9 @@ def test_query_vectors_come_back_for_the_extractor_they_were_made_with(marks):
 WRITER = """
 import sys
 from pathlib import Path
-from visterm.pipeline.collection import Image
-from visterm.pipeline.feedback import Marks
-marks = Marks(Path(sys.argv[1]))
+from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.feedback.marks import RelevanceMarks
+marks = RelevanceMarks(Path(sys.argv[1]))
 for i in range(15):
     marks.add(sys.argv[2], Image(i, "a.jpg", f"{i:064x}", {}, None, 0, 0), 1, learner="oasis")
 """
@@ -216,7 +215,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(marks):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="the mark was not kept"):
-        Marks(tmp_path / "file/feedback.sqlite").add(QUERY, image(1), 1, learner="oasis")
+        RelevanceMarks(tmp_path / "file/feedback.sqlite").add(QUERY, image(1), 1, learner="oasis")
 
 
 def test_a_damaged_file_is_said_and_left_alone(marks):
@@ -275,7 +274,7 @@ def run(guarded, monkeypatch):
 
 def matrix(run, learner="oasis", folder=None):
     """What is learned, in memory."""
-    model = Teacher(run).load(learner) if folder is None else load_learner(folder)
+    model = FeedbackTrainer(run).load(learner) if folder is None else load_learner(folder)
     return np.array(getattr(model, {"oasis": "W_", "aroma": "distribution_"}[learner]))
 
 
@@ -286,7 +285,7 @@ def ranking(searcher, model, row, k=None):
 
 def session(run, rows, *, wrong=False, learner="oasis", n=20):
     """Mark the first results of some queries by their labels; the queries that had marks of both kinds."""
-    searcher, teacher = Searcher(run), Teacher(run)
+    searcher, teacher = Searcher(run), FeedbackTrainer(run)
     model, done = teacher.load(learner), []
     for row in rows:
         query = searcher.images[row]
@@ -303,7 +302,7 @@ def session(run, rows, *, wrong=False, learner="oasis", n=20):
 def some_queries(run, n, learner="oasis"):
     """Rows of test images whose first 20 results are of both kinds."""
     searcher, found = Searcher(run), []
-    model = Teacher(run).load(learner)
+    model = FeedbackTrainer(run).load(learner)
     for row, query in enumerate(searcher.images):
         right = sum(searcher.images[i].labels == query.labels for i in ranking(searcher, model, row, 20))
         if query.split == "test" and 5 <= right <= 15:
@@ -313,7 +312,7 @@ def some_queries(run, n, learner="oasis"):
 
 @pytest.mark.parametrize("learner", ["oasis", "aroma"])
 def test_marks_move_the_ranking_of_their_query(run, learner):
-    searcher, teacher = Searcher(run), Teacher(run)
+    searcher, teacher = Searcher(run), FeedbackTrainer(run)
     before = teacher.load(learner)
     ((row, found, right),) = session(run, some_queries(run, 1, learner), learner=learner)
     answer = teacher.update(learner)
@@ -332,7 +331,7 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
     base = run.learner(learner) / "files"
     digest = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in base.iterdir()}
     session(run, some_queries(run, 3, learner), learner=learner)
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     plain = load_learner(base)
     feedback_update._prepare(plain, learner)
     lessons, *_ = teacher._lessons(learner, teacher._in_force(learner))
@@ -349,7 +348,7 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
 def test_the_variants_of_oasis_learn_from_marks_too(run, variant):
     train(run, load_config(None, [*SETTINGS, f"oasis.variant={variant}"]), "oasis", QUIET)
     session(run, some_queries(run, 2))
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     plain = load_learner(run.learner("oasis") / "files")
     feedback_update._prepare(plain, "oasis")
     for lesson in teacher._lessons("oasis", teacher._in_force("oasis"))[0]:
@@ -360,7 +359,7 @@ def test_the_variants_of_oasis_learn_from_marks_too(run, variant):
 
 
 def test_undo_and_reset_put_back_exactly_what_was(run):
-    teacher, states = Teacher(run), [matrix(run)]
+    teacher, states = FeedbackTrainer(run), [matrix(run)]
     rows = some_queries(run, 3)
     for row in rows:
         assert session(run, [row])
@@ -384,7 +383,7 @@ def test_undo_and_reset_put_back_exactly_what_was(run):
 
 
 def test_marks_taken_back_leave_no_trace(run):
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     first, second = some_queries(run, 2)
     session(run, [first])
     teacher.update()
@@ -400,7 +399,7 @@ def test_marks_taken_back_leave_no_trace(run):
 
 
 def test_a_query_needs_both_kinds_of_marks(run):
-    teacher, images = Teacher(run), Searcher(run).images
+    teacher, images = FeedbackTrainer(run), Searcher(run).images
     assert teacher.update()["reason"] == "there are no marks to learn from"
     teacher.marks.add(images[0].sha256, images[1], 1, learner="oasis")
     answer = teacher.update()
@@ -416,7 +415,7 @@ def test_a_query_needs_both_kinds_of_marks(run):
 
 def test_a_bad_marker_cannot_ruin_the_model(guarded):
     """Everything is marked wrongly, query after query."""
-    run, teacher, searcher = guarded, Teacher(guarded), Searcher(guarded)
+    run, teacher, searcher = guarded, FeedbackTrainer(guarded), Searcher(guarded)
     test = np.array([image.split == "test" for image in searcher.images])
     X, y = searcher.X[test], np.array([min(image.labels) for image in searcher.images])[test]
     assert test.sum() < held_out.MAX_QUERIES  # so that this is what the guard measures
@@ -439,7 +438,7 @@ def test_a_bad_marker_cannot_ruin_the_model(guarded):
 
 
 def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypatch):
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     first, second = some_queries(run, 2)
     session(run, [first])
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)  # nothing is good enough
@@ -455,7 +454,7 @@ def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypat
 
 
 def test_marks_of_a_refused_update_come_back_by_undo(run, monkeypatch):
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     session(run, some_queries(run, 1))
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert not teacher.update()["accepted"]
@@ -467,34 +466,34 @@ def test_marks_of_a_refused_update_come_back_by_undo(run, monkeypatch):
 
 def test_what_was_measured_is_said(run, monkeypatch):
     session(run, some_queries(run, 1))
-    answer = Teacher(run).update()
+    answer = FeedbackTrainer(run).update()
     assert re.fullmatch(r"\d+ test images that no mark names", answer["measured_on"])
     assert 0 <= answer["map_error"] < 0.1
     monkeypatch.setattr(held_out, "MIN_QUERIES", 1000)  # too few are unmarked
     session(run, some_queries(run, 2)[1:])
-    assert Teacher(run).update()["measured_on"] == "80 test images"
+    assert FeedbackTrainer(run).update()["measured_on"] == "80 test images"
 
 
 def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
     """The block of one base must never be laid over another one."""
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     session(run, some_queries(run, 1))
     assert teacher.update()["accepted"]
-    copy, config = Teacher._base_copy, run.configure(None, ["oasis.C=0.05"])
+    copy, config = FeedbackTrainer._base_copy, run.configure(None, ["oasis.C=0.05"])
 
     def exchanged(self, learner):
         monkeypatch.undo()
         train(run, config, "oasis", QUIET)
         return copy(self, learner)
 
-    monkeypatch.setattr(Teacher, "_base_copy", exchanged)
+    monkeypatch.setattr(FeedbackTrainer, "_base_copy", exchanged)
     found = np.array(teacher.load("oasis").W_)
     np.testing.assert_array_equal(found, matrix(run, folder=run.learner("oasis") / "files"))
 
 
 def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
     """Nothing is measured on two bases at once, and no mark is set aside for it."""
-    teacher, learn, config = Teacher(run), feedback_update._learn, run.configure(None, ["oasis.C=0.05"])
+    teacher, learn, config = FeedbackTrainer(run), feedback_update._learn, run.configure(None, ["oasis.C=0.05"])
     session(run, some_queries(run, 1))
 
     def learn_meanwhile(model, lesson):
@@ -511,7 +510,7 @@ def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
 
 
 def test_a_new_training_makes_the_versions_void(run):
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     session(run, some_queries(run, 2))
     teacher.update()
     train(run, load_config(None, [*SETTINGS, "oasis.n_steps=2000"]), "oasis", QUIET)
@@ -526,7 +525,7 @@ def test_a_new_training_makes_the_versions_void(run):
 
 
 def test_a_few_versions_are_kept(run):
-    teacher, images = Teacher(run), Searcher(run).images
+    teacher, images = FeedbackTrainer(run), Searcher(run).images
     teacher.marks.add(images[0].sha256, images[1], 1, learner="oasis")
     for number in range(2, KEPT + 5):
         teacher.marks.add(images[0].sha256, images[number], -1, learner="oasis")
@@ -542,8 +541,8 @@ def test_a_few_versions_are_kept(run):
 
 
 def test_an_uploaded_query_teaches_by_the_vector_kept_with_its_mark(run):
-    teacher, searcher = Teacher(run), Searcher(run)
-    content = feedback.extractor_content(run)
+    teacher, searcher = FeedbackTrainer(run), Searcher(run)
+    content = feedback_update.extractor_content(run)
     for i, mark in ((1, 1), (40, -1)):
         options = {"learner": "oasis", "vector": searcher.X[[0]], "extractor": content}
         teacher.marks.add(QUERY, searcher.images[i], mark, **options)
@@ -562,7 +561,7 @@ def test_an_uploaded_query_teaches_by_the_vector_kept_with_its_mark(run):
 
 
 def test_marks_of_images_that_are_gone_are_left_out(run):
-    teacher, images = Teacher(run), Searcher(run).images
+    teacher, images = FeedbackTrainer(run), Searcher(run).images
     teacher.marks.add(images[0].sha256, images[1], 1, learner="oasis")
     teacher.marks.add(images[0].sha256, images[40]._replace(id=9999, path="elsewhere.jpg"), -1, learner="oasis")
     teacher.marks.add(images[0].sha256, image(7), -1, learner="oasis")  # no such content
@@ -572,19 +571,19 @@ def test_marks_of_images_that_are_gone_are_left_out(run):
 
 def test_who_cannot_learn_from_marks_says_so(run, tmp_path):
     with pytest.raises(UserError, match="wsabie does not learn from marks; oasis and aroma do"):
-        Teacher(run).update("wsabie")
+        FeedbackTrainer(run).update("wsabie")
     shutil.rmtree(run.learner("oasis"))
     with pytest.raises(UserError, match="has no trained oasis"):
-        Teacher(run).update("oasis")
+        FeedbackTrainer(run).update("oasis")
     train(run, load_config(None, [*SETTINGS, "aroma.covariance=factored"]), "aroma", QUIET)
     session(run, some_queries(run, 1, "aroma"), learner="aroma")
     with pytest.raises(UserError, match="factored covariance does not learn from marks"):
-        Teacher(run).update("aroma")
+        FeedbackTrainer(run).update("aroma")
 
 
 def test_damage_is_said_with_the_way_back(run):
     session(run, some_queries(run, 1))
-    teacher = Teacher(run)
+    teacher = FeedbackTrainer(run)
     teacher.update()
     record = run.taught("oasis") / "1/record.json"
     whole = record.read_text()
@@ -609,7 +608,7 @@ def test_damage_is_said_with_the_way_back(run):
 
 def test_a_full_disk_leaves_the_model_as_it_was(run):
     session(run, some_queries(run, 4, "aroma"), learner="aroma")
-    teacher, before = Teacher(run), matrix(run, "aroma")
+    teacher, before = FeedbackTrainer(run), matrix(run, "aroma")
     with small_disk(33_000), pytest.raises(UserError, match="the version was not kept"):  # SQLite needs 32 KiB to read
         teacher.update("aroma")
     assert teacher.version("aroma") == 0
@@ -619,7 +618,7 @@ def test_a_full_disk_leaves_the_model_as_it_was(run):
 
 def test_a_search_sees_one_version_or_the_next(run):
     """Threads load while another one updates, undoes and resets."""
-    teacher, known, stop = Teacher(run), {}, threading.Event()
+    teacher, known, stop = FeedbackTrainer(run), {}, threading.Event()
     rows = some_queries(run, 4)
 
     def digest():
@@ -656,7 +655,7 @@ def test_right_marks_on_real_photos_cost_nothing_held_out(data, tmp_path):
     run, config = Run(tmp_path / "runs/photos"), load_config(None, settings)
     features(run, config, data / "caltech101", QUIET)
     train(run, config, "oasis", QUIET)
-    searcher, teacher = Searcher(run), Teacher(run)
+    searcher, teacher = Searcher(run), FeedbackTrainer(run)
     test = [row for row, image in enumerate(searcher.images) if image.split == "test"]
     changed, moved = [], []
     for row in test[::24]:

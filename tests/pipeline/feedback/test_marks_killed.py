@@ -13,8 +13,8 @@ from visterm.learners import load_learner
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.feedback.marks import Marks
-from visterm.pipeline.feedback.update import Teacher
+from visterm.pipeline.feedback.marks import RelevanceMarks
+from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.run import Run
@@ -37,9 +37,9 @@ def said_until_killed(program, *arguments, lines, seconds):
 MARKER = """
 import sys
 from pathlib import Path
-from visterm.pipeline.collection import Image
-from visterm.pipeline.feedback import Marks
-marks = Marks(Path(sys.argv[1]))
+from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.feedback.marks import RelevanceMarks
+marks = RelevanceMarks(Path(sys.argv[1]))
 number = int(sys.argv[2])
 while True:
     number += 1
@@ -49,7 +49,7 @@ while True:
 
 
 def test_what_add_confirmed_survives_kill(tmp_path):
-    marks, confirmed = Marks(tmp_path / "feedback.sqlite"), 0
+    marks, confirmed = RelevanceMarks(tmp_path / "feedback.sqlite"), 0
     wait = random.Random(0)
     for _ in range(5):
         said = said_until_killed(MARKER, marks.file, confirmed, lines=1, seconds=wait.uniform(0, 0.1))
@@ -64,12 +64,12 @@ TEACHER = """
 import sys
 from pathlib import Path
 from visterm.pipeline import Searcher
-from visterm.pipeline import feedback
-from visterm.pipeline.feedback import Teacher
-from visterm.pipeline.run import Run
+from visterm.pipeline.feedback import update
+from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.store.run import Run
 run = Run(Path(sys.argv[1]))
-feedback.MAX_FALL = 1.0
-images, teacher = Searcher(run).images, Teacher(run)
+update.MAX_FALL = 1.0
+images, teacher = Searcher(run).images, FeedbackTrainer(run)
 start = len(teacher.marks.export())
 for number in range(start + 2, start + 20):
     teacher.marks.add(images[0].sha256, images[number % 30], 1 if number % 2 else -1, learner="oasis")
@@ -90,7 +90,7 @@ def test_a_kill_in_an_update_leaves_one_version_or_the_next(tmp_path, write_imag
     wait = random.Random(1)
     for _ in range(3):
         said = said_until_killed(TEACHER, run.folder, lines=2, seconds=wait.uniform(0, 0.3))
-        teacher = Teacher(run)
+        teacher = FeedbackTrainer(run)
         confirmed = teacher.version("oasis")
         assert confirmed in (said[-1], said[-1] + 1)
         assert not np.array_equal(teacher.load("oasis").W_, base)

@@ -13,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm.features import images as feature_images
-from visterm.pipeline import Searcher, cli
+from visterm.pipeline import Searcher
+from visterm.pipeline.cli import serving
+from visterm.pipeline.cli.app import app as cli_app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -281,7 +283,7 @@ def test_decisions_survive_a_kill(judgements):
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from visterm.pipeline.judge import Judgements\n"
+        "from visterm.pipeline.human_eval.judgements import Judgements\n"
         "judgements = Judgements(Path(sys.argv[1]))\n"
         "for _ in range(3):\n"
         "    task = judgements.next('ann')['task']\n"
@@ -298,10 +300,10 @@ def test_the_command(run, tmp_path, monkeypatch):
     monkeypatch.setenv("VISTERM_RUN", "")
     monkeypatch.setattr(feature_images, "_silenced", True)
     served = []
-    monkeypatch.setattr(cli, "_service", lambda: lambda place, console, **options: served.append(options))
+    monkeypatch.setattr(serving, "start_service", lambda: lambda place, console, **options: served.append(options))
 
     def visterm(*arguments, code=0):
-        result = CliRunner().invoke(cli.app, ["judge", *arguments])
+        result = CliRunner().invoke(cli_app, ["judge", *arguments])
         assert result.exit_code == code, result.stderr
         return result
 

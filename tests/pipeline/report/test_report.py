@@ -12,7 +12,6 @@ import pytest
 
 from visterm.pipeline.report import charts
 from visterm.pipeline.report import data as report_data
-from visterm.pipeline.report import page as report
 from visterm.pipeline.report import page as report_page
 from visterm.pipeline.report import text as report_text
 from visterm.pipeline.report.charts import write_precision_curve
@@ -301,7 +300,7 @@ def test_names_of_lines_stay_apart_and_in_the_frame():
 
 
 def test_the_page_has_the_colours_of_the_picture():
-    css = (report.files("visterm.pipeline") / "shared.html.jinja").read_text("utf-8")
+    css = (report_page.files("visterm.pipeline.report") / "templates/shared.html.jinja").read_text("utf-8")
     assert re.findall(r"--other\d: (#\w+);", css)[: len(charts.OTHERS)] == [color for color, *_ in charts.OTHERS]
     assert len({color for color, *_ in charts.OTHERS}) == len(charts.OTHERS)
 
@@ -402,7 +401,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
 
 def test_contrast():
     """Text 4.5:1 on its ground, in both colour schemes (WCAG 2.1, relative luminance)."""
-    css = (report.files("visterm.pipeline") / "shared.html.jinja").read_text("utf-8")
+    css = (report_page.files("visterm.pipeline.report") / "templates/shared.html.jinja").read_text("utf-8")
     schemes = re.findall(r":root \{(.*?--warn-rule: #\w+;)", css, re.DOTALL)
     assert len(schemes) == 2
 

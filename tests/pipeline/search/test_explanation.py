@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from visterm import features
 from visterm.features import images, read_image
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -41,9 +41,9 @@ def make_run(folder, write_images, learners, *settings):
     write_images(photos, [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
     run, config = Run(folder / "runs" / "fruit"), load_config(None, [*SETTINGS, *settings])
     console = Console(quiet=True, progress=False)
-    features_stage.features(run, config, photos, console)
+    features_stage(run, config, photos, console)
     for name in learners:
-        train_stage.train(run, config, name, console)
+        train_stage(run, config, name, console)
     return run
 
 

@@ -23,7 +23,7 @@ from pymilvus import MilvusException
 
 from visterm.features import images as decoders
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.milvus_index import RunIndex, collection_name
@@ -248,7 +248,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
 
 
 def test_a_service_follows_and_answers_from_several_threads(mine):
-    state = reloader.Current(Run(mine / "runs/fruit"))
+    state = reloader.SnapshotReloader(Run(mine / "runs/fruit"))
     first = state.snapshot
     wanted = first.rank(first.ask_image(3), "oasis", 2)
     assert isinstance(first.searcher.index("oasis"), RunIndex)

@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 
 from visterm.features import images, read_image
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import Teacher
+from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.report import page as report_page
 from visterm.pipeline.search import results_page
 from visterm.pipeline.store.catalogue import Collection
@@ -317,14 +317,14 @@ def test_threads_share_one_index_and_get_the_same_answers(done, monkeypatch):
     from visterm.pipeline.search import searcher as module
 
     loads = []
-    load = module.Teacher.load
+    load = module.FeedbackTrainer.load
 
     def load_slowly(teacher, name):
         loads.append(name)
         time.sleep(0.05)
         return load(teacher, name)
 
-    monkeypatch.setattr(module.Teacher, "load", load_slowly)
+    monkeypatch.setattr(module.FeedbackTrainer, "load", load_slowly)
     searcher = Searcher(done / "runs/fruit")
     ids = [f"id:{image.id}" for image in searcher.images]
     with ThreadPoolExecutor(8) as pool:
@@ -415,7 +415,7 @@ def test_a_training_under_way_changes_nothing_yet(mine):
 
 def test_what_marks_taught_is_what_answers(mine):
     searcher = Searcher(mine / "runs/fruit")
-    teacher = Teacher(searcher.run)
+    teacher = FeedbackTrainer(searcher.run)
     query = searcher.images[searcher.row_named("pear/0.jpg")]
     before = searcher.search("pear/0.jpg", k=29)[0]["results"]
     for row in before[:4]:

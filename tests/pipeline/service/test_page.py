@@ -24,7 +24,6 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.search.searcher import Searcher
-from visterm.pipeline.service import app as service
 from visterm.pipeline.service import app as service_app
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
@@ -42,7 +41,7 @@ SETTINGS = [
     *("split.train=12", "split.test=6", "compute.n_jobs=1"),
 ]
 MARKUP = "<img src=x onerror=alert(1)>"
-WEB = Path(service.__file__).parent / "web"
+WEB = Path(service_app.__file__).parent / "web"
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +52,10 @@ def made(tmp_path_factory, write_images):
     write_images(folder / "photos", [f"{name}/{i}.jpg" for name in classes for i in range(19)])
     (folder / "photos/fig/0.jpg").rename(folder / f"photos/fig/{MARKUP}.jpg")
     run, config, quiet = Run(folder / "runs" / "photos"), load_config(None, SETTINGS), Console(quiet=True)
-    features_stage.features(run, config, folder / "photos", quiet)
+    features_stage(run, config, folder / "photos", quiet)
     for learner in ("oasis", "musl"):
-        train_stage.train(run, config, learner, quiet)
-    evaluate_stage.evaluate(run, config, "oasis", quiet)
+        train_stage(run, config, learner, quiet)
+    evaluate_stage(run, config, "oasis", quiet)
     return run
 
 
@@ -577,7 +576,7 @@ def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
 def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, made, tmp_path):
     shutil.copytree(made.folder.parents[1], tmp_path / "own", dirs_exist_ok=True)
     run = Run(tmp_path / "own" / "runs" / "photos")
-    features_stage.features(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
+    features_stage(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
     own = _served(run)
     address = next(own)
     try:

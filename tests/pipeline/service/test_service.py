@@ -37,11 +37,10 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import update as feedback_update
-from visterm.pipeline.human_eval import judgements, tasks
+from visterm.pipeline.human_eval.judgements import Judgements
+from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.service import app as service_app
 from visterm.pipeline.service import batching, handlers, middleware, reloader, schemas, server, thumbnails, uploads
-from visterm.pipeline.service import middleware as guard
-from visterm.pipeline.service import snapshot as current
 from visterm.pipeline.service.uploads import Uploads
 from visterm.pipeline.stages import edit as edit_stage
 from visterm.pipeline.stages import extraction as extraction_stage
@@ -81,10 +80,10 @@ def made(tmp_path_factory, write_images):
     shutil.copy(photos / "pear/0.jpg", photos / "pear/0 again.jpg")
     (photos / "fig/5.jpg").rename(photos / MARKUP)
     run, config, quiet = Run(folder / "runs" / "photos"), load_config(None, SETTINGS), Console(quiet=True)
-    features_stage.features(run, config, photos, quiet)
+    features_stage(run, config, photos, quiet)
     for learner in ("oasis", "knn"):
-        train_stage.train(run, config, learner, quiet)
-    evaluate_stage.evaluate(run, config, "oasis", quiet)
+        train_stage(run, config, learner, quiet)
+    evaluate_stage(run, config, "oasis", quiet)
     return run
 
 
@@ -99,7 +98,7 @@ def own(made, tmp_path):
     """A copy of the run and of its images, to be changed."""
     shutil.copytree(made.folder.parents[1], tmp_path / "own", dirs_exist_ok=True)
     run = Run(tmp_path / "own" / "runs" / "photos")
-    features_stage.features(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
+    features_stage(run, run.configure(None, []), tmp_path / "own" / "photos", Console(quiet=True))
     return run
 
 
@@ -501,7 +500,7 @@ def test_markup_in_the_name_of_a_run_stays_text(own):
 def test_name_that_is_no_utf8(own):
     root = Searcher(own).root
     shutil.copy(root / "fig/1.jpg", os.path.join(os.fsencode(root), b"fig/\xff\n.jpg"))
-    features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
+    features_stage(own, own.configure(None, []), None, Console(quiet=True))
     with serving(service_app.create_app(own)) as client:
         image = client.get("/api/images", params={"label": "fig", "limit": 200}).json()[-1]
         assert image["path"] == "fig/\udcff\n.jpg"
@@ -513,7 +512,7 @@ def test_full_queue(own, searcher):
     app = service_app.create_app(own)
     number = _id(searcher, "fig/1.jpg")
     with serving(app) as client:
-        shared, release = app.state.answers, threading.Event()
+        shared, release = app.state.handlers, threading.Event()
         shared.searches._limit, shared.searches._most = 2, 1
         shared.others._most = 3
         answered, held = [], []
@@ -572,7 +571,7 @@ def test_many_uploads_at_once(own, searcher, monkeypatch):
 
 def test_question_right_after_an_answer_finds_a_worker():
     async def ask():
-        batches = batching.Batches(lambda questions: questions, workers=1, waiting=2, most=1)
+        batches = batching.MicroBatcher(lambda questions: questions, workers=1, waiting=2, most=1)
         try:
             return [await batches.run(question) for question in range(3)]
         finally:
@@ -584,7 +583,7 @@ def test_question_right_after_an_answer_finds_a_worker():
 def test_searches_together_are_answered_as_alone(own):
     app = service_app.create_app(own)
     with serving(app) as client:
-        shared = app.state.answers
+        shared = app.state.handlers
         asked = [
             schemas.Question(id=i, k=k, offset=o, learner=name)
             for i in (1, 2, 3)
@@ -659,8 +658,8 @@ def test_token(made):
 
 def test_tokens_are_compared_in_constant_time(made, monkeypatch):
     compared = []
-    compare = guard.hmac.compare_digest
-    monkeypatch.setattr(guard.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or compare(a, b))
+    compare = middleware.hmac.compare_digest
+    monkeypatch.setattr(middleware.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or compare(a, b))
     with serving(service_app.create_app(made, token="tell nobody")) as client:
         client.get("/health", headers={"Authorization": "Bearer guess"})
     assert (b"guess", b"tell nobody") in compared
@@ -707,9 +706,9 @@ def test_security_headers_are_on_every_answer(client, monkeypatch):
 def test_mistake_of_ours_is_no_traceback_to_others(own):
     app = service_app.create_app(own)
     with serving(app) as client:
-        app.state.answers._answer_alone = lambda *_: 1 / 0
+        app.state.handlers._answer_alone = lambda *_: 1 / 0
         answer = client.get("/search?id=1&label=fig")
-        app.state.answers.searches._function = lambda *_: 1 / 0
+        app.state.handlers.searches._function = lambda *_: 1 / 0
         _refused(client.get("/search?id=1"), 500, "ZeroDivisionError")
     _refused(answer, 500, "ZeroDivisionError")
     assert answer.headers["x-content-type-options"] == "nosniff"
@@ -742,11 +741,11 @@ def test_training_and_new_images_are_taken_up_without_an_error(own, write_images
         asking.start()
         try:
             before = client.get("/search?id=1&k=3").json()[0]
-            train_stage.train(own, config, "oasis", quiet)
+            train_stage(own, config, "oasis", quiet)
             second = _wait_for(client, first)
             after = client.get("/search?id=1&k=3").json()[0]
             write_images(Searcher(own).root, ["plum/new.jpg"])
-            features_stage.features(own, config, None, quiet)
+            features_stage(own, config, None, quiet)
             third = _wait_for(client, second)
             assert client.get("/health").json()["images"] == 20
             assert "plum/new.jpg" in [image["path"] for image in client.get("/api/images").json()]
@@ -762,9 +761,9 @@ def test_training_and_new_images_are_taken_up_without_an_error(own, write_images
 
 def test_state_that_was_exchanged_is_let_go_without_a_collection(own):
     """States are left out of the collection of cyclic garbage, so no cycle may hold one."""
-    held = reloader.Current(own)
+    held = reloader.SnapshotReloader(own)
     old = weakref.ref(held.snapshot), weakref.ref(held.snapshot.searcher)
-    train_stage.train(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
+    train_stage(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
     gc.disable()
     try:
         assert held.refresh() is not old[0]()
@@ -815,7 +814,7 @@ def test_images_that_are_extracted_again_are_not_lost_meanwhile(own):
 
 
 def test_a_change_under_way_is_warned_of_once(own, caplog):
-    held = reloader.Current(own)
+    held = reloader.SnapshotReloader(own)
     with closing(Collection(own.collection)) as collection, caplog.at_level("WARNING"):
         content = collection["extractor"]
         collection.use_extractor("")
@@ -891,7 +890,7 @@ def test_two_services_on_one_run(own, monkeypatch):
 def test_a_filter_scores_only_the_images_of_its_label(own):
     app = service_app.create_app(own)
     with serving(app) as client:
-        app.state.answers.snapshot.searcher.index = lambda name: 1 / 0
+        app.state.handlers.snapshot.searcher.index = lambda name: 1 / 0
         (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
         assert len(answer["results"]) == answer["n_searched"] == 6
 
@@ -919,10 +918,10 @@ def test_thumbnails_of_removed_images_go(own):
         for number in (gone, stays):
             assert client.get(f"/images/{number}/thumbnail").status_code == 200
         (searcher.root / "plum/4.jpg").unlink()
-        features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
+        features_stage(own, own.configure(None, []), None, Console(quiet=True))
         _wait_for(client, searcher.version)
         _refused(client.get(f"/images/{gone}/thumbnail"), 404, "removed")
-        kept, deadline = app.state.answers.thumbnails, time.monotonic() + 20
+        kept, deadline = app.state.handlers.thumbnails, time.monotonic() + 20
         while searcher.images[searcher.place[gone]].sha256 in kept.colors:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -948,7 +947,7 @@ def test_a_lesson_and_an_index_in_the_making_hold_nobody_up(own):
     """Updates have a thread of their own, and so have searches by learners that are at hand."""
     app = service_app.create_app(own)
     with serving(app) as client:
-        shared, release = app.state.answers, threading.Event()
+        shared, release = app.state.handlers, threading.Event()
         shared.teacher.update = lambda _: release.wait(30) and {"accepted": False}
         searcher, index = shared.snapshot.searcher, shared.snapshot.searcher.index
         searcher.index = lambda name: index(name) if name == "oasis" or release.wait(30) else None
@@ -981,7 +980,7 @@ def test_an_update_says_that_an_older_state_answers(own, monkeypatch):
         def fails(*_, **__):
             raise UserError("in the middle of a change")
 
-        monkeypatch.setattr(current, "Searcher", fails)
+        monkeypatch.setattr(reloader, "Searcher", fails)
         assert client.post("/feedback/reset", json={}).json()["behind"] == "in the middle of a change"
 
 
@@ -990,7 +989,7 @@ def test_removed_image(own):
         searcher = Searcher(own)
         number = _id(searcher, "plum/4.jpg")
         (searcher.root / "plum/4.jpg").unlink()
-        features_stage.features(own, own.configure(None, []), None, Console(quiet=True))
+        features_stage(own, own.configure(None, []), None, Console(quiet=True))
         _wait_for(client, searcher.version)
         _refused(client.get("/search", params={"id": number}), 404, "removed")
 
@@ -1110,14 +1109,14 @@ def test_disk_full_while_a_mark_is_written(own, monkeypatch):
     searcher = Searcher(own)
     with serving(service_app.create_app(own)) as client:
         key = _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], [])
-        connect = append_only.Ledger._connect
+        connect = append_only.AppendOnlyStore._connect
 
         def on_a_full_disk(self):
             db = connect(self)
             db.execute("PRAGMA max_page_count = 1")
             return db
 
-        monkeypatch.setattr(append_only.Ledger, "_connect", on_a_full_disk)
+        monkeypatch.setattr(append_only.AppendOnlyStore, "_connect", on_a_full_disk)
         answered = []
         for image in searcher.images * 40:  # until the page at hand is full
             answered.append(client.post("/marks", json={"query": key, "image": image.id, "mark": -1}))
@@ -1135,8 +1134,8 @@ def test_judging(own):
     searcher = Searcher(own)
     with serving(service_app.create_app(own)) as client:
         _refused(client.get("/api/judge/next", params={"judge": "Ann"}), 409, "visterm judge")
-        tasks = tasks.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
-        judgements.Judgements(own.judgements).create(tasks, learner="oasis", version="1")
+        tasks = draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
+        Judgements(own.judgements).create(tasks, learner="oasis", version="1")
         following = client.get("/api/judge/next", params={"judge": "Ann"}).json()
         assert "broad rather than a strict sense" in following["instructions"]
         for done in range(4):
@@ -1239,7 +1238,7 @@ def test_upload_that_claims_too_much_is_refused_at_once(served):
 @pytest.mark.parametrize(("limit", "more"), [("SECONDS_BETWEEN_BYTES", b""), ("SECONDS_FOR_A_BODY", b"x")])
 def test_slow_upload(client, monkeypatch, limit, more):
     """One that pauses, and one that goes on for ever."""
-    monkeypatch.setattr(guard, limit, 0.3)
+    monkeypatch.setattr(middleware, limit, 0.3)
     address, found, deadline = str(client.base_url), b"", time.monotonic() + 20
     with _connect(address) as connection:
         connection.sendall(_head(address, 10_000))
@@ -1314,8 +1313,8 @@ def test_every_file_of_a_run_is_described(own, searcher, repository):
         assert client.get("/images/1/thumbnail").status_code == 200
         _teach(client, searcher, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
         client.post("/feedback/update", json={})
-    judgements.Judgements(own.judgements).create(
-        tasks.draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1), learner="oasis", version="1"
+    Judgements(own.judgements).create(
+        draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1), learner="oasis", version="1"
     )
     files = [file for file in own.folder.rglob("*") if file.is_file()]
     assert len(files) > 25

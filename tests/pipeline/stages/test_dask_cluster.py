@@ -20,7 +20,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from visterm.features import images as decoders
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -187,9 +187,9 @@ def configured(scheduler: str | None = None, *settings: str):
 
 def everything(run, config, images) -> None:
     console = Console(quiet=True)
-    features_stage.features(run, config, images, console)
-    train_stage.train(run, config, "oasis", console)
-    evaluate_stage.evaluate(run, config, "oasis", console)
+    features_stage(run, config, images, console)
+    train_stage(run, config, "oasis", console)
+    evaluate_stage(run, config, "oasis", console)
 
 
 def files_of(run: Run) -> dict[str, bytes]:
@@ -265,7 +265,7 @@ def test_what_is_fresh_asks_no_cluster(fruit, tmp_path):
 def test_a_forest_is_grown_from_what_workers_sample(dask, fruit, tmp_path):
     settings = ("features.codebook.kind=forest", "features.codebook.n_trees=2")
     for name, config in (("a", configured(None, *settings)), ("b", configured(dask.address, *settings))):
-        features_stage.features(Run(tmp_path / name), config, fruit / "fruit", Console(quiet=True))
+        features_stage(Run(tmp_path / name), config, fruit / "fruit", Console(quiet=True))
     found = [{f.name: f.read_bytes() for f in (tmp_path / name / "extractor/files").glob("*.npy")} for name in "ab"]
     assert found[0] == found[1]
     assert len(found[0]) > 3
@@ -307,7 +307,7 @@ def test_a_worker_killed_while_it_extracts_costs_no_image(dask, fruit, tmp_path)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    features_stage.features(run, configured(dask.address), fruit / "fruit", Console(quiet=True))
+    features_stage(run, configured(dask.address), fruit / "fruit", Console(quiet=True))
     killer.join()
     check_same(run, fruit, "collection", "extractor")
 
@@ -362,7 +362,7 @@ def refused(scheduler: str, fruit: Path, tmp_path: Path) -> str:
     run = Run(tmp_path / "runs/fruit")
     new = not run.folder.exists()
     with pytest.raises(UserError) as error:
-        features_stage.features(run, configured(scheduler), fruit / "fruit", Console(quiet=True))
+        features_stage(run, configured(scheduler), fruit / "fruit", Console(quiet=True))
     assert "\n" not in str(error.value)
     assert not new or not run.folder.exists()
     return str(error.value)
@@ -410,7 +410,7 @@ def test_nothing_is_added_without_the_scheduler(fruit, tmp_path, write_images, m
         edit_stage.add(run, gone, [tmp_path / "more"], Console(quiet=True))
     assert rows_of(run) == before
     assert sorted(run.collection.glob("segments/*")) == segments
-    assert train_stage.train(run, gone, "oasis", Console(quiet=True))["fresh"]
+    assert train_stage(run, gone, "oasis", Console(quiet=True))["fresh"]
     visterm("add", tmp_path / "more", "--run", "alone", "--scheduler", "none", cwd=tmp_path)
     assert len(rows_of(run)[0]) == len(before[0]) + 5
     assert run.configure(None, []) == gone  # the option is for this time
@@ -520,7 +520,7 @@ def test_an_image_that_only_a_worker_cannot_open(lonely, fruit, tmp_path, monkey
     assert run.configure(None, []).cluster.scheduler is None  # what cannot be used is not kept
     told = refused(lonely.address, fruit, tmp_path)
     assert f"{fruit}/fruit/plum/0.jpg: a worker cannot open it" in told
-    features_stage.features(run, configured(), fruit / "fruit", Console(quiet=True))
+    features_stage(run, configured(), fruit / "fruit", Console(quiet=True))
     assert rows_of(run)[1] == rows_of(Run(fruit / "runs/alone"))[1]
 
 

@@ -19,7 +19,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from visterm.features import images as decoders
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -394,7 +394,7 @@ def test_compacting_changes_nothing_that_can_be_read(tmp_path):
 
 
 def test_large_segments_are_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.pipeline.collection.MERGED_BYTES", 200_000)
+    monkeypatch.setattr("visterm.pipeline.store.catalogue.MERGED_BYTES", 200_000)
     collection, expected = synthetic(tmp_path, n_segments=5)  # of 120 kB each
     assert collection.mergeable() == []
     bury(collection, range(1, 16))  # of 40: more than a quarter is dead

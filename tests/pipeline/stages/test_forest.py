@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm.features import VistermExtractor, images
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from visterm.features import images
 from visterm.learners import LEARNERS
 from visterm.learners.annotation import AnnotatorMixin
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import read_is_a, siblings_of

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from visterm.features import OnnxEmbedder, images, read_image
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import app
+from visterm.pipeline.cli.app import app
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
@@ -489,9 +489,9 @@ def test_settings_of_tables_that_do_not_fit(table):
 def test_taking_over_that_was_killed_goes_on(table):
     """A kill between two segments: what is in the catalogue stays, the rest comes with the next call."""
     program = (
-        "import sys, os; from pathlib import Path; import visterm.pipeline.embedding as e; "
-        "from visterm.pipeline.collection import Collection as C; from visterm.pipeline.run import Run; "
-        "from visterm.pipeline.stages import features; from visterm.pipeline.console import Console\n"
+        "import sys, os; from pathlib import Path; import visterm.pipeline.stages.vector_kinds as e; "
+        "from visterm.pipeline.store.catalogue import Collection as C; from visterm.pipeline.store.run import Run; "
+        "from visterm.pipeline.stages.features import features; from visterm.pipeline.console import Console\n"
         "e.SEGMENT_BYTES = 4 * 12 * 8; n = 0; old = C.enter_segment\n"
         "def enter(*a):\n"
         "    global n; n += 1\n"

@@ -20,11 +20,10 @@ from typer.testing import CliRunner
 from visterm.features import images
 from visterm.learners import OASIS
 from visterm.pipeline import console
-from visterm.pipeline.cli import app, main
+from visterm.pipeline.cli.app import app, main
 from visterm.pipeline.stages import demo_images as demo_images_stage
-from visterm.pipeline.stages import features as stages
-from visterm.pipeline.stages.features import features as features_stage
-from visterm.pipeline.stages.train import train as train_stage
+from visterm.pipeline.stages import features as features_stage
+from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 
@@ -709,7 +708,7 @@ def test_a_full_disk_is_one_line(mine, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
 
-    monkeypatch.setattr(stages, "publish", full)
+    monkeypatch.setattr(features_stage, "publish", full)
     line = refused("train", "--force", cwd=mine)
     assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
 
