@@ -23,6 +23,7 @@ from .data import History, ReportData, System
 
 CLASSES_SHOWN = 60
 MANY = 4  # lines; a chart with more of them is larger
+SMALL = 4.8, 3.3  # inches
 
 # Of the learners after the first: legible on white, and told apart by dash and marker as well. The style sheets of
 # report and page have the same colours, with their counterparts for dark screens.
@@ -85,12 +86,17 @@ def precision_svg(data: ReportData) -> str:
     lengths = [len(system.precision_curve) for system in data.systems if np.isfinite(system.precision_curve).any()]
     if not lengths:
         return ""
-    figure = _precision_figure(data, (8, 4.4) if len(lengths) > MANY else (6, 3.8))
-    figure.axes[0].set_title("")  # the page around it has one
+    figure = _precision_figure(data, (8, 4.4) if len(lengths) > MANY else SMALL)
+    axes = figure.axes[0]
+    axes.set_title("")  # the page around it has one
+    if len(lengths) <= MANY:
+        axes.legend(frameon=False)
     return _svg(figure, f"Precision at k from 1 to {max(lengths)}; the figures are in the summary table")
 
 
 def _precision_figure(data: ReportData, size: tuple[float, float]) -> Any:
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = _figure(size)
     longest = 1
     for system in data.systems:
@@ -98,7 +104,10 @@ def _precision_figure(data: ReportData, size: tuple[float, float]) -> Any:
         longest = max(longest, len(ks))
         _plot(axes, ks, system.precision_curve, look_of(system, data), f"{system.name} (mAP {system.map:.3f})")
     axes.set(xlabel="k", ylabel="precision at k", title=printable(data.title))
-    _finish(axes, 1, max(longest, 2), legend=bool(data.systems))
+    _finish(axes, 1, max(longest, 2))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if data.systems:
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
@@ -107,7 +116,9 @@ def history_chart_of(history: History, data: ReportData) -> dict[str, Any] | Non
     learner = data.system(history.name)
     if learner is None or not any(math.isfinite(value) for value in history.values):
         return None
-    figure, axes = _figure((6, 3.8))
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    figure, axes = _figure(SMALL)
     _plot(axes, history.steps, history.values, look_of(learner, data), learner.name)
     baseline = data.system(data.baseline)
     if history.baseline is not None and baseline is not None:
@@ -116,7 +127,10 @@ def history_chart_of(history: History, data: ReportData) -> dict[str, Any] | Non
     if history.chosen_step is not None:
         axes.axvline(history.chosen_step, color="black", linestyle=":", linewidth=1)
     axes.set(xlabel="training steps", ylabel=f"validation {history.measure}")
-    _finish(axes, 0, max(1, *history.steps), legend=True)
+    _finish(axes, 0, max(1, *history.steps))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k
+    axes.legend(frameon=False)
     return {
         "svg": _svg(figure, f"{history.measure} on validation images along training"),
         "chosen_step": history.chosen_step,
@@ -154,17 +168,12 @@ def _legend_name(name: str) -> str:
     return printable(name if len(name) <= 40 else f"{name[:25]}...{name[-12:]}").replace("$", r"\$")
 
 
-def _finish(axes: Any, low: float, high: float, *, legend: bool) -> None:
-    """Set what all line charts share: zero at the bottom, whole numbers below, names at the right."""
-    from matplotlib.ticker import MaxNLocator
-
+def _finish(axes: Any, low: float, high: float) -> None:
+    """Set what all line charts share."""
     axes.set_ylim(bottom=0)
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    if legend:
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def _svg(figure: Any, description: str) -> str:
