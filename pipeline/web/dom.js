@@ -127,6 +127,14 @@ export const command = (text) =>
     el("button", { type: "button", onclick: () => copy(text, "Command") }, "Copy"),
   );
 
+// A box with a title, e.g. of an error; `more` stands beside the text.
+export const box = (title, content, ...more) =>
+  el("div", { class: "box" }, el("div", {}, el("strong", {}, title), content), ...more);
+
+// What stands where a picture cannot be shown.
+export const missing = (name) =>
+  el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown");
+
 export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
 
 // A picture of the collection: its thumbnail, else the original, else words.
@@ -143,8 +151,7 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
   img.addEventListener("error", () => {
     const original = `images/${image.id}/original`;
     if (img.getAttribute("src") !== original) img.src = original;
-    else img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${alt || image.path}, cannot be shown` },
-      "cannot be shown"));
+    else img.replaceWith(missing(alt || image.path));
   });
   return img;
 }

@@ -111,6 +111,14 @@ export function focusCard(id, options) {
   return Boolean(node);
 }
 
+// Move a focus that was lost with its element: to the first card, else to the page.
+export function placeFocus() {
+  const at = document.activeElement;
+  if (at !== document.body && at.checkVisibility()) return;
+  const stop = $("#results a.open[tabindex='0']");
+  (stop?.checkVisibility() ? stop : $("#main")).focus({ preventScroll: true });
+}
+
 // The card above or below another one. Rows may have fewer cards where a list ends.
 function across(all, from, sign) {
   const beyond = all.filter((node) => sign * (node.offsetTop - from.offsetTop) > 0);

@@ -1,8 +1,8 @@
 // Human evaluation: one query, one candidate at a time, relevant or not. Neither rank nor learner is told.
 
 import { get, post } from "./api.js";
-import { $, announce, command, el, icon, keyName, plural, remember, remembered, themeButton } from "./dom.js";
-import { bindKeys, openSheet } from "./keys.js";
+import { $, announce, box, command, el, icon, keyName, missing, plural, remember, remembered } from "./dom.js";
+import { bindKeys, bindTop } from "./keys.js";
 
 const VERDICTS = [["relevant", "Relevant", "A", "check"], ["not", "Not relevant", "X", "cross"],
   ["unsure", "Cannot say", "Space", "question"]];
@@ -14,8 +14,7 @@ let sending = false; // keys wait while a decision is kept
 
 function failure(error) {
   if (!error) return $("#failure").replaceChildren();
-  $("#failure").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "That did not work"),
-    el("p", {}, error.message)),
+  $("#failure").replaceChildren(box("That did not work", el("p", {}, error.message),
     el("button", { type: "button", onclick: () => location.reload() }, "Reload")));
 }
 
@@ -45,8 +44,7 @@ async function load() {
     failure(null);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "There is nothing to judge yet"),
-      el("p", {}, error.message), command("visterm judge"))));
+    $("#stage").replaceChildren(box("There is nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
   }
 }
 
@@ -58,8 +56,7 @@ function draw(next) {
   const side = (name, id, words) => {
     const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: words, draggable: "false" });
     img.addEventListener("load", () => { shownAt = performance.now(); });
-    img.addEventListener("error",
-      () => img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown")));
+    img.addEventListener("error", () => img.replaceWith(missing(name)));
     return el("figure", {}, el("figcaption", {}, name), img);
   };
   const button = ([decision, words, key, sign]) =>
@@ -148,10 +145,8 @@ bindKeys("judge", "body", {
   not: () => (task ? void decide("not") : false),
   unsure: () => (task ? void decide("unsure") : false),
   undo: () => ($("#undo:enabled") ? void undo() : false),
-  sheet: () => openSheet("judge"),
 });
-$("#help").addEventListener("click", () => openSheet("judge"));
-themeButton($("#theme"));
+bindTop("judge");
 addEventListener("popstate", () => location.reload());
 if (judge) load();
 else askName();

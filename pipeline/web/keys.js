@@ -1,6 +1,6 @@
 // The one table of keys: what they do is bound here, and the sheet behind "?" is made from it.
 
-import { $, el, remember, remembered } from "./dom.js";
+import { $, el, remember, remembered, themeButton } from "./dom.js";
 
 const SEARCH = [
   { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
@@ -33,9 +33,16 @@ const JUDGE = [
 const TABLES = { search: SEARCH, judge: JUDGE };
 const typing = (target) => target.closest("input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]");
 
-// Bind the keys of a table to functions by id. Single keys act only inside `within` (WCAG 2.1.4), and not at all when
+// Bind the buttons at the top of a page.
+export function bindTop(table) {
+  $("#help").addEventListener("click", () => openSheet(table));
+  themeButton($("#theme"));
+}
+
+// Bind the keys of a table to functions by id; "?" opens the sheet. Single keys act only inside `within` (WCAG 2.1.4), and not at all when
 // they are switched off in the sheet.
-export function bindKeys(table, within, acts) {
+export function bindKeys(table, within, functions) {
+  const acts = { ...functions, sheet: () => openSheet(table) };
   document.addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
     if (typing(target) || event.altKey) return;
@@ -57,7 +64,7 @@ export function bindKeys(table, within, acts) {
   });
 }
 
-export function openSheet(table) {
+function openSheet(table) {
   const sheet = $("#keys");
   const off = el("input", { type: "checkbox", checked: remembered("keys", true) });
   off.addEventListener("change", () => remember("keys", off.checked));

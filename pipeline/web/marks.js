@@ -4,8 +4,8 @@ import { get, post } from "./api.js";
 import { $, el, fileName, icon, keyName, picture, plural, toast } from "./dom.js";
 
 export class Marks {
-  constructor(changed) {
-    this.changed = changed; // called after every change
+  constructor() {
+    this.changed = () => {}; // called after every change; the page sets it
     this.sending = Promise.resolve(); // one request after the other, so that undo undoes what it should
     this.waiting = 0; // requests
     this.#forget(null);
