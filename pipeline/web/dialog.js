@@ -16,7 +16,7 @@ export function openDialog() {
   const images = lists()[second ? 1 : 0];
   const image = images.find((one) => one.id === request.open);
   if (!image) {
-    toast("The opened image is not among the results that are shown.");
+    toast("The linked image is not among the results shown.");
     return change({ open: undefined, explain: undefined }, { replace: true });
   }
   const by = second ? other : ranking;

@@ -67,8 +67,8 @@ export function themeButton(button) {
   const order = ["system", "light", "dark"];
   const say = () => {
     const theme = remembered("theme", "system");
-    button.setAttribute("aria-label", `Colours: ${theme}. Change`);
-    button.title = `Colours: ${theme}`;
+    button.setAttribute("aria-label", `Theme: ${theme}. Change`);
+    button.title = `Theme: ${theme}`;
     button.dataset.theme = theme;
   };
   button.addEventListener("click", () => {
@@ -106,7 +106,7 @@ export function toast(text, action, act) {
   const box = el("div", { class: "toast" }, el("span", {}, text), action && el("button", { type: "button", onclick: done }, action));
   const leave = () => setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
   toasts.replaceChildren(box);
-  announce(action ? `${text} ${action} is possible.` : text);
+  announce(action ? `${text} ${action} is available.` : text);
   leave();
 }
 
@@ -115,7 +115,7 @@ export async function copy(text, what) {
     await navigator.clipboard.writeText(text);
     toast(`${what} copied.`);
   } catch {
-    toast(`The browser does not allow copying. ${what}: ${text}`);
+    toast(`The browser blocked copying. ${what}: ${text}`);
   }
 }
 
@@ -133,7 +133,7 @@ export const box = (title, content, ...more) =>
 
 // What stands where a picture cannot be shown.
 export const missing = (name) =>
-  el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown");
+  el("span", { class: "missing", role: "img", "aria-label": `${name}, image not available` }, "image not available");
 
 export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
 

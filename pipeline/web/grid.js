@@ -73,7 +73,7 @@ export function drawGrid(images, best, marks, address) {
     part.map((image) => card(image, best, marks.get(image.id), address)));
   const parts = [list(images.slice(0, cut))];
   if (cut < images.length)
-    parts.push(el("h2", { class: "divider" }, "Weaker matches: scores below half of the best"), list(images.slice(cut)));
+    parts.push(el("h2", { class: "divider" }, "Weaker matches (score below half of the best)"), list(images.slice(cut)));
   return parts;
 }
 

@@ -9,19 +9,19 @@ let cancel = null; // of the search under way
 
 const ADVICE = {
   401: "Open the address with its token once: /?token=…",
-  404: "Choose another image, or take away a filter.",
-  413: "Choose another image, or a smaller copy of it.",
+  404: "Choose another image or remove a filter.",
+  413: "Choose another image or a smaller copy.",
   415: "Choose another image.",
-  429: "The server is busy. Try again in a moment.",
+  429: "The server is busy. Try again in a few seconds.",
 };
 
 export function failure(error, retry) {
   if (!error) return $("#failure").replaceChildren();
   if (viewer.open) toast(error.message); // it hides the rest of the page
-  const advice = ADVICE[error.status] ?? (state.ranking ? "What is shown below is from before." : "");
+  const advice = ADVICE[error.status] ?? (state.ranking ? "The results below are from the previous request." : "");
   const button = (words, look, act = () => {}) =>
     el("button", { type: "button", class: look, onclick: () => (failure(null), placeFocus(), act()) }, words);
-  $("#failure").replaceChildren(box("That did not work", [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
+  $("#failure").replaceChildren(box("Request failed", [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
     ...(retry ? [button("Try again", "", retry)] : []), button("Dismiss", "plain")));
 }
 
@@ -56,7 +56,7 @@ export async function busy(words, work) {
     setTimeout(() => {
       const button = el("button", { type: "button", onclick: () => mine.abort() }, "Cancel");
       toasts.replaceChildren(el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button));
-      announce(`${words} Cancel is possible.`);
+      announce(`${words} Cancel is available.`);
     }, 2000),
   ];
   try {

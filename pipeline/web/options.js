@@ -22,13 +22,13 @@ export function drawOptions() {
   $("#options .menu").replaceChildren(
     choice("Hide exact duplicates", Boolean(state.request.unique), (on) => change({ unique: on ? 1 : undefined, k: undefined })),
     choice("Hide marked images", state.hideMarked, setHideMarked),
-    choice("Update after each mark", remembered("updateEach", false), (on) => remember("updateEach", on)),
-    el("label", {}, "Size of the images ", density),
+    choice("Update ranking after each mark", remembered("updateEach", false), (on) => remember("updateEach", on)),
+    el("label", {}, "Image size ", density),
     el("h2", {}, "Model"),
-    ...(model ? [el("p", {}, `${modelName(learner)}, ${plural(model.marks ?? 0, "mark")} learned since it was trained`),
-      el("p", { class: "row" }, el("button", { type: "button", disabled: !model.version, onclick: () => reset(learner) }, "Reset to base"),
+    ...(model ? [el("p", {}, `${modelName(learner)}, ${plural(model.marks ?? 0, "mark")} used since training`),
+      el("p", { class: "row" }, el("button", { type: "button", disabled: !model.version, onclick: () => reset(learner) }, "Reset to base model"),
         el("a", { href: "feedback/export" }, "Export marks"))]
-      : [el("p", { class: "quiet" }, "No learner of this run learns from marks. To have one:"), command("visterm train --learner oasis")]));
+      : [el("p", { class: "quiet" }, "No learner of this run supports relevance marks. To train one, run:"), command("visterm train --learner oasis")]));
 }
 
 export function bindOptions() {

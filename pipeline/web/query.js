@@ -24,9 +24,9 @@ function drawTitle() {
   $("#query").replaceChildren(
     queryPicture(queryOf(request), queryName()),
     el("div", {}, el("h1", { title: ranking.query }, queryName()),
-      el("p", { class: "quiet" }, `searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
+      el("p", { class: "quiet" }, `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
         el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`)),
-      el("p", { class: "links" }, el("button", { type: "button", class: "plain pick" }, "Another image"),
+      el("p", { class: "links" }, el("button", { type: "button", class: "plain pick" }, "Change image"),
         el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"),
         el("a", { href: "./", "data-go": "start" }, "Clear"))));
 }
@@ -38,17 +38,17 @@ function drawSelects() {
   const learners = (request.query_label ? run.annotators : run.learners).map((name) => [name, name]);
   options($("#learner"), learners, ranking.learner);
   const earlier = snapshot() ? [["before", state.before.name]] : [];
-  options($("#with"), [...earlier, ...learners.filter(([name]) => name !== ranking.learner)], request.with, "nothing");
+  options($("#with"), [...earlier, ...learners.filter(([name]) => name !== ranking.learner)], request.with, "none");
   options($("#label"), Object.entries(run.labels).map(([name, n]) => [name, `${name} (${count(n)})`]), request.label, "any");
 }
 
 function drawChips() {
   const { label, unique } = state.request;
-  const chip = (words, act) => el("button", { type: "button", class: "chip", "aria-label": `Remove the filter: ${words}`, onclick: act },
+  const chip = (words, act) => el("button", { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
     words, el("span", { "aria-hidden": "true" }, "×"));
   $("#chips").replaceChildren(...[
     label && chip(`label: ${label}`, () => change({ label: undefined, k: undefined })),
-    unique && chip("without exact duplicates", () => change({ unique: undefined, k: undefined })),
+    unique && chip("exact duplicates hidden", () => change({ unique: undefined, k: undefined })),
     state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
   ].filter(Boolean));
 }
@@ -62,7 +62,7 @@ function drawTabs() {
   };
   const n = (metric) => ranking.results.filter((result) => result.metric === metric).length;
   const tabs = [tab(undefined, "All metrics"), ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${n(metric)})`)),
-    el("span", { class: "quiet wide-only" }, "Images of a label are ranked by one of the metrics that MuSL learned.")];
+    el("span", { class: "quiet wide-only" }, "MuSL learns several metrics and ranks the images of each label by one of them.")];
   $("#tabs").replaceChildren(...(metrics.length && !request.with ? tabs : []));
 }
 
@@ -77,5 +77,5 @@ function link() {
 export function copyLink() {
   const expires = state.ranking.upload_expires;
   const until = expires && new Date(expires).toLocaleDateString("en", { day: "numeric", month: "long" });
-  copy(link(), until ? `Link (works until ${until}, longer if it is used)` : "Link");
+  copy(link(), until ? `Link (valid until ${until}; each use extends it)` : "Link");
 }

@@ -22,7 +22,7 @@ export function showGrid(anew = false) {
     const button = el("button", { type: "button", class: "more", onclick: () => loadMore(button) }, "Load more");
     parts.push(button);
   } else if (images.length) parts.push(el("p", { class: "quiet end" },
-    `${ranking.ended ? "All" : "The first"} ${plural(ranking.results.length, "result")} are shown.`));
+    `${ranking.ended ? "All" : "The first"} ${plural(ranking.results.length, "result")} shown.`));
   $("#results").replaceChildren(...parts);
   prepareStops();
   if (focused !== null) focusCard(focused, { preventScroll: true }) || focusCard(images[0]?.id, { preventScroll: true });
@@ -33,10 +33,10 @@ function empty() {
   const { ranking, request, run } = state;
   const hidden = ranking.results.length - visible().length;
   const why = hidden
-    ? `The filters on this page hide all ${plural(hidden, "result")} loaded.`
+    ? `Filters hide all ${plural(hidden, "loaded result")}.`
     : request.label
-      ? `No image with the label ${request.label} was found among ${plural(ranking.n_searched, "image")}.`
-      : "The collection has nothing to compare this image with.";
+      ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ${request.label}.`
+      : "The collection has no other image to compare with. To add images, run:";
   const removeAll = () => {
     state.hideMarked = false;
     change({ label: undefined, metric: undefined, unique: undefined });
@@ -48,8 +48,8 @@ function empty() {
 export function showComparison() {
   const { ranking, other, before } = state;
   if (!other) {
-    $("#compare").replaceChildren(box("Nothing to compare with", [
-      el("p", {}, "The ranking before an update is kept until the page is reloaded, for the query and the filters that it was made with.")]));
+    $("#compare").replaceChildren(box("No ranking to compare with", [
+      el("p", {}, "The ranking before an update is available until you reload the page, and only for the same query and filters.")]));
     return;
   }
   const [left, right] = state.request.with === "before" ? [other, ranking] : [ranking, other];

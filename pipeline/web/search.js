@@ -16,9 +16,9 @@ export async function readRun() {
   $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
   const { upload_bytes, upload_seconds } = run.limits;
   $("#limits").textContent = `JPEG, PNG, WebP, BMP or TIFF, up to ${Math.floor(upload_bytes / 2 ** 20)} MiB. ` +
-    `The server keeps the picture, and nothing else of the file, for ${plural(Math.round(upload_seconds / 86400), "day")}.`;
+    `The server stores the pixels only, no metadata, for ${plural(Math.round(upload_seconds / 86400), "day")}.`;
   $("#by-label").hidden = !run.annotators.length;
-  $("#by-label select").replaceChildren(el("option", { value: "" }, "choose"),
+  $("#by-label select").replaceChildren(el("option", { value: "" }, "choose a label"),
     ...Object.keys(run.labels).map((name) => el("option", { value: name }, name)));
 }
 
@@ -38,12 +38,12 @@ function keepRanking(key, ranking, k) {
 
 export async function searchFiles(files) {
   const [file] = files;
-  if (!file) return toast("No image in what was given.");
+  if (!file) return toast("No image file received.");
   const name = file.name || "pasted image";
   const mine = state.turn;
   try {
     const most = state.run.limits.upload_bytes;
-    if (file.size > most) throw new ApiError(`${name}: larger than the ${Math.floor(most / 2 ** 20)} MiB that the server takes`, 413);
+    if (file.size > most) throw new ApiError(`${name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`, 413);
     const kept = settings();
     const ranking = await busy(`Searching with ${name} …`,
       (signal) => upload(file, { ...searchOf(kept), k: PAGE }, { signal }));
@@ -51,8 +51,8 @@ export async function searchFiles(files) {
     keepRanking(JSON.stringify(searchOf(next)), ranking, PAGE);
     remember("names", { ...Object.fromEntries(Object.entries(remembered("names", {})).slice(-20)), [next.upload]: name });
     await go(next);
-    if (!ranking.upload) say("The server could not keep this picture: the address works only until the page is reloaded.");
-    if (files.length > 1) toast(`${name}: the first of ${files.length} files is used.`);
+    if (!ranking.upload) say("The server could not store this image: the link works only until you reload the page.");
+    if (files.length > 1) toast(`Searched with ${name}, the first of ${files.length} files.`);
   } catch (error) {
     if (mine !== state.turn && error.name === "AbortError") return; // a later request took over
     if (!state.ranking) await redraw(state.shown); // removes the skeletons
@@ -75,7 +75,7 @@ export async function loadMore(button) {
     await change({ k: offset + PAGE }, { replace: true });
     const added = state.ranking?.results.slice(offset) ?? [];
     if (added.length && !viewer.open) focusCard(added[0].id);
-    announce(`${plural(added.length, "more result")}, ${offset + added.length} in all.`);
+    announce(`${plural(added.length, "more result")}, ${offset + added.length} in total.`);
   } catch (error) {
     failure(error);
   } finally {

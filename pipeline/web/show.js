@@ -45,7 +45,7 @@ export async function show(request, { scroll } = {}) {
   else if (queryOf(state.request)) drawQuery();
   for (const [id, views] of PANELS) $(id).hidden = !views.includes(view);
   document.body.classList.toggle("no-marks", !state.ranking?.key); // a query by label takes no marks
-  document.title = view === "figures" ? "Figures – visterm" : view === "start" ? "visterm" : `${queryName()} – visterm`;
+  document.title = view === "figures" ? "Evaluation – visterm" : view === "start" ? "visterm" : `${queryName()} – visterm`;
   $('[data-go="figures"]').setAttribute("aria-current", view === "figures" ? "page" : "false");
   tray();
   if (!done) return;
@@ -96,7 +96,7 @@ function loadMarks(ranking) {
     if (state.ranking?.of !== ranking.of) return;
     if (state.request.with) showComparison();
     else if (state.hideMarked) showGrid(true);
-  }, (error) => toast(`The marks of this query could not be read: ${error.message}`));
+  }, (error) => toast(`Cannot load the relevance marks of this query: ${error.message}`));
 }
 
 // Called after every change of the marks.
@@ -111,5 +111,5 @@ export function marksChanged() {
 function noteOldLink() {
   const { model } = state.request;
   const now = state.run.models[state.ranking.learner]?.version ?? 0;
-  if (model !== undefined && model !== now) note(`This link was made with model ${model}; you see model ${now}.`);
+  if (model !== undefined && model !== now) note(`This link was created with model ${model}; the results are from model ${now}.`);
 }

@@ -16,7 +16,7 @@ export async function showStart(turn) {
   drawRecent();
   if (!state.run.images)
     $("#samples").replaceChildren(el("li", { class: "whole" }, box("This run has no images yet",
-      [el("p", {}, "Point visterm at a folder of images, then reload this page:"), command("visterm features FOLDER")])));
+      [el("p", {}, "To index a folder of images, run this command, then reload the page:"), command("visterm features FOLDER")])));
 }
 
 export async function drawSamples() {

@@ -115,7 +115,7 @@ def ids(made):
 
 
 def wait_until(page, condition):
-    """Wait for a condition in the page. The page's policy forbids eval, which `wait_for_function` needs to ask twice."""
+    """Wait for a condition in the page, whose policy forbids the eval that `wait_for_function` needs to ask twice."""
     page.evaluate(
         f"""() => new Promise((done, fail) => {{
             const end = performance.now() + {PATIENCE};
@@ -157,7 +157,7 @@ def test_a_click_on_a_sample_searches_with_it(page):
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
     expect(page.locator("#results .card")).to_have_count(48)
     assert ranks(page) == list(range(1, 49))
-    expect(page.locator("#query")).to_contain_text(re.compile(r"searched 7[56] images in \d"))
+    expect(page.locator("#query")).to_contain_text(re.compile(r"Searched 7[56] images in \d"))
     expect(page.locator("#live")).to_contain_text("48 results by oasis")
     expect(page.locator("#results .card a.open").first).to_be_focused()  # keys act at once
 
@@ -221,7 +221,7 @@ def test_a_picture_that_cannot_be_kept_is_searched_with_all_the_same(page, made,
     page.locator("#file").set_input_files(photo(made))
     expect(page.get_by_role("heading", level=1)).to_have_text("3.jpg")
     expect(page.locator("#results .card")).to_have_count(48)
-    expect(page.locator("#notes")).to_contain_text("could not keep this picture")
+    expect(page.locator("#notes")).to_contain_text("could not store this image")
     expect(page.locator("#query .word")).to_have_text("3.jpg")  # in place of the picture
 
 
@@ -292,8 +292,8 @@ def test_a_search_that_is_cancelled_leaves_the_page_as_it_was(page):
 def test_markup_in_names_and_labels_stays_text(page, ids):
     ask(page, ids[f"fig/{MARKUP}.jpg"])
     expect(page.get_by_role("heading", level=1)).to_have_text(f"fig/{MARKUP}.jpg")
-    page.get_by_label("Only label").select_option("<b>nut")
-    expect(page.get_by_role("button", name="Remove the filter: label: <b>nut")).to_be_visible()
+    page.get_by_label("Filter by label").select_option("<b>nut")
+    expect(page.get_by_role("button", name="Remove filter: label: <b>nut")).to_be_visible()
     expect(page.locator("#results .labels").first).to_have_text("<b>nut")
     page.goto(f"?id={ids['fig/1.jpg']}&open={ids[f'fig/{MARKUP}.jpg']}&k=76")
     expect(page.locator("#viewer .path")).to_have_text(f"fig/{MARKUP}.jpg")
@@ -309,7 +309,7 @@ def test_more_results_are_loaded_and_back_restores_place_and_number(page, ids):
     expect(page.locator("#results .card")).to_have_count(75)
     assert ranks(page) == list(range(1, 76))
     expect(page.locator("#results .card").nth(48).locator("a.open")).to_be_focused()
-    expect(page.get_by_text("All 75 results are shown.")).to_be_visible()
+    expect(page.get_by_text("All 75 results shown.")).to_be_visible()
     assert "k=96" in page.url
     page.locator("#results .card").nth(60).scroll_into_view_if_needed()
     wait_until(page, "scrollY > 500 && history.state.scroll === scrollY")
@@ -353,7 +353,7 @@ def test_keys_move_among_the_cards_and_one_card_is_a_tab_stop(page, ids):
     query = page.get_by_role("heading", level=1).text_content()
     page.keyboard.press("s")
     expect(page.get_by_role("heading", level=1)).not_to_have_text(query)
-    page.get_by_label("Only label").select_option("pear")  # 19 cards: the last row has one
+    page.get_by_label("Filter by label").select_option("pear")  # 19 cards: the last row has one
     expect(cards.nth(19)).to_have_count(0)
     place = "node => [node.closest('.card').offsetLeft, node.closest('.card').offsetTop]"
     cards.nth(17).locator("a.open").focus()
@@ -367,12 +367,12 @@ def test_keys_move_among_the_cards_and_one_card_is_a_tab_stop(page, ids):
 
 def test_filters_are_chips_that_can_be_taken_away(page, ids):
     ask(page, ids["plum/2.jpg"])
-    page.get_by_label("Only label").select_option("pear")
+    page.get_by_label("Filter by label").select_option("pear")
     expect(page.locator("#results .card")).to_have_count(19)
     assert set(page.locator("#results .labels").all_text_contents()) == {"pear"}
-    page.get_by_role("button", name="Remove the filter: label: pear").click()
+    page.get_by_role("button", name="Remove filter: label: pear").click()
     expect(page.locator("#results .card")).to_have_count(48)
-    expect(page.get_by_label("Only label")).to_be_focused()
+    expect(page.get_by_label("Filter by label")).to_be_focused()
     page.go_back()
     expect(page.locator("#results .card")).to_have_count(19)
 
@@ -449,7 +449,7 @@ def test_an_explanation_is_drawn_and_stands_in_a_table(page, ids):
     page.locator("#results .card a.open").first.focus()
     page.keyboard.press("e")
     viewer = page.get_by_role("dialog")
-    expect(viewer.get_by_role("img", name=re.compile("the blocks that make the score"))).to_have_count(2)
+    expect(viewer.get_by_role("img", name=re.compile("heat map of the blocks that contribute"))).to_have_count(2)
     rows = viewer.locator("tbody tr")
     n = rows.count()
     assert 1 <= n <= 8
@@ -466,7 +466,7 @@ def test_an_explanation_is_drawn_and_stands_in_a_table(page, ids):
     expect(page.locator("#live")).to_contain_text("results by musl")
     page.locator("#results .card a.open").first.focus()
     page.keyboard.press("e")
-    expect(viewer).to_contain_text(re.compile(r"The metric of this result looks at \d+ visterms?: \d+ agree"))
+    expect(viewer).to_contain_text(re.compile(r"The metric of this result compares \d+ visterms?: \d+ agree"))
 
 
 # --------------------------------------------------------------------------------------------------- two learners
@@ -474,9 +474,9 @@ def test_an_explanation_is_drawn_and_stands_in_a_table(page, ids):
 
 def test_two_learners_side_by_side(page, ids):
     ask(page, ids["plum/2.jpg"])
-    page.get_by_label("compare with").select_option("cosine")
+    page.get_by_label("Compare with").select_option("cosine")
     expect(page.locator("#summary")).to_have_text(
-        re.compile(r"20 shown: \d+ same place, \d+ up, \d+ down, \d+ new; overlap \d+ of 20")
+        re.compile(r"Top 20: \d+ same rank, \d+ up, \d+ down, \d+ new; overlap \d+ of 20")
     )
     numbers = [int(text) for text in re.findall(r"\d+", page.locator("#summary").text_content())]
     assert sum(numbers[1:5]) == 20
@@ -502,7 +502,7 @@ def test_two_learners_side_by_side(page, ids):
 
 def test_the_figures_of_the_run(page):
     page.goto("?view=figures")
-    expect(page.get_by_role("img", name="Precision at k of oasis; the table below has the numbers")).to_be_visible()
+    expect(page.get_by_role("img", name="Precision at k of oasis; the table below lists the values")).to_be_visible()
     assert page.locator(".chart polyline").count() == 3
     expect(page.get_by_role("row", name=re.compile("^oasis"))).to_contain_text(re.compile(r"0\.\d{3}"))
 
@@ -519,19 +519,19 @@ def test_marks_are_kept_taken_back_and_undone(page, ids):
     expect(relevant).to_have_attribute("aria-pressed", "true")
     expect(cards.first.locator("img")).to_have_attribute("alt", re.compile("marked relevant$"))
     cards.nth(1).get_by_role("button", name="Not relevant").click()
-    expect(page.locator("#marks")).to_contain_text("1 relevant, 1 not")
+    expect(page.locator("#marks")).to_contain_text("1 relevant, 1 not relevant")
     expect(page.locator("#marks .status")).to_have_text("Saved")
     page.reload()
     expect(relevant).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#marks .tray li")).to_have_count(2)
     page.keyboard.press("Control+z")
-    expect(page.locator("#marks")).to_contain_text("1 relevant, 0 not")
+    expect(page.locator("#marks")).to_contain_text("1 relevant, 0 not relevant")
     expect(page.get_by_role("button", name="Update ranking")).to_be_disabled()
     relevant.click()
     expect(relevant).to_have_attribute("aria-pressed", "false")
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(relevant).to_have_attribute("aria-pressed", "true")
-    page.get_by_role("button", name="Clear all").click()
+    page.get_by_role("button", name="Clear marks").click()
     expect(page.locator("#marks .tray li")).to_have_count(0)
     expect(page.locator(".toast")).to_contain_text("1 mark cleared")
     page.locator(".toast").get_by_role("button", name="Undo").click()
@@ -547,12 +547,12 @@ def test_undo_in_a_message_is_of_the_query_that_it_speaks_of(page, ids):
     cards.nth(1).get_by_role("button", name="Search with this image").click()
     expect(page.get_by_role("heading", level=1)).not_to_have_text("fig/5.jpg")
     undo.click()
-    expect(page.locator(".toast")).to_have_text("Undone.")
+    expect(page.locator(".toast")).to_have_text("Last mark undone.")
     page.go_back()
     expect(page.get_by_role("heading", level=1)).to_have_text("fig/5.jpg")
     cards.nth(1).get_by_role("button", name="Not relevant").click()
     expect(page.locator("#marks .status")).to_have_text("Saved")
-    expect(page.locator("#marks")).to_contain_text("0 relevant, 1 not")  # the first mark is gone
+    expect(page.locator("#marks")).to_contain_text("0 relevant, 1 not relevant")  # the first mark is gone
 
 
 def test_a_mark_made_while_the_marks_are_read_stays(page, ids):
@@ -565,7 +565,7 @@ def test_a_mark_made_while_the_marks_are_read_stays(page, ids):
         route.fulfill(response=answer)
     expect(page.locator("#marks .status")).to_have_text("Saved")
     expect(button).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#marks")).to_contain_text("1 relevant, 0 not · 1 not used yet")
+    expect(page.locator("#marks")).to_contain_text("1 relevant, 0 not relevant · 1 not used yet")
 
 
 def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
@@ -601,37 +601,37 @@ def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, 
             cards.nth(i).get_by_role("button", name="Not relevant").click()
         for i in (12, 13, 14, 15):
             cards.nth(i).get_by_role("button", name="Relevant", exact=True).click()
-        expect(page.locator("#marks")).to_contain_text("4 relevant, 3 not · 7 not used yet")
+        expect(page.locator("#marks")).to_contain_text("4 relevant, 3 not relevant · 7 not used yet")
         expect(page.locator("#marks .status")).to_have_text("Saved")
         cards.first.locator("a.open").focus()
         page.keyboard.press("u")
         note = page.locator("#notes .note")
-        expect(note).to_contain_text(re.compile("Model 0 to 1: learned from|Model 0 stays"))
+        expect(note).to_contain_text(re.compile("Model 0 to 1: learned from|model 0 kept"))
         assert "Model 0 to 1" in note.text_content()
-        expect(note).to_contain_text(re.compile(r"4 relevant, 3 not, \d+ ms\. .*top 20"))
+        expect(note).to_contain_text(re.compile(r"4 relevant, 3 not relevant, \d+ ms\. .*top 20"))
         expect(page.locator("#query")).to_contain_text("oasis, model 1")
         expect(page.locator("#marks")).not_to_contain_text("not used yet")
         note.get_by_role("button", name="Compare").click()
         expect(page.locator(".versus thead")).to_contain_text("before (oasis)")
         page.go_back()
-        page.get_by_label("Only label").select_option("pear")  # the ranking before was of all labels
+        page.get_by_label("Filter by label").select_option("pear")  # the ranking before was of all labels
         expect(page.locator("#results .card")).to_have_count(19)
         expect(page.locator("#with option[value=before]")).to_have_count(0)
         page.go_back()
         expect(page.locator("#with option[value=before]")).to_have_count(1)
         note.get_by_role("button", name="Undo").click()
-        expect(note).to_contain_text("Undone: oasis ranks again as before")
+        expect(note).to_contain_text("Update undone: results are ranked by oasis again")
         expect(page.locator("#query")).not_to_contain_text("model 1")
         expect(page.locator("#marks")).to_contain_text("7 not used yet")
         held = []
         page.route("**/feedback/update", lambda route: held.append(route))
         page.get_by_role("button", name="Update ranking").click()
-        expect(note).to_contain_text("Learning from the marks")
+        expect(note).to_contain_text("Updating the model")
         page.get_by_role("link", name="Clear").click()
         expect(page.locator("#start")).to_be_visible()
         held[0].continue_()
         page.unroute("**/feedback/update")
-        expect(page.locator(".toast")).to_contain_text("learned from 4 relevant, 3 not")
+        expect(page.locator(".toast")).to_contain_text("learned from 4 relevant, 3 not relevant")
         page.go_back()
         expect(page.locator("#query")).to_contain_text("oasis, model 2")
         # What changed elsewhere is seen on the way back, too.
@@ -644,11 +644,11 @@ def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, 
             page.evaluate("history.go(-2)")
         expect(page.get_by_role("heading", level=1)).to_have_text("fig/2.jpg")
         page.get_by_role("button", name="Update ranking").click()
-        expect(note).to_contain_text("learned from 4 relevant, 3 not")
+        expect(note).to_contain_text("learned from 4 relevant, 3 not relevant")
         page.locator("#options summary").click()
-        page.get_by_role("button", name="Reset to base").click()
+        page.get_by_role("button", name="Reset to base model").click()
         page.get_by_role("dialog").get_by_role("button", name="Reset").click()
-        expect(note).to_contain_text("base model again")
+        expect(note).to_contain_text("reset to its base model")
         expect(page.locator("#query")).not_to_contain_text("model")
     finally:
         page.goto("about:blank")
@@ -664,13 +664,13 @@ def test_the_sheet_of_keys_is_the_table_of_keys_and_turns_them_off(page, ids):
     sheet = page.locator("#keys")
     table = (WEB / "keys.js").read_text().split("const JUDGE")[0]
     assert sheet.locator("kbd").all_text_contents() == re.findall(r'shown: "([^"]+)"', table)
-    sheet.get_by_label("Single keys are on").uncheck()
+    sheet.get_by_label("Enable single-key shortcuts").uncheck()
     sheet.get_by_role("button", name="Close").click()
     page.locator("#results .card a.open").first.focus()
     page.keyboard.press("a")
     expect(page.locator("#marks")).to_be_hidden()  # marks show at once, before they are saved
     page.keyboard.press("?")
-    sheet.get_by_label("Single keys are on").check()
+    sheet.get_by_label("Enable single-key shortcuts").check()
     sheet.get_by_role("button", name="Close").click()
     page.locator("#results .card a.open").first.focus()
     page.keyboard.press("a")
@@ -706,7 +706,7 @@ def test_colours_follow_the_system_until_they_are_chosen(page):
     page.goto("")
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
-    page.get_by_role("button", name=re.compile("Colours: system")).click()
+    page.get_by_role("button", name=re.compile("Theme: system")).click()
     light = page.evaluate(ground)
     assert sum(map(int, re.findall(r"\d+", light)[:3])) > 600 > 150 > sum(map(int, re.findall(r"\d+", dark)[:3]))
     page.reload()
@@ -744,7 +744,7 @@ def test_a_judge_decides_undoes_and_sees_the_results(page, made):
     Judgements(made.folder / "judgements.sqlite").create(tasks, learner="oasis", version="0")
     page.goto("judge")
     page.get_by_label("Your name").fill("<i>Ada")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     expect(page.locator(".count")).to_have_text("0 / 10")
     expect(page.locator(".duel img")).to_have_count(2)
     # Paths name the class: judges get pictures only.
