@@ -36,7 +36,7 @@ function empty() {
     ? `Filters hide all ${plural(hidden, "loaded result")}.`
     : request.label
       ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ${request.label}.`
-      : "The collection has no other image to compare with. To add images, run:";
+      : "The collection has no other image to compare with.";
   const removeAll = () => {
     state.hideMarked = false;
     change({ label: undefined, metric: undefined, unique: undefined });
