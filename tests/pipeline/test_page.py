@@ -557,12 +557,15 @@ def test_undo_in_a_message_is_of_the_query_that_it_speaks_of(page, ids):
 
 def test_a_mark_made_while_the_marks_are_read_stays(page, ids):
     held = []
-    page.route("**/marks?*", lambda route: held.append((route, route.fetch())))
-    ask(page, ids["fig/6.jpg"])
+    page.route("**/marks?*", lambda route: held.append(route))
+    with page.expect_request("**/marks?*"):
+        ask(page, ids["fig/6.jpg"])
     button = page.locator("#results .card").first.get_by_role("button", name="Relevant", exact=True)
+    expect(button).to_have_attribute("aria-pressed", "false")
+    [route] = held
+    answer = route.fetch()
     button.click()
-    for route, answer in held:
-        route.fulfill(response=answer)
+    route.fulfill(response=answer)
     expect(page.locator("#marks .status")).to_have_text("Saved")
     expect(button).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#marks")).to_contain_text("1 relevant, 0 not relevant · 1 not used yet")
