@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .online import OnlineLearner
+from .sums import product
 from .triplets import readonly
 
 _log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class AnnotatorMixin:
             raise ValueError(f"labels must be places in classes_, integers of 0 to {n_labels - 1} in an array")
         k = self._check_k(k, n_labels - 1)
         vectors = self.label_vectors()
-        scores = vectors[labels] @ vectors.T
+        scores = product(vectors[labels], vectors.T)
         scores[np.arange(len(labels)), labels] = -np.inf
         return _best(scores, k)
 

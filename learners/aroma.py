@@ -35,6 +35,7 @@ from threadpoolctl import threadpool_limits
 from .oasis import difference, row_dot, squared_norm, widest_row
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
 from .prefetch import PREFETCH_BYTES, prefetch_entries
+from .sums import product
 from .triplets import TripletSampler, stream
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
@@ -371,10 +372,10 @@ class AROMA(OnlineLearner):
         check_is_fitted(self)
         Q = self._check_images(Q)
         if self._is_factored():
-            return np.asarray(Q @ np.asarray(self.W_))
+            return product(Q, self.W_)
         # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
         d = self.n_features_in_
-        return np.ascontiguousarray((Q @ np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
+        return np.ascontiguousarray(product(Q, np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
 
     def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """What parts of an image add to its query side: P W."""

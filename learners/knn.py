@@ -21,12 +21,12 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from sklearn.preprocessing import normalize
-from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .annotation import AnnotatorMixin
 from .base import SimilarityLearner
 from .online import check_integer, draw_seed
+from .sums import row_lengths, unit_rows
 from .triplets import readonly
 
 _log = logging.getLogger(__name__)
@@ -221,11 +221,11 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        return normalize(super().transform(X))
+        return unit_rows(super().transform(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""
-        return self._check_images(parts) / row_norms(self._check_images(whole))[0]
+        return self._check_images(parts) / row_lengths(self._check_images(whole))[0]
 
     def kneighbors(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Training images nearest to images.

@@ -15,6 +15,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import OnlineAnnotator
+from .sums import product, row_lengths, row_means, unit_rows
 
 
 class LinearAnnotator(OnlineAnnotator):
@@ -40,7 +41,7 @@ class LinearAnnotator(OnlineAnnotator):
     def label_scores(self, X: Any) -> np.ndarray:
         """Score w_i' x of every label for every image: float32 of shape (n, n_labels)."""
         check_is_fitted(self)
-        return np.asarray(self._check_images(X) @ np.asarray(self.W_))
+        return product(self._check_images(X), self.W_)
 
     def label_vectors(self) -> np.ndarray:
         """Weights of the labels less their mean over labels, scaled to unit norm: float32 of shape (n_labels, d).
@@ -57,17 +58,16 @@ class LinearAnnotator(OnlineAnnotator):
 
         All-zero rows stay zero. Labels of the gallery are not read.
         """
-        return normalize(self._centred_scores(X), copy=False)
+        return unit_rows(self._centred_scores(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """Label scores of the parts less their mean, divided by the length of the image's, both sides alike."""
-        length = np.linalg.norm(self._centred_scores(whole))
+        length = row_lengths(self._centred_scores(whole))[0]
         return self._centred_scores(parts) / (length or np.float32(1))
 
     def _centred_scores(self, X: Any) -> np.ndarray:
         scores = self.label_scores(X)
-        scores -= scores.mean(axis=1, keepdims=True)
-        return scores
+        return scores - row_means(scores)[:, None]
 
     def _check_params(self) -> None:
         if not isinstance(self.C, Real) or not 0 < self.C < np.inf:

@@ -36,6 +36,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .annotation import plain_labels, refuse_none
 from .base import SimilarityLearner
 from .online import FASTMATH, Callback, check_integer, draw_seed
+from .sums import product
 from .triplets import readonly
 
 _log = logging.getLogger(__name__)
@@ -704,7 +705,8 @@ class MuSL(SimilarityLearner):
         last = np.partition(distances, n_neighbors - 1, axis=1)[:, n_neighbors - 1, None]
         nearer, tied = distances < last, distances == last
         left = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
-        votes = (nearer + tied * left[:, None]) @ (category[:, None] == np.arange(len(labels)))
+        one_hot = sp.csr_array(category[:, None] == np.arange(len(labels)))
+        votes = product(nearer + tied * left[:, None], one_hot)
         return labels[votes.argmax(axis=1)]
 
     def _sides(self, X: Any, k: int) -> np.ndarray:

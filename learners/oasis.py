@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
 from .prefetch import PREFETCH_BYTES, prefetch_entries
+from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
@@ -350,7 +351,7 @@ class OASIS(OnlineLearner):
         check_is_fitted(self)
         Q, W = self._check_images(Q), np.asarray(self.W_)
         # With "dissim" W is symmetric up to rounding: every update is.
-        return query_side(Q, W) if self.variant == "dissim" else np.asarray(Q @ W)
+        return query_side(Q, W) if self.variant == "dissim" else product(Q, W)
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""

@@ -31,6 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels, OnlineAnnotator
 from .online import FASTMATH, Rows, check_integer, writable
+from .sums import product
 from .triplets import draw_below, stream
 
 _INIT = 2**32 - 1  # sets the random numbers of the first vectors apart from those of the steps
@@ -326,7 +327,7 @@ class WSABIE(OnlineAnnotator):
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Embeddings V x: float32 of shape (n, n_components), of an ensemble times the roots of the weights."""
         check_is_fitted(self)
-        embedded = np.asarray(self._check_images(X) @ np.asarray(self.visterm_vectors_))
+        embedded = product(self._check_images(X), self.visterm_vectors_)
         return self._weigh(embedded)
 
     def label_vectors(self) -> np.ndarray:
@@ -336,7 +337,7 @@ class WSABIE(OnlineAnnotator):
 
     def label_scores(self, X: Any) -> np.ndarray:
         """Score f_i(x) of every label for every image: float32 of shape (n, n_labels)."""
-        return self.transform(X) @ self.label_vectors().T
+        return product(self.transform(X), self.label_vectors().T)
 
     def _weigh(self, vectors: np.ndarray) -> np.ndarray:
         """Scale the members in place, so that the inner product of two vectors is the weighted sum of theirs."""
@@ -476,8 +477,8 @@ class WSABIE(OnlineAnnotator):
         hits = np.zeros(len(tried))
         n = max(1, _N_SCORES // (len(members) * len(self.classes_)))
         for start in range(0, images.shape[0], n):
-            embedded = images[start : start + n] @ self.visterm_vectors_
-            scores = [embedded[:, a:b] @ self.label_vectors_[:, a:b].T for a, b in members]
+            embedded = product(images[start : start + n], self.visterm_vectors_)
+            scores = [product(embedded[:, a:b], self.label_vectors_[:, a:b].T) for a, b in members]
             relevant = labels[start : start + n]
             for k, weights in enumerate(tried):
                 best = np.tensordot(weights, scores, axes=1).argmax(axis=1)

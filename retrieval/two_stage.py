@@ -170,7 +170,9 @@ class _Lists:
 
     def choose(self, query: np.ndarray, n: int) -> np.ndarray:
         """At least n rows of the gallery: whole lists."""
-        order = np.argsort(-(self.centres @ query))
+        # Not by BLAS, which rounds by where the query lies in memory: a query finds the same alone and in a batch.
+        scores = _score_rows_dense(self.centres, np.arange(len(self.centres)), query[:, None])[:, 0]
+        order = np.argsort(-scores, kind="stable")
         sizes = np.cumsum(np.diff(self.bounds)[order])
         chosen = order[: np.searchsorted(sizes, n) + 1]
         return np.concatenate([self.members[self.bounds[i] : self.bounds[i + 1]] for i in chosen])

@@ -122,6 +122,23 @@ CHECKED = [
     "musl",
     "musl-kmeans",
 ]
+# One of each way to score.
+VARIANTS = [
+    "cosine",
+    "oasis",
+    "oasis-dissim",
+    "aroma",
+    "aroma-factored",
+    "pamir",
+    "ovr",
+    "knn",
+    "knn-tree",
+    "lego",
+    "mcml",
+    "wsabie",
+    "wsabie-ensemble",
+    "musl",
+]
 # name of a check of scikit-learn -> reason why it cannot pass
 EXPECTED_FAILED_CHECKS: dict[str, str] = {}
 
@@ -261,6 +278,43 @@ class TestInput:
         assert np.isfinite(scores).all()
         # -x' W x of "dissim" is a property of the gallery image: nothing of the query is left in the row.
         np.testing.assert_array_equal(scores[20], scores[3])
+
+
+class TestBatches:
+    """What a method returns for an image does not depend, to the last bit, on the other images of its batch."""
+
+    @pytest.mark.parametrize("form", ["sparse", "dense"])
+    @pytest.mark.parametrize("name", VARIANTS)
+    def test_batches_of_1_7_and_100_give_the_same_bytes(self, name, form, synonyms):
+        X, y = synonyms
+        learner = clone(LEARNERS[name]).fit(X, y)
+        rng = np.random.default_rng(5)
+        images = sp.random_array((100, X.shape[1]), density=0.4, rng=rng, dtype=np.float32, format="csr")
+        gallery = sp.vstack([X, images[:41]], format="csr")
+        if form == "dense":  # with images that have no zeros
+            images, gallery = images.toarray() + rng.random(images.shape, np.float32), gallery.toarray()
+        methods = [learner.transform, learner.transform_query, lambda Q: learner.similarity(Q, gallery)]
+        methods.append(lambda Q: learner.similarity(gallery, Q).T)
+        if hasattr(learner, "label_scores"):
+            methods += [learner.label_scores, lambda Q: learner.annotate(Q, 2)[1], lambda Q: learner.annotate(Q, 2)[0]]
+        if isinstance(learner, KNNAnnotator):
+            methods += [lambda Q: learner.kneighbors(Q)[1]]
+        if isinstance(learner, MuSL):
+            methods += [lambda Q: learner.distances(Q, X, y), lambda Q: learner.categorize(Q, X, y)]
+        for method in methods:
+            whole = in_batches(method, images, 100)
+            for size in (1, 7):
+                assert in_batches(method, images, size) == whole
+            order = rng.permutation(100)
+            moved = method(images[order])
+            moved = moved.toarray() if sp.issparse(moved) else moved
+            assert moved.tobytes() == np.frombuffer(whole, moved.dtype).reshape(moved.shape)[order].tobytes()
+
+
+def in_batches(method, images, size):
+    """Bytes of what a method returns for images, given so many at a time."""
+    parts = [method(images[start : start + size]) for start in range(0, images.shape[0], size)]
+    return np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts]).tobytes()
 
 
 class TestLearning:
