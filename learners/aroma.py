@@ -34,7 +34,6 @@ from threadpoolctl import threadpool_limits
 
 from .oasis import difference, row_dot, squared_norm, widest_row
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
-from .prefetch import PREFETCH_BYTES, prefetch_entries
 from .sums import product
 from .triplets import TripletSampler, stream
 
@@ -59,35 +58,19 @@ def diagonal_pass(rows, triplets, r, model):
     """
     indptr, indices, data, _ = rows
     width = 2 * widest_row(indptr)
-    # The triplet at hand and the one after it, in turns.
-    both_columns, both_deltas = np.empty((2, width), np.uint32), np.empty((2, width), np.float32)
+    columns, delta = np.empty(width, np.uint32), np.empty(width, np.float32)
     squares = np.empty(width, np.float32)
-    ahead = model.nbytes > PREFETCH_BYTES
     one, two = np.uint32(1), np.uint32(2)
     losses, violating = 0.0, 0
-    next_n = difference(triplets[0, 1], triplets[0, 2], indptr, indices, data, both_columns[0], both_deltas[0])
-    for j in range(next_n):
-        both_columns[0, j] *= two
     for step in range(len(triplets)):
-        columns, delta, n = both_columns[step % 2], both_deltas[step % 2], next_n
-        start, end = indptr[triplets[step, 0]], indptr[triplets[step, 0] + 1]
-        next_columns, next_delta = both_columns[1 - step % 2], both_deltas[1 - step % 2]
-        next_query, positive, negative = triplets[min(step + 1, len(triplets) - 1)]
-        next_n = difference(positive, negative, indptr, indices, data, next_columns, next_delta)
-        for j in range(next_n):
-            next_columns[j] *= two
-
-        # Margin q' W p; while it is computed, the entries that the next triplet needs come from memory.
-        margin = np.float32(0.0)
-        k, next_end = indptr[next_query], indptr[next_query + 1]
+        query, positive, negative = triplets[step]
+        start, end = indptr[query], indptr[query + 1]
+        n = difference(positive, negative, indptr, indices, data, columns, delta)
+        for j in range(n):
+            columns[j] *= two  # the even columns are those of W
+        margin = np.float32(0.0)  # q' W p
         for i in range(start, end):
-            if ahead and k < next_end:
-                prefetch_entries(model, indices[k], next_columns, next_n)
-                k += 1
             margin += data[i] * row_dot(model, indices[i], columns, delta, n)
-        if ahead:
-            for i in range(k, next_end):
-                prefetch_entries(model, indices[i], next_columns, next_n)
 
         loss = np.float32(1.0) - margin
         if loss <= 0.0:

@@ -28,7 +28,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
-from .prefetch import PREFETCH_BYTES, prefetch_entries
 from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
@@ -102,39 +101,21 @@ def oasis_pass(rows, triplets, C, symmetrise, W):
     """
     indptr, indices, data, norms = rows
     width = 2 * widest_row(indptr)
-    # The triplet at hand and the one after it, in turns.
-    both_columns, both_deltas = np.empty((2, width), np.uint32), np.empty((2, width), np.float32)
-    ahead = W.nbytes > PREFETCH_BYTES
+    columns, delta = np.empty(width, np.uint32), np.empty(width, np.float32)
     losses, violating = 0.0, 0
-    next_n = difference(triplets[0, 1], triplets[0, 2], indptr, indices, data, both_columns[0], both_deltas[0])
     for step in range(len(triplets)):
-        columns, delta, n = both_columns[step % 2], both_deltas[step % 2], next_n
-        start, end = indptr[triplets[step, 0]], indptr[triplets[step, 0] + 1]
-        next_columns, next_delta = both_columns[1 - step % 2], both_deltas[1 - step % 2]
-        next_query, positive, negative = triplets[min(step + 1, len(triplets) - 1)]
-        next_n = difference(positive, negative, indptr, indices, data, next_columns, next_delta)
-
-        # Margin q' W p; while it is computed, the entries of W that the next triplet needs come from memory.
-        margin = np.float32(0.0)
-        if ahead:
-            k, next_end = indptr[next_query], indptr[next_query + 1]
-            for i in range(start, end):
-                if k < next_end:
-                    prefetch_entries(W, indices[k], next_columns, next_n)
-                    k += 1
-                margin += data[i] * row_dot(W, indices[i], columns, delta, n)
-            for i in range(k, next_end):
-                prefetch_entries(W, indices[i], next_columns, next_n)
-        else:
-            for i in range(start, end):
-                margin += data[i] * row_dot(W, indices[i], columns, delta, n)
-
+        query, positive, negative = triplets[step]
+        start, end = indptr[query], indptr[query + 1]
+        n = difference(positive, negative, indptr, indices, data, columns, delta)
+        margin = np.float32(0.0)  # q' W p
+        for i in range(start, end):
+            margin += data[i] * row_dot(W, indices[i], columns, delta, n)
         loss = np.float32(1.0) - margin
         if loss <= 0.0:
             continue
         losses += float(loss)
         violating += 1
-        norm = norms[triplets[step, 0]] * squared_norm(delta, n)
+        norm = norms[query] * squared_norm(delta, n)
         if norm == 0.0:
             continue
         tau = np.float32(min(C, loss / norm))
@@ -270,7 +251,7 @@ class OASIS(OnlineLearner):
     Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
     ranker with `n_rankers` > 1; 3 while "psd" projects. "identity" and "zero" are pages that the system hands out when
     they are first written, so that a W of which few rows were learned takes less. W larger than 32 MB is kept on huge
-    pages where the system grants them (NumPy asks), and its entries are prefetched one triplet ahead.
+    pages where the system grants them (NumPy asks).
 
     Departures from the paper: W is float32. `pairs_per_query` > 1, `mix_every` and `lock_free` are ours. The similarity
     of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W

@@ -5,7 +5,6 @@ import scipy.sparse as sp
 from visterm.learners import OASIS
 from visterm.learners.oasis import difference, dissim_pass, oasis_pass
 from visterm.learners.online import as_rows
-from visterm.learners.prefetch import PREFETCH_BYTES
 from visterm.learners.triplets import TripletSampler, stream
 
 
@@ -113,17 +112,6 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
     np.testing.assert_allclose(learner.W_, W, rtol=1e-3, atol=2e-5)
     assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
-
-
-def test_prefetching_changes_nothing(images):
-    """Empty columns make W large enough to be prefetched; what is learned in the others stays the same."""
-    X, y = images
-    padded = sp.csr_array((X.shape[0], 3000), dtype=np.float32).tolil()
-    padded[:, :25] = X
-    assert 4 * 3000**2 > PREFETCH_BYTES > 4 * 25**2
-    expected = OASIS(n_steps=300, random_state=7).fit(X, y).W_
-    found = OASIS(n_steps=300, random_state=7).fit(padded.tocsr(), y).W_
-    np.testing.assert_allclose(found[:25, :25], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_compiled_kernels_name_no_class(images):
