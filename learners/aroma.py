@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .oasis import difference, row_dot, squared_norm, widest_row
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
+from .online import FASTMATH, OnlineLearner, Rows, check_integer
 from .sums import product
 from .triplets import TripletSampler, stream
 
@@ -301,9 +301,9 @@ class AROMA(OnlineLearner):
     """
 
     linear = True
+    _learned = ("distribution_",)
     _state = (*OnlineLearner._state, "distribution_", "best_distribution_")
     distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
-    best_distribution_: np.ndarray
 
     def __init__(
         self,
@@ -394,9 +394,7 @@ class AROMA(OnlineLearner):
     def _continue(self) -> None:
         if self._is_factored() != (self.covariance == "factored"):
             raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to start again")
-        self.distribution_ = writable(self.distribution_)
-        if hasattr(self, "best_distribution_"):
-            self.best_distribution_ = writable(self.best_distribution_)
+        super()._continue()
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps, pairs_per_query=self.pairs_per_query)
@@ -418,15 +416,3 @@ class AROMA(OnlineLearner):
                 fold(W, Lambda, Omega, U[:k], V[:k], weights[:k], map if n_threads == 1 else pool.map)
                 triplets, losses, violating = triplets[seen:], losses + loss, violating + n
         return losses, violating
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_distribution_"):
-            self.best_distribution_ = np.empty_like(self.distribution_)
-        np.copyto(self.best_distribution_, self.distribution_)
-
-    def _restore_best(self) -> None:
-        self.distribution_ = self.best_distribution_
-        del self.best_distribution_
-
-    def _finish(self) -> None:
-        """Nothing: W and the covariance stay as they were learned."""

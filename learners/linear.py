@@ -33,10 +33,10 @@ class LinearAnnotator(OnlineAnnotator):
     """
 
     linear = True
+    _learned = ("W_",)
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
     C: float
     W_: np.ndarray  # (d, n_labels)
-    best_W_: np.ndarray  # (d, n_labels)
 
     def label_scores(self, X: Any) -> np.ndarray:
         """Score w_i' x of every label for every image: float32 of shape (n, n_labels)."""
@@ -75,20 +75,3 @@ class LinearAnnotator(OnlineAnnotator):
 
     def _start(self) -> None:
         self.W_ = np.zeros((self.n_features_in_, len(self.classes_)), np.float32)
-
-    def _continue(self) -> None:
-        self.W_ = np.array(self.W_)  # a loaded one may be mapped
-        if hasattr(self, "best_W_"):
-            self.best_W_ = np.array(self.best_W_)
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_W_"):
-            self.best_W_ = np.empty_like(self.W_)
-        np.copyto(self.best_W_, self.W_)
-
-    def _restore_best(self) -> None:
-        self.W_ = self.best_W_
-        del self.best_W_
-
-    def _finish(self) -> None:
-        pass

@@ -1,4 +1,4 @@
-"""The two sides of S(a, b) = -(a - b)' A (a - b) = 2 a' A b - b' A b - a' A a, for a symmetric A.
+"""Mahalanobis: the two sides of S(a, b) = -(a - b)' A (a - b) = 2 a' A b - b' A b - a' A a, for a symmetric A.
 
     query side of a: [2 A a, 1],    gallery side of b: [b, -b' A b]
 
@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
+from .base import SimilarityLearner
 from .sums import inner_products, product
 
 # Images whose products with A are held at a time: 40 MB at d = 10,000.
@@ -54,3 +56,27 @@ def gallery_parts(parts: Any, whole: Any, A: np.ndarray) -> Any:
 
 def _vector(row: Any) -> np.ndarray:
     return np.asarray(row.toarray() if sp.issparse(row) else row).ravel()
+
+
+class MahalanobisMixin(SimilarityLearner):
+    """Sides of a learner whose similarity is -(a - b)' A (a - b), for a symmetric `A_`; goes before `OnlineLearner`."""
+
+    linear = True
+    A_: np.ndarray  # (d, d)
+
+    def transform_query(self, Q: Any) -> np.ndarray:
+        """Query side [2 A q, 1]: dense float32 of shape (n, d + 1)."""
+        check_is_fitted(self)
+        return query_side(self._check_images(Q), np.asarray(self.A_))
+
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
+        return gallery_side(super().transform(X), np.asarray(self.A_))
+
+    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""
+        return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
+
+    def transform_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to its gallery side."""
+        return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))

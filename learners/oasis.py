@@ -280,9 +280,9 @@ class OASIS(OnlineLearner):
     """
 
     linear = True
+    _learned = ("W_",)
     _state = (*OnlineLearner._state, "W_", "best_W_", "ranker_W_")
     W_: np.ndarray  # (d, d)
-    best_W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
     _distribute: Distribute | None = None  # during `fit` and `resume`
 
@@ -409,14 +409,12 @@ class OASIS(OnlineLearner):
             self.ranker_W_ = np.repeat(W[None], self.n_rankers, axis=0)
 
     def _continue(self) -> None:
-        self.W_ = writable(self.W_)
+        super()._continue()
         if self.n_rankers > 1:
             if hasattr(self, "ranker_W_"):
                 self.ranker_W_ = writable(self.ranker_W_)
             else:
                 self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
-        if hasattr(self, "best_W_"):
-            self.best_W_ = writable(self.best_W_)
 
     def fit(
         self, X: Any, y: Any, *, validation_rows: Any = None, callback: Any = None, distribute: Distribute | None = None
@@ -490,15 +488,6 @@ class OASIS(OnlineLearner):
         state = stream(self.seed_, ranker, self.n_steps_)
         shard = None if self.mix_every is None else (ranker, self.n_rankers)
         return sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query, shard=shard)
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_W_"):
-            self.best_W_ = np.empty_like(self.W_)
-        np.copyto(self.best_W_, self.W_)
-
-    def _restore_best(self) -> None:
-        self.W_ = self.best_W_
-        del self.best_W_
 
     def _finish(self) -> None:
         if hasattr(self, "ranker_W_"):

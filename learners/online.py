@@ -85,6 +85,10 @@ class OnlineLearner(SimilarityLearner):
 
     _noted_from_input = frozenset({"n_features_in_"})  # state that `_check_supervised` sets
 
+    # Arrays that are the model. Early stopping keeps the best of each under the name with "best_" in front; a subclass
+    # has both names in `_state`.
+    _learned: tuple[str, ...] = ()
+
     # Parameters that the loop reads; a subclass stores them.
     n_steps: int
     pass_steps: int
@@ -112,27 +116,37 @@ class OnlineLearner(SimilarityLearner):
         """Set the state to what it is before the first triplet, for `n_features_in_` columns."""
 
     @abstractmethod
-    def _continue(self) -> None:
-        """Make a fitted or loaded state ready to learn on: writable, and with what `_finish` removed."""
-
-    @abstractmethod
     def _pass(self, rows: Rows, sampler: Any, n_steps: int) -> tuple[float, float]:
         """Learn from `n_steps` draws of what `_sampler` made; the sum of their losses and how many violated.
 
         A function of state, seed_ and n_steps_ alone.
         """
 
-    @abstractmethod
+    # -- what a subclass may extend ------------------------------------------------------------------------------------
+
+    def _continue(self) -> None:
+        """Make a fitted or loaded state ready for more learning: writable, and with what `_finish` removed."""
+        for name in self._learned:
+            for kept in (name, f"best_{name}"):
+                if hasattr(self, kept):
+                    setattr(self, kept, writable(getattr(self, kept)))
+
     def _keep_best(self) -> None:
-        """Remember the present state as the best one."""
+        """Keep a copy of the present model as the best one."""
+        for name in self._learned:
+            if hasattr(self, f"best_{name}"):
+                np.copyto(getattr(self, f"best_{name}"), getattr(self, name))
+            else:
+                setattr(self, f"best_{name}", getattr(self, name).copy())
 
-    @abstractmethod
     def _restore_best(self) -> None:
-        """Return to the state last remembered, and forget it."""
+        """Return to the model kept last, and drop the copy."""
+        for name in self._learned:
+            setattr(self, name, getattr(self, f"best_{name}"))
+            delattr(self, f"best_{name}")
 
-    @abstractmethod
     def _finish(self) -> None:
-        """What is done once, after learning."""
+        """Last step of learning; nothing by default."""
 
     def _starts_informed(self) -> bool:
         """Whether the state before the first triplet is a model: zero weights and random vectors are none."""

@@ -30,7 +30,7 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels, OnlineAnnotator
-from .online import FASTMATH, Rows, check_integer, writable
+from .online import FASTMATH, Rows, check_integer
 from .sums import product
 from .triplets import draw_below, stream
 
@@ -274,19 +274,20 @@ class WSABIE(OnlineAnnotator):
     """
 
     linear = True
+    _learned = ("visterm_vectors_", "label_vectors_")
     _state = (
         *OnlineAnnotator._state,
         "visterm_vectors_",
         "label_vectors_",
         "member_sizes_",
         "member_weights_",
-        "best_vectors_",
+        "best_visterm_vectors_",
+        "best_label_vectors_",
     )
     visterm_vectors_: np.ndarray  # (d, n_components)
     label_vectors_: np.ndarray  # (n_labels, n_components)
     member_sizes_: list[int]
     member_weights_: np.ndarray  # (n_members,)
-    best_vectors_: np.ndarray  # (d + n_labels, n_components)
 
     def __init__(
         self,
@@ -392,23 +393,16 @@ class WSABIE(OnlineAnnotator):
                 block = vectors[start : start + 1024, first:last]
                 block[:] = deviation * rng.standard_normal(block.shape, dtype=np.float32)
                 block *= np.minimum(1, max_norm / np.linalg.norm(block, axis=1, keepdims=True))
-        self._set_vectors(vectors)
+        self.visterm_vectors_, self.label_vectors_ = np.split(vectors, [self.n_features_in_])
         if not hasattr(self, "member_weights_"):
             self.member_weights_ = np.ones(len(members))
-
-    def _set_vectors(self, vectors: np.ndarray) -> None:
-        """Vectors of the visterms and below them of the labels."""
-        self.visterm_vectors_, self.label_vectors_ = np.split(vectors, [self.n_features_in_])
 
     def _continue(self) -> None:
         if self._sizes() != self.member_sizes_:
             raise ValueError(
                 f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to start again"
             )
-        self.visterm_vectors_ = writable(self.visterm_vectors_)
-        self.label_vectors_ = writable(self.label_vectors_)
-        if hasattr(self, "best_vectors_"):
-            self.best_vectors_ = writable(self.best_vectors_)
+        super()._continue()
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         steps = self.n_steps_ + np.arange(n_steps)
@@ -437,19 +431,6 @@ class WSABIE(OnlineAnnotator):
             weights = np.zeros(n_others + 1, np.float32)
             weights[1:] = harmonic[n_others // np.arange(1, n_others + 1)]
         return warp_pass(rows, labels, pairs, state, weights, rates, *model)
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_vectors_"):
-            shape = len(self.visterm_vectors_) + len(self.label_vectors_), self.label_vectors_.shape[1]
-            self.best_vectors_ = np.empty(shape, np.float32)
-        np.concatenate([self.visterm_vectors_, self.label_vectors_], out=self.best_vectors_)
-
-    def _restore_best(self) -> None:
-        self._set_vectors(self.best_vectors_)
-        del self.best_vectors_
-
-    def _finish(self) -> None:
-        pass
 
     # -- the weights of an ensemble ------------------------------------------------------------------------------------
 

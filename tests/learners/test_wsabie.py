@@ -419,7 +419,7 @@ class TestEarlyStopping:
         assert figures[learner.best_step_] == max(figures.values()) == learner.best_validation_
         assert 0 < learner.best_step_ < 2000
         np.testing.assert_array_equal(learner.visterm_vectors_, states[learner.best_step_])
-        assert not hasattr(learner, "best_vectors_")
+        assert not hasattr(learner, "best_visterm_vectors_")
 
     def test_refit_is_fit_for_the_best_number_of_steps(self, synonyms):
         params = {"n_components": 16, "max_norm": 1.1, "pass_steps": 100, "random_state": 1}
