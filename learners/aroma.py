@@ -235,11 +235,11 @@ class AROMA(OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Triplets a pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of validation, history and callback.
     click_cutoff : float, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
@@ -279,7 +279,7 @@ class AROMA(OnlineLearner):
     as matrix products. That changes results by rounding only.
 
     Departures from the paper: W and the covariance are float32. `init="identity"` and `pairs_per_query` are ours. The
-    state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` goes on as if
+    state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` continues as if
     nothing had been learned since. The factored form skips a triplet where a or b is 1e-6 of the squared norm or less:
     that is rounding.
 
@@ -393,7 +393,7 @@ class AROMA(OnlineLearner):
 
     def _continue(self) -> None:
         if self._is_factored() != (self.covariance == "factored"):
-            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to start again")
+            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
         super()._continue()
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:

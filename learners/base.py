@@ -39,8 +39,8 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """Go on from the fitted state; only for learners that see their data a piece at a time."""
-        raise NotImplementedError(f"{type(self).__name__} cannot go on from a fitted state; use fit")
+        """Learn more, starting at the fitted state; only for online learners."""
+        raise NotImplementedError(f"{type(self).__name__} cannot resume from a fitted state; use fit")
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side of the images, by default the images themselves.

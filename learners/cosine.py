@@ -28,7 +28,7 @@ class Cosine(SimilarityLearner):
     linear = True
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Remember the number of columns; `y` is ignored."""
+        """Store the number of columns; `y` is ignored."""
         self._check_images(X, reset=True)
         return self
 

@@ -146,7 +146,7 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     `fit`: three times the model.
 
     The paper does not say how neighbours' labels are ranked: the sum of their similarities is ours. Ties: the smaller
-    label first. Images of similarity zero or less are no neighbours. Images without a label are left out, and counted
+    label first. Images of similarity zero or less are no neighbours. Images without a label are skipped, and counted
     in a warning. The depth p follows from `leaf_size`. The projections are Gaussian. Images whose projections
     tie at the median are divided by their order, so that the two halves differ by one image at most. The similarity of
     images is their cosine.
@@ -308,14 +308,14 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         self._check_params()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
         if not sp.issparse(y) and y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}; several labels an image come as a sparse array")
+            raise ValueError(f"y must have shape (n,), not {y.shape}; give several labels per image as a sparse array")
         self._note_labels(y, reset=reset)
         labels = self._labels(y)
         labelled = np.flatnonzero(np.diff(labels.indptr))
         if not len(labelled):
-            raise ValueError("no image has a label: there is nothing to vote")
+            raise ValueError("no image has a label")
         if len(labelled) < X.shape[0]:
-            _log.warning("%d of %d images have no label and are left out", X.shape[0] - len(labelled), X.shape[0])
+            _log.warning("skipped %d of %d images without a label", X.shape[0] - len(labelled), X.shape[0])
             X, labels = X[labelled], labels[labelled]
         return _unit_rows(X), labels
 

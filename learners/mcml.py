@@ -82,8 +82,8 @@ class MCML(MahalanobisMixin, OnlineLearner):
     """Maximally Collapsing Metric Learning, by L-BFGS.
 
     A step is an iteration of L-BFGS over all images. Passes of `pass_steps` iterations each start from the present
-    metric alone, so that a checkpoint between them loses nothing. Images that are alone in their class teach nothing of
-    their own, but are still kept away from; how many is said.
+    metric alone, so that a checkpoint between them loses nothing. Images that are alone in their class attract no
+    image but still repel others; a warning counts them.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ class MCML(MahalanobisMixin, OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the metric with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=20
-        Iterations a pass: the interval of validation, history and callback.
+        Iterations per pass: the interval of validation, history and callback.
     random_state : int, RandomState or None, default=None
         Decides which images `validation_fraction` holds out, and nothing else.
 
@@ -118,7 +118,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
     Raises
     ------
     ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from; several labels an image.
+        From `fit`, for parameters out of range or data that cannot be learned from; several labels per image.
 
     Notes
     -----
@@ -187,7 +187,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
         X, y = super()._check_supervised(X, y, reset=reset)
         if sp.issparse(y):
-            raise ValueError("MCML learns from one label an image, as an array of shape (n,), not from a sparse y")
+            raise ValueError("MCML learns from one label per image, as an array of shape (n,), not from a sparse y")
         return X, y
 
     def _sampler(self, y: Any, subset: np.ndarray | None) -> np.ndarray:

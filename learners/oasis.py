@@ -204,24 +204,24 @@ class OASIS(OnlineLearner):
         triplet, "dissim" learns S(a, b) = -(a - b)' W (a - b), "psd" projects on the positive semi-definite matrices
         after learning.
     pairs_per_query : int, default=1
-        Pairs (p+, p-) drawn for each query drawn. More are faster, as the query's rows of W stay in the processor's
+        Pairs (p+, p-) drawn per query drawn. More are faster, as the query's rows of W stay in the processor's
         cache, and see fewer queries at equal triplets.
     n_rankers : int, default=1
         Models trained on triplet streams of their own; W is their mean (section 5.4). Each sees `n_steps` triplets.
     mix_every : int, optional
         Iterative parameter mixing: each ranker draws its queries from a shard of its own, and every so many triplets (a
-        multiple of `pass_steps`) all go on from their mean.
+        multiple of `pass_steps`) all continue from their mean.
     lock_free : bool, default=False
         `n_jobs` threads learn into one W at the same time, each from a triplet stream of its own, without waiting for
         each other (Hogwild). The model then depends on how they happen to run.
     validation_fraction : float, optional
         Share of each class held out for early stopping: W with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Triplets a pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of validation, history and callback.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
     click_cutoff : float, optional
@@ -254,7 +254,7 @@ class OASIS(OnlineLearner):
     pages where the system grants them (NumPy asks).
 
     Departures from the paper: W is float32. `pairs_per_query` > 1, `mix_every` and `lock_free` are ours. The similarity
-    of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W
+    of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping measures the W
     that is learned, before "symmetric" and "psd" project it.
 
     References
@@ -433,7 +433,7 @@ class OASIS(OnlineLearner):
             return super().fit(X, y, validation_rows=validation_rows, callback=callback)
 
     def resume(self, X: Any, y: Any, *, callback: Any = None, distribute: Distribute | None = None) -> Self:
-        """Go on from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
+        """Resume from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
         with self._distributed_by(distribute):
             return super().resume(X, y, callback=callback)
 
@@ -475,7 +475,7 @@ class OASIS(OnlineLearner):
         return losses, violating
 
     def _mix(self, n_steps: int) -> None:
-        """W is the mean of the rankers, and where they mix they go on from it."""
+        """Set W to the mean of the rankers; with `mix_every`, the rankers continue from it."""
         if self.n_rankers > 1:
             np.mean(self.ranker_W_, axis=0, out=self.W_)
             if self.mix_every is not None and (self.n_steps_ + n_steps) % self.mix_every == 0:

@@ -208,11 +208,11 @@ class WSABIE(OnlineAnnotator):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best precision at 1 is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Steps a pass: the interval of validation, history and callback.
+        Steps per pass: the interval of validation, history and callback.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
@@ -253,9 +253,9 @@ class WSABIE(OnlineAnnotator):
     - An image may have several labels: one of them is drawn for each step, and none of them as a violator. The rank is
       estimated by floor((Y - 1) / N) all the same.
     - "owpc" learns from all violating labels at once, as the paper notes is possible.
-    - Early stopping watches the ensemble with equal weights. The weights are those of 0, 1/2, 1 and 2 with the best
+    - Early stopping measures the ensemble with equal weights. The weights are those of 0, 1/2, 1 and 2 with the best
       precision at 1, of equally good ones the most even; the paper searches a grid too and does not give it.
-    - One thread a member; the vectors are float32.
+    - One thread per member; the vectors are float32.
 
     References
     ----------
@@ -400,7 +400,7 @@ class WSABIE(OnlineAnnotator):
     def _continue(self) -> None:
         if self._sizes() != self.member_sizes_:
             raise ValueError(
-                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to start again"
+                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to learn from scratch"
             )
         super()._continue()
 

@@ -3,7 +3,7 @@
 A similarity is an inner product of a query side and a gallery side. Visterm vectors are sparse on the
 gallery side (some 45 of 10,000 entries) and, once a learner has multiplied them by W, dense on the query
 side. So the kernel keeps a block of dense queries in cache, streams the gallery past it once, and offers
-every score to one bounded heap a query: no array of n_queries x n_gallery scores ever exists.
+every score to one bounded heap per query: no array of n_queries x n_gallery scores ever exists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -390,7 +390,7 @@ def _check_gallery(X: Any) -> Any:
         if X.ndim != 2:
             raise ValueError(f"a gallery must have the shape (n_gallery, n_features), got {X.shape}")
     if X.shape[0] == 0:
-        raise ValueError("the gallery is empty: there is nothing to search")
+        raise ValueError("the gallery is empty")
     # Finite float32 numbers cannot overflow a float64 sum, so the sum tells, without an array of booleans.
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(values.sum(dtype=np.float64))

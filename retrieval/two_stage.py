@@ -142,7 +142,7 @@ class _Postings:
         return _largest(sums, n)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Nothing worth saving: what is read from a disk is hardly there sooner."""
+        """Nothing: rebuilding is as fast as reading from disk."""
         return {}
 
 
@@ -178,7 +178,7 @@ class _Lists:
         return np.concatenate([self.members[self.bounds[i] : self.bounds[i + 1]] for i in chosen])
 
     def state(self) -> dict[str, np.ndarray]:
-        """What `load` goes on from."""
+        """Arrays that `load` needs."""
         return {"centres": self.centres, "lists": self.lists}
 
 
@@ -303,7 +303,7 @@ class TwoStageIndex(ExactIndex):
     ) -> Self:
         """Index that `save` wrote, for the gallery as it is now.
 
-        Images are known again by their fingerprints, so some may have been added, removed and moved since.
+        Images are recognised by their fingerprints: some may have been added, removed or moved since.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class TwoStageIndex(ExactIndex):
         Raises
         ------
         ValueError
-            Nothing saved there, another format, a damaged file, or another gallery: less than half of the images known.
+            No saved index, another format, a damaged file, or another gallery: less than half of the images known.
         """
         path = Path(folder) / _FILE
         saved = _read(path)
@@ -376,7 +376,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             whole &= lists.min() >= 0 and lists.max() < len(centres)
     except FileNotFoundError:
         raise ValueError(f"{path}: no index is saved here; build the index") from None
-    except Exception:  # whatever a damaged file makes of itself in NumPy and zipfile
+    except Exception:  # a damaged file raises errors of many kinds in NumPy and zipfile
         found, whole = FORMAT, False
     if found != FORMAT:
         raise ValueError(f"{path}: saved in format {found}, this version reads {FORMAT}; build the index again")

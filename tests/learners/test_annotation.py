@@ -182,7 +182,7 @@ class TestLabels:
             (sp.csr_array((60, 3)), "nothing to rank"),
             (sp.csr_array(np.ones((60, 3))), "nothing to rank"),
             (sp.csr_array(-np.eye(60)), "negative, infinite or missing"),
-            (np.eye(60), r"several labels an image come as a sparse array"),
+            (np.eye(60), r"give several labels per image as a sparse array"),
         ],
     )
     def test_nothing_to_learn_from(self, synonyms, y, message):

@@ -370,5 +370,5 @@ class TestLearner:
 
     def test_dense_indicators_are_not_labels(self, synonyms):
         X, y = synonyms
-        with pytest.raises(ValueError, match="several labels an image come as a sparse array"):
+        with pytest.raises(ValueError, match="give several labels per image as a sparse array"):
             AROMA().fit(X, np.eye(4)[y])

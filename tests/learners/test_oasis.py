@@ -206,7 +206,7 @@ class TestVariants:
         shards = [set(sampler.draw(stream(0), 5000, shard=(k, 3))[:, 0]) for k in range(3)]
         assert set.union(*shards) == set(sampler.draw(stream(0), 5000)[:, 0])
         assert sum(map(len, shards)) == len(set.union(*shards))
-        with pytest.raises(ValueError, match="60 images that can be a query are too few for 61 shards"):
+        with pytest.raises(ValueError, match="60 query images are too few for 61 shards"):
             sampler.draw(stream(0), 10, shard=(60, 61))
 
     def test_one_thread_without_locks_is_the_usual_learner(self, synonyms):
@@ -364,7 +364,7 @@ def test_bad_parameters(params, message, synonyms):
 @pytest.mark.parametrize("validation_fraction", [None, 0.3])
 def test_dense_indicators_are_not_labels(synonyms, validation_fraction):
     X, y = synonyms
-    with pytest.raises(ValueError, match=r"not \(60, 4\); several labels an image come as a sparse array"):
+    with pytest.raises(ValueError, match=r"not \(60, 4\); give several labels per image as a sparse array"):
         OASIS(validation_fraction=validation_fraction).fit(X, np.eye(4)[y])
 
 
