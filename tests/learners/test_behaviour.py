@@ -26,7 +26,7 @@ from visterm.learners.validation import mean_average_precision
 SMALL = {"n_steps": 3000, "pass_steps": 1000, "random_state": 3}
 EMBEDDED = SMALL | {"max_norm": 1.1, "learning_rate": 0.05}  # four visterms an image need longer vectors than twenty
 
-FEW = {"n_bits": 4, "negatives_per_example": 20, "random_state": 3}
+FEW = {"n_bits": 6, "negatives_per_example": 20, "random_state": 3}
 
 LEARNERS = {
     "cosine": Cosine(),
@@ -195,7 +195,7 @@ def go_on(learner, X, y):
 
 @parametrize_with_checks(
     [
-        clone(LEARNERS[name]).set_params(**({"n_steps": 60, "pass_steps": 30} if name in ONLINE else {}))
+        clone(LEARNERS[name]).set_params(**({"n_steps": 20, "pass_steps": 10} if name in ONLINE else {}))
         for name in CHECKED
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS,
