@@ -110,7 +110,7 @@ class CodebookConfig(_Section):
 
 
 class OnnxConfig(_Section):
-    """An image model, run by OpenCV; see OnnxEmbedder."""
+    """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
     model: str | None = None
     size: int | list[int] | None = None  # height and width in pixels; null: as the model says
