@@ -264,11 +264,11 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         if len(shape) != 4 or shape[1] not in (3, None) or inputs[0].type != "tensor(float)":
             sides = " x ".join(str(side or "?") for side in shape)
             raise self._error(f"takes {inputs[0].type} of {sides}, not tensor(float) of images x 3 x height x width")
-        own = shape[2:]
+        own = height, width = shape[2:]
         if self.size is None:
-            if None in own:
+            if height is None or width is None:
                 raise self._error("takes images of any size: set size, for example to 224")
-            return own[0], own[1]
+            return height, width
         wanted = [self.size] * 2 if isinstance(self.size, int | np.integer) else list(self.size)
         if len(wanted) != 2 or not all(isinstance(n, int | np.integer) and 1 <= n <= 4096 for n in wanted):
             raise ValueError(f"size must be one or two integers, height and width up to 4096, not {self.size!r}")
