@@ -19,8 +19,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .descriptors import as_rgb
-from .images import MAX_PIXELS, StrPath, printable, read_image
+from .batches import check_images, read_pixels
+from .images import MAX_PIXELS, StrPath, printable
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
@@ -170,18 +170,11 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             As in `fit`.
         """
         check_is_fitted(self)
-        if isinstance(images, str | bytes | os.PathLike):
-            raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
-        remaining, rows = iter(images), [np.empty((0, self.n_features_out_), np.float32)]
-        while batch := [self._prepare(self._pixels(image)) for image in islice(remaining, self.batch)]:
+        remaining, rows = iter(check_images(images)), [np.empty((0, self.n_features_out_), np.float32)]
+        while batch := [self._prepare(read_pixels(image, self.max_pixels)) for image in islice(remaining, self.batch)]:
             rows.append(self._run(np.stack(batch)))
         X = np.concatenate(rows)
         return unit_rows(X) if self.unit else X
-
-    def _pixels(self, image: Any) -> npt.NDArray[np.uint8]:
-        if isinstance(image, str | os.PathLike):
-            return read_image(image, max_pixels=self.max_pixels)
-        return as_rgb(image)
 
     def _check_settings(self) -> None:
         for name, allowed in (("resize", ("crop", "stretch", "pad")), ("channels", ("rgb", "bgr"))):

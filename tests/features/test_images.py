@@ -540,7 +540,7 @@ def test_bombs_need_no_memory(tmp_path):
     grown = run_python(
         """
         import resource
-        from images import ImageError, find_images, read_image
+        from visterm.features import ImageError, find_images, read_image
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         before = peak()
         for path in find_images(sys.argv[1]):
@@ -780,10 +780,9 @@ def test_many_files_are_found_fast(tmp_path):
 
 
 def run_python(code, *arguments, status=0, **options):
-    """Run a script in a process of its own; it finds the module as ``images``, without its heavy neighbours."""
+    """Run a script in a process of its own."""
     options = {"capture_output": True, "text": True, "timeout": 60} | options
-    folder = os.path.dirname(sys.modules[read_image.__module__].__file__)
-    script = f"import os, sys\nsys.path.insert(0, {folder!r})\n" + textwrap.dedent(code)
+    script = "import os, sys\n" + textwrap.dedent(code)
     done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], **options)
     assert done.returncode == status, done.stderr
     return done
@@ -792,7 +791,7 @@ def run_python(code, *arguments, status=0, **options):
 def test_silence_keeps_pythons_messages():
     done = run_python(
         """
-        from images import silence_decoders
+        from visterm.features import silence_decoders
         print("before", file=sys.stderr)
         original = sys.stderr
         with silence_decoders():
@@ -815,7 +814,7 @@ def test_silence_keeps_pythons_messages():
 
 
 def test_silence_keeps_tracebacks():
-    done = run_python("from images import silence_decoders; silence_decoders(); 1 / 0", status=1)
+    done = run_python("from visterm.features import silence_decoders; silence_decoders(); 1 / 0", status=1)
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
@@ -826,7 +825,7 @@ def test_silence_keeps_the_terminal():
     reader, terminal = pty.openpty()
     run_python(
         """
-        from images import silence_decoders
+        from visterm.features import silence_decoders
         assert sys.stderr.isatty()
         silence_decoders()
         assert sys.stderr.isatty()
@@ -846,7 +845,7 @@ def test_silence_without_a_stderr():
     run_python(
         """
         import io
-        from images import silence_decoders
+        from visterm.features import silence_decoders
         with silence_decoders():
             pass
         os.close(2)
@@ -883,7 +882,7 @@ def test_silence_in_this_process(capfd):
 def test_odd_files_make_no_noise():
     done = run_python(
         """
-        from images import ImageError, read_image, silence_decoders
+        from visterm.features import ImageError, read_image, silence_decoders
         silence_decoders()
         for name in sorted(os.listdir(sys.argv[1])):
             try:
