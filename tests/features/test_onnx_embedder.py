@@ -238,13 +238,13 @@ def test_models_that_cannot_be_read(tmp_path, fixed):
         assert refusal(bad).startswith(f"{bad}: not an ONNX model, or damaged")
 
 
-@pytest.mark.parametrize("place", [6, 12, 38, 52, 67, 79, 95, 176, 211])
-def test_every_byte_of_a_model_may_be_wrong(tmp_path, write_model, place, capfd):
-    write_model(tmp_path / "m.onnx", 8)
-    data = bytearray((tmp_path / "m.onnx").read_bytes())
-    data[place] ^= 0xA5
-    (tmp_path / "m.onnx").write_bytes(data)
-    assert refusal(tmp_path / "m.onnx").startswith(f"{tmp_path / 'm.onnx'}: ")
+def test_every_byte_of_a_model_may_be_wrong(tmp_path, fixed, capfd):
+    sound, bad = fixed.read_bytes(), tmp_path / "bad.onnx"
+    for place in (6, 12, 38, 52, 67, 79, 95, 176, 211):
+        data = bytearray(sound)
+        data[place] ^= 0xA5
+        bad.write_bytes(data)
+        assert refusal(bad).startswith(f"{bad}: "), place
     assert capfd.readouterr() == ("", "")
 
 
