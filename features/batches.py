@@ -13,7 +13,7 @@ import numpy as np
 from .descriptors import as_rgb
 from .images import ImageError, read_image
 
-BATCH = 32  # images whose blocks are assigned together
+BATCH = 32  # images whose blocks are assigned to visterms together
 DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
 
 

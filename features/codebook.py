@@ -72,7 +72,7 @@ def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_st
     weights : array-like of float, (n,), optional
         How often each point occurs; once by default.
     max_iter : int
-        Rounds at most.
+        Maximum number of rounds.
     tol : float
         Stop when a round lowers the sum of squared distances by less than this share.
     random_state : int, RandomState or None
@@ -88,7 +88,7 @@ def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_st
     -----
     - Up to 256 first centres are chosen by k-means++, more of them at random among the points, which is as good for a
       codebook and saves a pass over the points for each.
-    - A cluster that has lost all its points starts again at the point that is farthest from its own centre.
+    - An empty cluster restarts at the point that is farthest from its own centre.
     """
     points = np.ascontiguousarray(points, dtype=np.float32)
     n_points, n_features = points.shape
@@ -127,7 +127,7 @@ class Codebook(BaseEstimator):
     n_visterms : int
         Number of centres; 1,000 and 10,000 in the papers.
     max_iter : int
-        Rounds of k-means at most.
+        Maximum number of rounds of k-means.
     tol : float
         Stop when a round lowers the sum of squared distances by less than this share.
     random_state : int, RandomState or None
@@ -199,7 +199,7 @@ class Codebook(BaseEstimator):
         return self
 
     def set_centers(self, centers):
-        """Take over given centres (n_visterms, n_features), e.g. stored or renumbered ones, and return itself."""
+        """Set the centres (n_visterms, n_features), e.g. stored or renumbered ones, and return itself."""
         self.centers_ = _as_points(centers)
         self._search = NearestCenters(self.centers_)
         return self
@@ -233,6 +233,6 @@ def _as_points(points):
     points = np.ascontiguousarray(points, dtype=np.float32)
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"descriptors must be an array of shape (n, n_features), not {points.shape}")
-    if not np.abs(points).max(initial=0) < 1e12:  # also catches NaN; the kernels mark what is no centre by 1e30
+    if not np.abs(points).max(initial=0) < 1e12:  # also catches NaN; the kernels mark padding by 1e30
         raise ValueError("descriptors must be finite numbers of moderate size")
     return points

@@ -82,7 +82,7 @@ def decode_image(data: bytes, name: StrPath, *, max_pixels: int = MAX_PIXELS) ->
     data : bytes
         The whole file.
     name : str or PathLike
-        What to call it in an error.
+        Name for errors.
     max_pixels : int
         Refuse larger images.
 
@@ -119,7 +119,7 @@ def _signature(pattern: bytes) -> re.Pattern[bytes]:
 # The classes themselves rather than Image.open: that one guesses from more formats, has a pixel limit of its
 # own that is global to the process, and does not tell the size of what it refuses.
 _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
-    (_signature(rb"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),  # what OpenCV gives up on
+    (_signature(rb"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),  # if OpenCV fails
     (_signature(rb"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
     (_signature(rb"RIFF....WEBP"), WebPImagePlugin.WebPImageFile),
     (_signature(rb"BM.{12}[\x0c-\x7f]\0\0\0"), BmpImagePlugin.BmpImageFile),  # so that "BMW" is not one
@@ -129,7 +129,7 @@ _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
     (_signature(rb"P[456]\s"), PpmImagePlugin.PpmImageFile),
 ]
 
-# What people do have among their images, told by name.
+# Common files that are not supported, named in the error.
 _UNSUPPORTED = [
     (_signature(rb"....ftyp(avi|hei|hev|mif|msf)"), "HEIC or AVIF"),
     (_signature(rb"....ftyp|RIFF....(AVI |WAVE)"), "a video or a sound"),
@@ -165,8 +165,8 @@ _MAX_JPEG_SCANS = 100  # a scan of a few bytes costs a pass over the whole pictu
 def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> None:
     """Walk a JPEG's markers as far as its picture; refuse it if it is too large or ends too early.
 
-    The decoder fills up a picture that was cut short, and says so only on stderr. But a whole one ends with a
-    marker that cannot occur inside compressed pixels, and nothing follows in a file that was cut there.
+    The decoder fills in missing pixels of a truncated picture, and reports that only on stderr. A complete one ends
+    with a marker that cannot occur inside compressed pixels; a truncated file lacks it.
     """
     frame = channels = 0
     position = 2
@@ -201,7 +201,7 @@ def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> None:
 
 
 def _opencv_decode(data: bytes) -> npt.NDArray[np.uint8] | None:
-    """Pixels with EXIF orientation applied, or None if OpenCV cannot make anything of the data."""
+    """Return pixels with EXIF orientation applied, or None if OpenCV cannot decode the data."""
     try:
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
     except cv2.error:
@@ -235,7 +235,7 @@ def _pillow_decode(
 def _check_tiff(tags: Mapping[int, Any], max_pixels: int, name: StrPath) -> None:
     """Refuse huge tiles, and files that lack some of their strips or tiles: those would be read as black."""
     width, height = tags[256], tags[257]
-    planes = tags.get(277, 1) if tags.get(284) == 2 else 1  # samples a pixel, each in strips of its own
+    planes = tags.get(277, 1) if tags.get(284) == 2 else 1  # samples per pixel, each in strips of its own
     if 324 in tags:
         tile_width, tile_height, given = tags[322], tags[323], len(tags[324])
         _check_size(tile_width, tile_height, max_pixels, name)
@@ -248,7 +248,7 @@ def _check_tiff(tags: Mapping[int, Any], max_pixels: int, name: StrPath) -> None
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Apply the orientation, after load: PNG may tell it last, and TIFF has been turned by then."""
+    """Apply the orientation, after load: PNG may store it last, and TIFF is already upright."""
     try:
         turn = _TURNS.get(image.getexif().get(0x0112, 1))
     except Exception:  # broken EXIF does not spoil the pixels
@@ -268,7 +268,7 @@ _TURNS = {
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Any mode of Pillow's as RGB."""
+    """Convert any of Pillow's modes to RGB."""
     if image.mode == "F" or image.mode.startswith("I"):
         image = Image.fromarray(_eight_bits(image))
     elif image.mode == "La":
@@ -283,7 +283,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Grey levels of more than 8 bits as uint8 (height, width)."""
+    """Convert grey levels of more than 8 bits to uint8 (height, width)."""
     grey = np.asarray(image)
     tags = getattr(image, "tag_v2", {})  # TIFF's
     if grey.dtype.kind == "u":

@@ -73,8 +73,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     n_visterms : int
         Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers.
     codebook : {"kmeans", "forest"}
-        "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; `n_colors`,
-        `normalization`, `max_color_samples` and `max_iter` have no meaning then.
+        "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; ignores
+        `n_colors`, `normalization`, `max_color_samples` and `max_iter`.
     n_trees, n_candidates, min_samples_leaf : int
         Of the forest, see `ForestCodebook`.
     n_colors : int
@@ -88,32 +88,31 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     normalization : {"hellinger", "l1"}
         Of block descriptors, see `describe`.
     max_color_samples, max_descriptors : int
-        Most pixels and block descriptors that palette and codebook are learned from. They are drawn evenly from the
-        training images. A forest is grown from 25,000 blocks at most.
+        Maximum number of pixels and block descriptors to learn palette and codebook from, drawn evenly from the
+        training images. A forest is grown from at most 25,000 blocks.
     max_iter : int
-        Rounds of k-means at most, for the codebook.
+        Maximum number of rounds of k-means, for the codebook.
     max_pixels : int
-        Larger image files are refused, see `read_image`.
+        Refuse larger image files, see `read_image`.
     random_state : int, RandomState or None
         Makes `fit` reproducible. The result does not depend on `n_jobs`.
     n_jobs : int or None
         Threads; None means one, -1 all cores.
     on_error : {"raise", "skip"}
-        What to do with a path that cannot be read. "skip" leaves it out of `fit` and gives it an empty row in
-        `transform` and `count`, with one warning in the end.
+        How to handle a path that cannot be read. "skip" ignores it in `fit` and gives it an empty row in
+        `transform` and `count`, with one warning at the end.
 
     Attributes
     ----------
     palette_ : Palette or None
         None with a forest.
     codebook_ : Codebook or ForestCodebook
-        Visterms that occur together in images are neighbours: those of a `Codebook` are numbered so, those of a
-        `ForestCodebook` subtree by subtree.
+        Numbered so that visterms that occur together are neighbours; with a `ForestCodebook`, subtree by subtree.
     weighting_ : VistermWeighting
 
     Notes
     -----
-    Only `fit` learns anything, so what it was given (the training images) is all that vectors depend on.
+    Only `fit` learns, so vectors depend on the training images alone.
 
     References
     ----------
@@ -179,14 +178,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ----------
         images : sequence of path or ndarray
             Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W), in any mixture. They are read three
-            times, so a generator is turned into a list first.
+            times, so a generator is converted to a list first.
         y : array-like, (n_images,), optional
-            One label an image, which a forest learns from; k-means does not look at it.
+            One label per image, for a forest; k-means ignores it.
         callback : callable, optional
-            Called as ``callback(done, total)`` while images are read, in numbers of images read.
+            Called as ``callback(n_read, n_total)`` while images are read.
         distribute : callable, optional
-            Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it
-            has them done. Images are then read there, in place of `n_jobs` threads here; the result is the same.
+            Called as ``distribute(function, tasks)``, must return ``function(*task)`` of each task, in order. The tasks
+            read the images, for example on other machines, instead of `n_jobs` threads; the result is the same.
 
         Returns
         -------
@@ -199,7 +198,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             A path cannot be read, unless `on_error` is "skip".
         ValueError
             A setting is out of range, no image is left, or the images give fewer distinct descriptors than
-            visterms. With a forest, too, if labels are missing, several an image or all the same.
+            visterms. With a forest also if labels are missing, several per image, or all the same.
         """
         self._fit_count(images, y, callback, distribute)
         return self
@@ -291,7 +290,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return self._count(images, tick, distribute)
 
     def _forest(self):
-        """Return a forest that has still to be grown."""
+        """Return a forest that is not yet grown."""
         grid = self._grid()
         del grid["normalization"]
         return ForestCodebook(
@@ -300,7 +299,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         )  # fmt: skip
 
     def fit_weighting(self, counts):
-        """Learn the idf weights alone, from counts of training images that `count` has given.
+        """Learn the idf weights alone, from `count` of the training images.
 
         Parameters
         ----------
@@ -400,8 +399,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         images : iterable of path or ndarray
-            Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W). A generator is consumed as the work goes
-            on, and nothing but the counts is kept of an image.
+            Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W). A generator is read batch by
+            batch, and only the counts of an image are kept.
 
         Returns
         -------
@@ -436,7 +435,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return sp.vstack(parts, format="csr", dtype=np.int32), failures
 
     def blocks(self, image):
-        """Return where the blocks of an image lie and which visterm each one is.
+        """Return the boxes of the blocks of an image and the visterm of each.
 
         Parameters
         ----------
@@ -460,7 +459,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return block_grid(*pixels.shape[:2], **grid), visterms
 
     def block_vectors(self, image):
-        """Return what each block of an image adds to its vector.
+        """Return the share of each block in the vector of an image.
 
         Parameters
         ----------
@@ -472,7 +471,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             x, y, width, height in pixels of the image; see `block_grid`.
         vectors : csr_matrix of float32, (n_blocks, n_visterms)
             Rows that sum to the image's row of `transform`. A block has one visterm, or none if that has weight 0; with
-            a forest all nodes that it passes.
+            a forest, all nodes that it passes.
 
         Raises
         ------
@@ -491,7 +490,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     # On disk
 
     def save(self, folder):
-        """Write the fitted extractor into a folder, which is made if need be.
+        """Write the fitted extractor into a folder, which is created if missing.
 
         Parameters
         ----------
@@ -504,7 +503,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder):
-        """Read an extractor that `save` has written.
+        """Read an extractor that `save` wrote.
 
         Parameters
         ----------
@@ -513,12 +512,12 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Returns
         -------
         VistermExtractor
-            Its vectors are, byte for byte, those of the one that was saved.
+            Gives the same vectors as the saved one, byte for byte.
 
         Raises
         ------
         ValueError
-            The folder is not such a folder, is of another format version, or is damaged. Nothing in it is ever
+            The folder holds no extractor, one of another format version, or a damaged one. Nothing in it is ever
             executed or unpickled.
         """
         return load_extractor(cls, folder)
@@ -547,5 +546,5 @@ def _ticker(callback, total):
 
 
 def _readable(parts):
-    """Leave out the images that could not be read."""
+    """Drop the results of images that could not be read."""
     return [part for part in parts if part is not None]

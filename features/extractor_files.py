@@ -14,7 +14,7 @@ from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 
-FORMAT = 2  # of a saved folder; raised whenever an older program could not read it, or would get other vectors
+FORMAT = 2  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
 READABLE = (1, 2)  # 1 had no forests
 ARRAYS = {
     "palette": np.float32, "codebook": np.float32, "idf": np.float64,
@@ -55,11 +55,9 @@ def load_extractor(cls, folder):
         record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
         version = record["format"]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{folder} holds no extractor that can be read: {error!r}") from error
+        raise ValueError(f"{folder} holds no readable extractor: {error!r}") from error
     if version not in READABLE:
-        raise ValueError(
-            f"the extractor in {folder} has format {version!r}, this program reads {FORMAT}: make it again"
-        )
+        raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
     try:
         extractor = cls(**record["settings"])
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}

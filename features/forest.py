@@ -81,16 +81,16 @@ class ForestCodebook(BaseEstimator):
     Parameters
     ----------
     n_visterms : int
-        Number of columns of the counts: at least 3 a tree. Each tree may have an equal share of them as nodes; the node
-        that lowers the entropy of all blocks most is split next. What the trees do not use stays empty.
+        Number of columns of the counts: at least 3 per tree. Each tree gets an equal share of them as nodes; the node
+        that lowers the entropy of all blocks most is split next. Unused columns stay empty.
     n_trees : int
         The first half of them, and the middle one, look at colours, the others at gradients.
     n_candidates : int
         Filters that a node tries, each with one random threshold.
     min_samples_leaf : int
-        A node gets at least so many of the training blocks.
+        Minimum number of training blocks per node.
     max_blocks : int
-        Most blocks that the trees are grown from, drawn evenly from the training images.
+        Maximum number of blocks to grow the trees from, drawn evenly from the training images.
     block_size, stride, scale, min_blocks
         The block grid, see `level_shapes`.
     random_state : int, RandomState or None
@@ -110,9 +110,9 @@ class ForestCodebook(BaseEstimator):
 
     Notes
     -----
-    - Filters are drawn once, 500 for colours and 500 for gradients, and nodes draw their candidates among them: each
-      training image is then looked at once. The paper does not say how many candidates, trees or nodes there are.
-    - A single rectangle counts as a Haar-like filter: of flowers it is colour itself that tells them apart.
+    - Filters are drawn once, 500 for colours and 500 for gradients, and nodes draw their candidates among them, so that
+      each training image is read once. The paper gives no number of candidates, trees or nodes.
+    - A single rectangle counts as a Haar-like filter: flowers differ in colour itself.
     - Gradients are those of the grey image of the level; opposite directions are one orientation. Colours of coarser
       levels are the nearest pixels of the finest one, as in `describe`.
     - Growing takes, for each block, 4 KB for the responses, and twice that for a moment: 200 MB for 25,000 blocks.
@@ -173,7 +173,7 @@ class ForestCodebook(BaseEstimator):
         images : sequence of ndarray of uint8, (H, W, 3) or (H, W)
             Training images.
         y : array-like, (n_images,)
-            One label an image, which all of its blocks have.
+            One label per image, shared by all of its blocks.
 
         Returns
         -------
@@ -183,8 +183,8 @@ class ForestCodebook(BaseEstimator):
         Raises
         ------
         ValueError
-            Labels are missing, several an image or all the same, a setting is out of range, or no filter tells any
-            blocks apart.
+            Labels are missing, several per image, or all the same; a setting is out of range; or no filter separates
+            any blocks.
         """
         self.check()
         y = check_labels(y, len(images))
@@ -195,7 +195,7 @@ class ForestCodebook(BaseEstimator):
         return self.grow(np.concatenate(rows), np.repeat(y, [len(part) for part in rows]), seeds[1])
 
     def check(self):
-        """Raise ``ValueError`` where the settings make no sense."""
+        """Raise ``ValueError`` if a setting is out of range."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         for name in ("n_trees", "n_candidates", "min_samples_leaf", "max_blocks"):
             if getattr(self, name) < 1:
@@ -263,7 +263,7 @@ class ForestCodebook(BaseEstimator):
         return self.set_trees(self.filters_, np.concatenate(trees), roots)
 
     def set_trees(self, filters, nodes, roots):
-        """Take over given trees, e.g. stored ones, and return itself; ``ValueError`` if they are none."""
+        """Set the trees, e.g. stored ones, and return itself; ``ValueError`` if they form no forest."""
         filters = np.ascontiguousarray(filters, dtype=np.uint8)
         nodes = np.ascontiguousarray(nodes, dtype=np.int32)
         roots = np.ascontiguousarray(roots, dtype=np.int32)
@@ -274,7 +274,7 @@ class ForestCodebook(BaseEstimator):
             )
         inner = nodes[nodes[:, 0] >= 0]
         after = np.flatnonzero(nodes[:, 0] >= 0) + 1
-        # what the walk relies on: it stays within the arrays, and goes forward, so that it ends
+        # the walk must stay within the arrays, and go forward, so that it ends
         if not (
             np.all(filters[:, 0] < N_CHANNELS)
             and np.all(filters[:, 1:] <= CELLS)
@@ -336,7 +336,7 @@ class ForestCodebook(BaseEstimator):
         return counts, np.concatenate(levels)
 
     def predict(self, image):
-        """Return the leaf that each block of an image comes to in each tree.
+        """Return the leaf that each block of an image reaches in each tree.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class ForestCodebook(BaseEstimator):
 
 
 def check_labels(y, n_images):
-    """Return one label an image as an array, (n_images,), or raise ``ValueError``."""
+    """Return one label per image as an array, (n_images,), or raise ``ValueError``."""
     if y is None:
         raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")
     if sp.issparse(y):

@@ -35,8 +35,8 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
     root : str or PathLike
         The folder; it may be a symlink.
     on_skip : callable, optional
-        Called as ``on_skip(path, reason)`` for every file or folder that is not taken, in the order of the
-        paths, after the walk.
+        Called as ``on_skip(path, reason)`` for every skipped file or folder, in the order of the paths, after
+        the walk.
 
     Returns
     -------
@@ -50,11 +50,11 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
 
     Notes
     -----
-    A file is taken by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
-    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are passed over without a word.
+    A file is chosen by its extension (`EXTENSIONS`, in any case) and not opened. Hidden files and folders (dot
+    names, ``Thumbs.db``, ``desktop.ini``, ``__MACOSX``) are skipped silently.
 
-    Symlinks are followed. Each folder is listed once: where it lies if that is below root, otherwise through
-    the first link to it; the other links are skipped, which also cuts loops. A file with two names counts
+    Symlinks are followed. Each folder is listed once: at its own path if that is below root, otherwise through
+    the first link to it; other links are skipped, which also breaks loops. A file with two names is listed
     twice.
     """
     skip = None if on_skip is None else lambda path, reason: on_skip(pathlib.Path(path), reason)
@@ -62,7 +62,7 @@ def find_images(root: StrPath, *, on_skip: Callable[[pathlib.Path, str], object]
 
 
 def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None = None) -> list[str]:
-    """Do what `find_images` does with plain strings: a million of them take half the time and memory of paths."""
+    """Find images as `find_images` does, as plain strings: a million take half the time and memory of paths."""
     top = os.fsdecode(root)
     images: list[str] = []
     skipped: list[tuple[str, str]] = []
@@ -183,8 +183,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     - Orientation: EXIF's in JPEG, PNG, WebP and TIFF; XMP's where Pillow reads it (not in JPEG).
     - Transparent parts lie on white, as in most product photos.
     - 16 bits become 8 by dropping the low byte; 10 to 14 bits likewise, by the bits that the file declares.
-      For 32-bit and floating-point pixels nobody says what white is: it is the smallest of 1, 255 and 65535
-      that no pixel exceeds, or else the largest pixel; what is negative or not a number is black.
+      In 32-bit and floating-point images white is the smallest of 1, 255 and 65535 that no pixel exceeds, or
+      else the largest pixel; negative pixels and NaN are black.
     - CMYK by the plain formula (JPEGs always hold it inverted, as Adobe's do), Lab as sRGB; embedded colour
       profiles are not applied.
     - Animations and documents of many pages: the first picture.
@@ -214,22 +214,22 @@ _silenced = False
 
 
 def silence_decoders() -> contextlib.ExitStack:
-    """Keep the decoders' own messages from the terminal, for the whole process.
+    """Silence the decoders' own messages, for the whole process.
 
-    The C libraries (libjpeg, libtiff, OpenCV) write to file descriptor 2, which from now on leads to the null
-    device. Python's ``sys.stderr`` goes on to lead where it led, through a duplicate of the descriptor, so
-    that tracebacks and progress bars still show. OpenCV's and Pillow's logs are turned off.
+    The C libraries (libjpeg, libtiff, OpenCV) write to file descriptor 2, which is redirected to the null device.
+    Python's ``sys.stderr`` keeps its target through a duplicate of the descriptor, so that tracebacks and
+    progress bars still show. OpenCV's and Pillow's logs are turned off.
 
     Returns
     -------
     contextlib.ExitStack
-        Undoes it all when used as a context manager or closed. Ignore it to stay silent.
+        Restores everything when used as a context manager or closed. Ignore it to stay silent.
 
     Notes
     -----
-    Call it once in a process, early: a stream or a logging handler that has taken hold of the old
-    ``sys.stderr`` before writes into the void. Another call does nothing, and its result undoes nothing. A
-    ``sys.stderr`` that does not lead to descriptor 2 (None, or replaced, as pytest does) is left alone.
+    Call it once per process, early: a stream or logging handler that already holds the old ``sys.stderr`` is
+    silenced too. Further calls do nothing. A ``sys.stderr`` that does not write to descriptor 2 (None, or
+    replaced, as pytest does) is left alone.
     Processes that are started later inherit the silent descriptor 2.
     """
     global _silenced

@@ -185,7 +185,7 @@ class NearestCenters:
     axes_of : ndarray of float32, (n, d), optional
         Points whose principal axes are used; by default the centres.
     like : NearestCenters, optional
-        Take over axes and groups from a search over similar centres. They change the speed, never the answer.
+        Reuse axes and groups of a search over similar centres. They change the speed, never the result.
     """
 
     def __init__(self, centers, *, axes_of=None, like=None):
@@ -207,7 +207,7 @@ class NearestCenters:
         starts = np.concatenate([[0], np.cumsum(-(-sizes // LANES) * LANES)])
         members = np.split(np.argsort(groups, kind="stable"), np.cumsum(sizes)[:-1])
 
-        # What fills up a group lies so far away that its bound never passes.
+        # The padding of a group lies so far away that its bound never passes.
         total = starts[-1]
         centers = _aligned((total, padded.shape[1]))
         numbers = np.full(total, len(padded), dtype=np.int32)

@@ -33,13 +33,13 @@ def assert_nearest(codebook, points):
     np.testing.assert_array_equal(codebook.predict(points)[clear], exact.argmin(axis=1)[clear])
 
 
-@pytest.mark.parametrize("n_centers", [1, 2, 255, 256, 257, 2000])
+@pytest.mark.parametrize("n_centers", [1, 2, 256, 257, 1000])
 def test_the_nearest_centre_is_found(n_centers):
     codebook = Codebook().set_centers(histograms(n_centers, seed=1))
     assert_nearest(codebook, histograms(100, seed=2))
 
 
-@pytest.mark.parametrize("n_features", [1, 3, 15, 16, 17, 64, 200])
+@pytest.mark.parametrize("n_features", [1, 15, 16, 17, 200])
 def test_any_number_of_features_will_do(n_features):
     rng = np.random.default_rng(n_features)
     codebook = Codebook().set_centers(rng.normal(size=(400, n_features)))
@@ -101,7 +101,7 @@ def test_kmeans_is_about_as_good_as_scikit_learns():
 
 
 def test_a_round_of_kmeans_is_lloyds():
-    points = histograms(3000)
+    points = histograms(1000)
     one, two = (kmeans(points, 7, max_iter=rounds, random_state=0) for rounds in (1, 2))
     labels = distances(points, one).argmin(axis=1)
     np.testing.assert_allclose(two, [points[labels == c].mean(axis=0) for c in range(7)], rtol=1e-5)
@@ -135,7 +135,7 @@ def test_every_cluster_keeps_a_point():
 
 def test_the_seed_decides_and_the_number_of_threads_does_not():
     points = histograms(1000)
-    books = [Codebook(n_visterms=300, random_state=5, n_jobs=n).fit(points).centers_ for n in (1, 2, 3, None)]
+    books = [Codebook(n_visterms=300, random_state=5, n_jobs=n).fit(points).centers_ for n in (1, 3, None)]
     assert len({book.tobytes() for book in books}) == 1
 
 
