@@ -26,7 +26,7 @@ _LEGO = constructor_defaults("learners", "lego", "LEGO")
 _MCML = constructor_defaults("learners", "mcml", "MCML")
 _MUSL = constructor_defaults("learners", "musl", "MuSL")
 _VISTERMS = constructor_defaults("features", "extractor", "VistermExtractor")
-_ONNX = constructor_defaults("features", "embeddings", "OnnxEmbedder")
+_ONNX = constructor_defaults("features", "onnx_embedder", "OnnxEmbedder")
 _FOREST = constructor_defaults("features", "forest", "ForestCodebook")
 # Why a default of the command differs from that of the class.
 _STOPS_EARLY = "an upper bound: the command stops early on held-out images"
@@ -122,7 +122,7 @@ class CodebookConfig(_Section):
 
 
 class OnnxConfig(_Section):
-    """An image model, run by OpenCV; see OnnxEmbedder."""
+    """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
     model: str | None = None
     size: int | list[int] | None = _ONNX["size"]  # height and width in pixels; null: as the model says

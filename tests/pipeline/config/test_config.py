@@ -116,7 +116,7 @@ CONSTRUCTORS = {
     "mcml": ("learners.mcml", "MCML"),
     "musl": ("learners.musl", "MuSL"),
     "features": ("features.extractor", "VistermExtractor"),
-    "features.onnx": ("features.embeddings", "OnnxEmbedder"),
+    "features.onnx": ("features.onnx_embedder", "OnnxEmbedder"),
     "features.codebook": ("features.forest", "ForestCodebook"),
 }
 
