@@ -24,7 +24,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search annotate explain serve judge add remove compact info test check format types bench webscale reproduce clean
+.PHONY: help install demo features train evaluate search annotate explain serve judge add remove compact info test check format types bench webscale reproduce docs wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -104,6 +104,15 @@ webscale: install  ## learning from millions of images; two hours, or SIZE=small
 
 reproduce: install  ## the papers' experiments; writes docs/results (QUICK=1: a smaller version; ONLY="name ...")
 	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(ONLY) $(ARGS)
+
+docs: install types  ## the documentation site in build/site; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo build/site/index.html
+
+wheel: install  ## sdist and wheel in build/dist, as an index would take them
+	@rm -rf build/dist
+	@$(BIN)/python -m build --outdir build/dist . >/dev/null
+	$(BIN)/twine check --strict build/dist/*
 
 clean:  ## remove build products, not runs
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
