@@ -106,7 +106,7 @@ reproduce: install  ## the papers' experiments; writes docs/results (QUICK=1: a 
 	$(BIN)/python -m experiments $(if $(QUICK),--quick) $(ONLY) $(ARGS)
 
 docs: install types  ## the documentation site in build/site; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 	@echo build/site/index.html
 
 wheel: install  ## sdist and wheel in build/dist, as an index would take them
