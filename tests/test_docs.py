@@ -84,20 +84,25 @@ def test_links_lead_somewhere(repository):
     assert broken == []
 
 
+def code_of(page: Path) -> list[str]:
+    """Lines of examples, and code quoted in sentences."""
+    fences = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)
+    quoted = [fence or " ".join(inline.split()) for fence, inline in fences.findall(page.read_text())]
+    return [line for code in quoted for line in code.splitlines()]
+
+
 def commands_of_pages(repository: Path) -> dict[str, set[str]]:
     """Commands of visterm that pages quote, and the options given to each; "" is visterm itself."""
     pages = [repository / "README.md", repository / "CONTRIBUTING.md", *repository.glob("docs/*.md")]
-    quoted = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)
     commands: dict[str, set[str]] = {}
     for page in pages:
-        for fence, inline in quoted.findall(page.read_text()):
-            for line in (fence or " ".join(inline.split())).splitlines():
-                called = re.match(r"(?:\.venv/bin/)?visterm ((?:[a-z]+ ?)*)(.*)", line.split(" #")[0])
-                if called and not called[2].startswith("<"):  # visterm <command> --json
-                    words = called[1].split()
-                    n_words = 2 if words and words[0] in ("feedback", "judge") else 1
-                    options = set(re.findall(r"(?<!\S)\[?(--[a-z-]+|-[a-z])\b", called[2]))
-                    commands.setdefault(" ".join(words[:n_words]), set()).update(options)
+        for line in code_of(page):
+            called = re.match(r"(?:\.venv/bin/)?visterm ((?:[a-z]+ ?)*)(.*)", line.split(" #")[0])
+            if called and not called[2].startswith("<"):  # visterm <command> --json
+                words = called[1].split()
+                n_words = 2 if words and words[0] in ("feedback", "judge") else 1
+                options = set(re.findall(r"(?<!\S)\[?(--[a-z-]+|-[a-z])\b", called[2]))
+                commands.setdefault(" ".join(words[:n_words]), set()).update(options)
     return commands
 
 
@@ -120,9 +125,10 @@ def test_targets_of_make_exist(repository):
     targets = set(re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE))
     missing = []
     for page in [*repository.glob("*.md"), *repository.glob("docs/*.md")]:
-        for line in re.findall(r"^make ([^#\n]*)|`make ([^`]*)`", page.read_text(), re.MULTILINE):
-            words = re.sub(r'"[^"]*"', "", " ".join(line)).split()
-            missing += [f"{page.name}: make {w}" for w in words if re.fullmatch("[a-z]+", w) and w not in targets]
+        for line in code_of(page):
+            if called := re.match(r"make ([^#]*)", line):
+                words = re.sub(r'"[^"]*"', "", called[1]).split()
+                missing += [f"{page.name}: make {w}" for w in words if re.fullmatch("[a-z]+", w) and w not in targets]
     assert not missing
 
 
