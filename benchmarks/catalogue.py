@@ -14,8 +14,8 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import Config
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.store.catalogue import Collection
 
 from .extraction import photos
 
@@ -24,7 +24,7 @@ PER_FOLDER = 1000
 PROCESS = """
 import atexit, pathlib, sys
 atexit.register(lambda: print("peak", pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]))
-from visterm.pipeline.cli import main
+from visterm.pipeline.cli.app import main
 main()
 """
 

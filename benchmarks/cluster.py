@@ -19,12 +19,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from visterm.pipeline import stages
-from visterm.pipeline.artifacts import extractor_content
-from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import Config, load_config
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
-from visterm.pipeline.run import Run
+from visterm.pipeline.stages import extraction as extraction_stage
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content
 
 from .extraction import photos
 
@@ -80,7 +82,7 @@ def seconds(run: Run, config: Config, collection: Collection, root: Path) -> flo
     collection.use_extractor(extractor_content(run))
     pending = collection.pending()
     started = time.perf_counter()
-    stages.extract(run, config, collection, root, pending, Console(quiet=True))
+    extraction_stage.extract(run, config, collection, root, pending, Console(quiet=True))
     found = time.perf_counter() - started
     collection.clean()
     return found
@@ -95,7 +97,7 @@ def run(quick: bool = False) -> list[dict]:
         settings = [*SETTINGS, f"features.n_visterms={n_visterms}", f"compute.segment_size={32 if quick else 256}"]
         here = load_config(None, [*settings, f"compute.n_jobs={os.cpu_count()}"])
         place, root = Run(folder / "runs" / "photos"), folder / "images"
-        stages.features(place, here, root, Console(quiet=True))
+        features_stage(place, here, root, Console(quiet=True))
         with dask_cluster(folder) as address, place.locked():
             there = load_config(None, [*settings, f"cluster.scheduler={address}"])
             collection = Collection(place.collection)

@@ -18,8 +18,8 @@ import numpy as np
 
 from visterm.features import VistermExtractor
 from visterm.learners import OASIS, Cosine
-from visterm.pipeline.collection import Collection
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.store.catalogue import Collection
 from visterm.retrieval import evaluate_test_test
 
 DATA = Path(os.environ.get("VISTERM_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))

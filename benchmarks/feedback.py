@@ -31,7 +31,7 @@ def run(quick: bool = False) -> list[dict]:
 
 
 def _records(d: int, n_queries: int) -> list[dict]:
-    from visterm.pipeline.run import Run
+    from visterm.pipeline.store.run import Run
 
     with tempfile.TemporaryDirectory() as runs:
         options = ["--config", str(ROOT / "configs" / f"{CONFIGS[d]}.yaml"), "--run", "bench"]
@@ -43,8 +43,8 @@ def _records(d: int, n_queries: int) -> list[dict]:
 
 
 def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
-    from visterm.pipeline.feedback import MAX_FALL
-    from visterm.pipeline.run import read_record
+    from visterm.pipeline.feedback.update import MAX_FALL
+    from visterm.pipeline.store.records import read_record
 
     right, wrong = _session(place, learner, n_queries, wrong=False), _session(place, learner, n_queries, wrong=True)
     seconds = np.median(right["seconds"])
@@ -87,13 +87,13 @@ def _of_learner(place, learner: str, d: int, n_queries: int) -> list[dict]:
 def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
     """Mark the first results of some queries, whose results are of both kinds, and update after each."""
     from visterm.pipeline import Searcher
-    from visterm.pipeline.feedback import Teacher
+    from visterm.pipeline.feedback.update import FeedbackTrainer
     from visterm.retrieval import ExactIndex
 
     shutil.rmtree(place.taught(learner), ignore_errors=True)
     for file in place.folder.glob("feedback.sqlite*"):
         file.unlink()
-    teacher, searcher = Teacher(place), Searcher(place)
+    teacher, searcher = FeedbackTrainer(place), Searcher(place)
     images, X = searcher.images, searcher.X
     test = np.array([image.split == "test" for image in images])
     y = np.array([min(image.labels) for image in images])

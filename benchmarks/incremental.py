@@ -16,7 +16,7 @@ def run(quick: bool = False) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         images = data / "caltech101"
         if quick or not images.is_dir():  # crops of photos that come with the libraries
-            from visterm.pipeline.demo import write_demo_images
+            from visterm.pipeline.stages.demo_images import write_demo_images
 
             images = Path(folder) / "images"
             write_demo_images(images)

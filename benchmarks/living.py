@@ -14,13 +14,15 @@ from statistics import median
 
 import numpy as np
 
-from visterm.pipeline.collection import Collection, Outcome, write_segment
-from visterm.pipeline.config import load_config
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.demo import write_demo_images
-from visterm.pipeline.living import add, remove
-from visterm.pipeline.run import Run
-from visterm.pipeline.stages import extract_segment, features
+from visterm.pipeline.stages.demo_images import write_demo_images
+from visterm.pipeline.stages.edit import add, remove
+from visterm.pipeline.stages.extraction import extract_segment
+from visterm.pipeline.stages.features import features
+from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import write_segment
 
 from .search import gallery
 

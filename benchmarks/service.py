@@ -38,7 +38,7 @@ SEGMENT = 10_000
 
 def make_run(folder: Path, n_images: int) -> Path:
     """A run named bench of n made-up images and some real ones; returns the folder of images to be added later."""
-    from visterm.pipeline.demo import write_demo_images
+    from visterm.pipeline.stages.demo_images import write_demo_images
 
     photos, new = folder / "photos", folder / "new"
     write_demo_images(photos)
@@ -64,7 +64,8 @@ def enter_made_up(folder: Path, n_images: int) -> None:
     """Enter images that have no files: rows of the catalogue, and their counts."""
     import scipy.sparse as sp
 
-    from visterm.pipeline.collection import Collection, Outcome, write_segment
+    from visterm.pipeline.store.catalogue import Collection, Outcome
+    from visterm.pipeline.store.segments import write_segment
 
     rng = np.random.default_rng(0)
     collection = Collection(folder)

@@ -24,7 +24,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.model_selection import StratifiedKFold
 
 from visterm.learners import PAMIR, WSABIE, KNNAnnotator, OneVsRestPA
-from visterm.pipeline.measure import siblings_of
+from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.retrieval import average_precision, label_precision_at, sibling_precision_at
 
 from .jobs import ROOT

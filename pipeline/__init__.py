@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .searcher import Searcher
+    from .search.searcher import Searcher
 
 __all__ = ["Searcher"]
 
@@ -16,7 +16,7 @@ __all__ = ["Searcher"]
 def __getattr__(name: str) -> Any:
     """Import Searcher when it is first asked for: the command line must start without."""
     if name == "Searcher":
-        from .searcher import Searcher
+        from .search.searcher import Searcher
 
         return Searcher
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

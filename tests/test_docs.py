@@ -39,16 +39,17 @@ def examples(page: Path) -> list[str]:
 
 def make_run(folder: Path) -> None:
     """The run that examples open."""
-    from visterm.pipeline import stages
-    from visterm.pipeline.config import load_config
+    from visterm.pipeline.config.loading import load_config
     from visterm.pipeline.console import Console
-    from visterm.pipeline.run import Run
+    from visterm.pipeline.stages.features import features as features_stage
+    from visterm.pipeline.stages.train import train as train_stage
+    from visterm.pipeline.store.run import Run
 
     settings = ["features.n_visterms=50", "oasis.n_steps=1000", "wsabie.n_steps=1000", "compute.n_jobs=1"]
     run, config = Run(folder / "runs" / "photos"), load_config(None, settings)
-    stages.features(run, config, folder / "photos", Console(quiet=True))
+    features_stage(run, config, folder / "photos", Console(quiet=True))
     for learner in ("oasis", "wsabie"):
-        stages.train(run, config, learner, Console(quiet=True))
+        train_stage(run, config, learner, Console(quiet=True))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,7 +8,7 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 
 from experiments import annotation
 from visterm.learners import WSABIE, KNNAnnotator
-from visterm.pipeline.measure import siblings_of
+from visterm.pipeline.evaluation.is_a import siblings_of
 
 
 @pytest.fixture

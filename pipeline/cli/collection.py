@@ -1,0 +1,262 @@
+"""Commands for the collection: features, add, remove, compact, info."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import command
+from .options import (
+    ConfigOption,
+    ForceOption,
+    JsonOption,
+    RunOption,
+    SchedulerOption,
+    SetOption,
+    make_console,
+    open_run,
+    with_scheduler,
+)
+from .output import say_kept
+
+if TYPE_CHECKING:
+    from visterm.pipeline.store.run import Run
+
+
+@command
+def features(
+    images: Annotated[str | None, typer.Argument(metavar="IMAGES", help="Directory of images.")] = None,
+    run: RunOption = None,
+    vectors: Annotated[
+        str | None, typer.Option("--vectors", metavar="FILE", help="Vectors made elsewhere: .npy, .npz, .parquet.")
+    ] = None,
+    ids: Annotated[
+        str | None, typer.Option("--ids", metavar="FILE", help="Whose vectors they are: .txt, .csv, .npy, .parquet.")
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    scheduler: SchedulerOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn images into visterm counts; only what is new or changed. Or take vectors over that were made elsewhere.
+
+    Classes are taken from the folders: IMAGES/<class>/..., or IMAGES/{train,test,validation}/<class>/... .
+    Files that cannot be read are listed and passed over. The run is named after the configuration file, or else after
+    the directory, unless --run names it.
+
+    \b
+    Examples:
+      visterm features photos/
+      visterm features photos/ --run small --set features.n_visterms=1000
+      visterm features --vectors photos.npy --ids photos.txt
+    """
+    from visterm.pipeline.errors import UserError
+    from visterm.pipeline.stages.features import features as stage
+
+    if images == "":
+        raise UserError("which images? the name of their directory is empty (make: IMAGES=directory)")
+    root = None if images is None else Path(images)
+    given = {"file": vectors, "ids": ids}
+    of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
+    settings = [*with_scheduler(settings, scheduler), *of_vectors]
+    named_after = root or (Path(vectors).with_suffix("") if vectors else None)
+    place, configuration = open_run(run, config, settings, named_after)
+    console = make_console()
+    summary = stage(place, configuration, root, console, force=force)
+    say_kept(place, configuration, settings, console)
+    if as_json:
+        print(json.dumps({"run": place.name} | summary))
+        return
+    from visterm.pipeline.console import count, duration
+
+    relabelled = f"{count(summary['relabelled'], 'image')} labelled anew" if summary["relabelled"] else "nothing to do"
+    done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else relabelled
+    following = "train" if summary["labelled"] else "search IMAGE --learner cosine"
+    console.say(
+        f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
+        f"Next: visterm {following} --run {shlex.quote(place.name)}"
+    )
+
+
+@command
+def add(
+    images: Annotated[list[str], typer.Argument(metavar="PATH...", help="Images, or folders of images.")],
+    run: RunOption = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME", help="Of all of them; may be repeated.")
+    ] = None,
+    scheduler: SchedulerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add images to a run, from anywhere; they can be found at once.
+
+    Visterms, idf and learners stay as they are. Images below the run's directory get the labels that their folders or
+    the table of labels say, others have those of --label, and stay until their files are gone. An image that cannot be
+    read is reported, the others are added, and the exit code is 2.
+
+    \b
+    Examples:
+      visterm add new.jpg --run photos
+      visterm add ~/holiday another.png --label sunset
+    """
+    from visterm.pipeline.console import count, duration
+    from visterm.pipeline.stages.edit import add as stage
+
+    place, configuration = open_run(run, None, with_scheduler(None, scheduler))
+    console = make_console()
+    done = stage(place, configuration, images, console, labels=label or [])
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+    else:
+        n_new = done["added"] + done["changed"] - done["skipped"]
+        there = f", {done['present']:,} there already" if done["present"] else ""
+        console.say(
+            f"{count(max(n_new, 0), 'image')} added{there}; {done['n_images']:,} in run {place.name} "
+            f"({duration(done['seconds'])})"
+        )
+    if done["skipped"]:
+        raise typer.Exit(2)
+
+
+@command
+def remove(
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
+    ] = None,
+    run: RunOption = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME", help="All images with it; may be repeated.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove images from a run; the files themselves stay.
+
+    Prints them. They do not come back when features is run again, but when they are added again.
+
+    \b
+    Examples:
+      visterm remove cats/17.jpg id:12 --run photos
+      visterm remove --label blurred --dry-run
+    """
+    from visterm.features import printable
+    from visterm.pipeline.console import count
+    from visterm.pipeline.stages.edit import remove as stage
+
+    place, _ = open_run(run, None, None)
+    console = make_console()
+    done = stage(place, images or [], console, labels=label or [], dry_run=dry_run)
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+        return
+    for image in done["images"]:
+        print(f"id:{image['id']}  {printable(image['path'])}")
+    before = f", {done['already']:,} were removed before" if done["already"] else ""
+    console.say(
+        f"{count(done['removed'], 'image')} {'would be removed' if dry_run else 'removed'}{before}; "
+        f"{done['n_images']:,} {'would be ' if dry_run else ''}left in run {place.name}"
+    )
+
+
+@command
+def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """Tidy the counts of a run: merge small segments, drop rows of images that changed or went.
+
+    Changes nothing that can be found. Worth while when info tells of many segments or dead rows.
+
+    \b
+    Example:
+      visterm compact --run photos
+    """
+    from visterm.pipeline.console import count
+    from visterm.pipeline.stages.edit import compact as stage
+
+    place, _ = open_run(run, None, None)
+    console = make_console()
+    done = stage(place, console)
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+        return
+    console.say(
+        f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; of images changed or gone, "
+        f"{done['dropped_rows']:,} rows of counts and {done['tombstones']:,} entries dropped"
+    )
+
+
+@command
+def info(
+    run: RunOption = None,
+    skipped: Annotated[bool, typer.Option("--skipped", help="List every skipped file with its reason.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a run holds, and what is stale.
+
+    \b
+    Examples:
+      visterm info
+      visterm info --run photos --skipped
+    """
+    from visterm.pipeline.stages.info import describe_run
+
+    place, configuration = open_run(run, None, None)
+    found = describe_run(place, configuration)
+    if not skipped:
+        found.pop("skipped_files")
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    from visterm.features import printable
+
+    for key, value in found.items():
+        if key == "skipped_files":
+            for path, reason in value:
+                print(f"{printable(path)}: {reason}")
+        elif key == "evaluations":
+            for name, evaluation in value.items():
+                print(f"{'evaluated:':12} {_evaluation_in_words(name, evaluation)}")
+        elif key == "segments":
+            print(f"{'segments:':12} {printable(_segments_in_words(value))}")
+        elif key == "indexes":
+            for name, found_by in value.items():
+                share = f"{found_by['recall']:.1%} of the {found_by['k']} nearest of {found_by['images']:,} images"
+                held = f"; {found_by['held']:,} in Milvus, {found_by['milvus']}" if "milvus" in found_by else ""
+                print(f"{'index:':12} {name} finds {share} (measured with {found_by['queries']:,} of them){held}")
+        elif key == "growth":
+            if value is not None:
+                print(f"{'growth:':12} {_growth_in_words(value, place)}")
+        elif isinstance(value, dict):
+            figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
+            print(f"{key + ':':12} {figures or 'none'}")
+        else:
+            print(f"{key + ':':12} {printable(str(value))}")
+
+
+def _segments_in_words(segments: dict) -> str:
+    if "error" in segments:
+        return segments["error"]
+    dead, merged = segments["dead_rows"], segments["to_merge"]
+    compact = f"; visterm compact would merge {merged:,}" if merged else ""
+    return f"{segments['number']:,} ({dead:,} dead rows{compact})"
+
+
+def _growth_in_words(growth: dict, place: Run) -> str:
+    n, cosine = growth["images"], growth["mean_cosine"]
+    came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
+    drift = "" if cosine is None else f"; mean cosine to vectors by the idf of now {cosine:.3f}"
+    pays = f"learning again would pay: visterm features --force --run {shlex.quote(place.name)}"
+    return f"{came} since visterms and idf were learned{drift}; " + (
+        pays if growth["refit"] else "no need to learn again"
+    )
+
+
+def _evaluation_in_words(name: str, evaluation: dict) -> str:
+    if "error" in evaluation:
+        return f"{name}: {evaluation['error']}"
+    figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
+    stale = " (stale: evaluate again)" if evaluation["stale"] else ""
+    return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"

@@ -1,0 +1,102 @@
+"""Commands below ``visterm feedback``."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from .errors import command
+from .options import Format, FormatOption, JsonOption, RunOption, TaughtOption, make_console, open_run
+from .output import print_rows
+
+
+@command
+def status(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """Show how much was marked, and which version of each learner is in force."""
+    from visterm.pipeline.console import count
+    from visterm.pipeline.feedback.update import FeedbackTrainer
+
+    place, _ = open_run(run, None, None)
+    found = FeedbackTrainer(place).status()
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    print(f"marks:       {found['relevant']} relevant, {found['not']} not, of {count(found['queries'], 'query')}")
+    for name, model in found["learners"].items():
+        parts = [f"version {model['version']} of {count(model['marks'], 'mark')}" if model["version"] else "the base"]
+        if model["map_after"] is not None:
+            parts.append(f"held-out mAP {model['map_after']:.4f} (base {model['map_base']:.4f})")
+        parts += [f"{model['waiting']} not learned from yet"] if model["waiting"] else []
+        parts += [f"{model['set_aside']} set aside"] if model["set_aside"] else []
+        if model["void"]:
+            parts.append("older versions are void since it was trained again: 'visterm feedback update' learns anew")
+        print(f"{name + ':':12} {', '.join(parts)}")
+
+
+@command
+def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+    """Learn from the marks; refused, with exit code 2, where held-out mAP would fall by more than 0.005."""
+    from visterm.pipeline.errors import UserError
+    from visterm.pipeline.feedback.update import FeedbackTrainer
+
+    place, _ = open_run(run, None, None)
+    found = FeedbackTrainer(place).update(learner)
+    if as_json:
+        print(json.dumps(found))
+    if not found["accepted"] and found["map_after"] is not None:
+        raise UserError(f"{learner}: {found['reason']}")
+    if as_json:
+        return
+    if not found["accepted"]:
+        make_console().say(f"{learner}: {found['reason']}")
+    else:
+        make_console().say(
+            f"{learner}, version {found['from_version']} to {found['to_version']}: learned from {found['n_relevant']} "
+            f"relevant, {found['n_not']} not, in {found['milliseconds']:.0f} ms; held-out mAP "
+            f"{found['map_before']:.4f} to {found['map_after']:.4f}"
+        )
+
+
+@command
+def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+    """Go back to what was in force before the last update or reset; the marks stay."""
+    from visterm.pipeline.feedback.update import FeedbackTrainer
+
+    place, _ = open_run(run, None, None)
+    _say_in_force(FeedbackTrainer(place).undo(learner), as_json)
+
+
+@command
+def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+    """Go back to the trained learner. Marks so far stay in the file, and are not learned from again."""
+    from visterm.pipeline.feedback.update import FeedbackTrainer
+
+    place, _ = open_run(run, None, None)
+    _say_in_force(FeedbackTrainer(place).reset(learner), as_json)
+
+
+def _say_in_force(found: dict, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found))
+        return
+    now = f"version {found['to_version']}" if found["to_version"] else "the base"
+    make_console().say(f"{found['learner']}: {now} is in force (before: {found['from_version'] or 'the base'})")
+
+
+@command
+def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
+    """Print every mark ever made, and every one taken back, in order: JSON, or --format csv."""
+    from visterm.pipeline.errors import UserError
+    from visterm.pipeline.feedback.marks import Mark, RelevanceMarks
+
+    place, _ = open_run(run, None, None)
+    rows = RelevanceMarks(place.marks).export()
+    if not print_rows(rows, list(Mark._fields), [list(row.values()) for row in rows], output or Format.json):
+        raise UserError("--format table: marks are printed as json or csv")
+
+
+commands = typer.Typer(help="Marks that people gave to results, and learners that they move.", no_args_is_help=True)
+for _function in (status, update, undo, reset):
+    commands.command()(_function)
+commands.command("export")(export_marks)

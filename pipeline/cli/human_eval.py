@@ -1,0 +1,155 @@
+"""Commands below ``visterm judge``."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import command
+from .options import (
+    HostOption,
+    JsonOption,
+    LearnerOption,
+    PortOption,
+    RunOption,
+    TokenOption,
+    check_file,
+    make_console,
+    one_name,
+    open_run,
+)
+from .serving import start_service
+
+StudyOption = Annotated[int | None, typer.Option("--study", min=1, help="The last one, unless given.")]
+
+
+@command
+def judge(
+    context: typer.Context,
+    run: RunOption = None,
+    learner: LearnerOption = None,
+    n_queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of new tasks.")] = 25,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the choice of queries, and of the order.")] = 0,
+    new: Annotated[bool, typer.Option("--new", help="Draw new tasks; the old ones and their decisions stay.")] = False,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
+) -> None:
+    """Let people judge what a learner finds: the human evaluation of the OASIS paper.
+
+    Draws queries with their 10 nearest images and 10 random ones, unless there are tasks already, and serves the page
+    on which any number of judges decide, each under a name. Needs pip install 'visterm[serve]'.
+
+    \b
+    Examples:
+      visterm judge --run photos --learner oasis
+      visterm judge --host 0.0.0.0 --token "$(openssl rand -hex 16)"
+      visterm judge results --run photos
+      visterm judge export --run photos --format qrels > photos.qrels
+    """
+    from visterm.pipeline.errors import UserError
+
+    if (command := context.invoked_subcommand) is not None:
+        sources: list[Any] = [context.get_parameter_source(name) for name in context.params]
+        if any(source.name == "COMMANDLINE" for source in sources):  # they would be ignored
+            raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
+        return
+    from visterm.pipeline.human_eval.judgements import Judgements
+    from visterm.pipeline.human_eval.tasks import draw_tasks
+    from visterm.pipeline.search.searcher import Searcher
+    from visterm.pipeline.store.models import check_learners
+
+    start, chosen = start_service(), one_name(learner)
+    check_learners([] if chosen is None else [chosen])
+    place, _ = open_run(run, None, None)
+    console, judgements = make_console(), Judgements(place.judgements)
+    if new or not judgements.file.exists():
+        searcher = Searcher(place, console=console)
+        name = chosen or searcher.default_learner()
+        tasks = draw_tasks(searcher, name, n_queries=n_queries, seed=seed)
+        number = judgements.create(tasks, learner=name, version=searcher.version, seed=seed)
+        console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, found by {name}")
+    elif chosen not in (None, found := judgements.study().learner):
+        raise UserError(f"the tasks of run {place.name} are of {found}; --new draws some of {chosen}")
+    console.say(f"judges open this address with '{'judge?token=TOKEN' if token else 'judge'}' at its end:")
+    start(place, console, host=host, port=port, token=token)
+
+
+@command
+def results(
+    run: RunOption = None,
+    study: StudyOption = None,
+    figure: Annotated[Path | None, typer.Option("--figure", help="Draw figure 3 of the paper to this PNG.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print precision at k and the coherence of the judges, a line a judge and a query."""
+    from visterm.features import printable
+    from visterm.pipeline.human_eval.judgements import Judgements
+
+    if figure is not None:
+        check_file("--figure", figure, "picture", ".png")
+    place, _ = open_run(run, None, None)
+    judgements = Judgements(place.judgements)
+    found = judgements.results(study)
+    if figure is not None:
+        judgements.draw(figure, study)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+
+    def shown(value: float | None) -> str:
+        return "   -" if value is None else f"{value:4.2f}"
+
+    k = str(found["k"])
+    at = f"P@{k}"
+    print(
+        f"{found['learner']}: P@1 {shown(found['precision_at']['1'])}, {at} {shown(found['precision_at'][k])}, "
+        f"random images {shown(found['random_relevant'])}; deviation over queries "
+        f"{shown(found['deviation_over_queries'])}, over judges {shown(found['deviation_over_judges'])}"
+    )
+    print(f"{at:>5}  coherence  decided  judge")
+    for row in found["judges"]:
+        share = f"{row['done']}/{row['total']}"
+        print(f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {share:>7}  {row['judge']}")
+    print(f"{at:>5}  coherence   judges  query")
+    for row in found["queries"]:
+        figures = f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {shown(row['judge_coherence']):>7}"
+        print(f"{figures}  {printable(row['path'])}")
+
+
+class _Judged(enum.StrEnum):
+    """How decisions are printed."""
+
+    json = "json"
+    csv = "csv"
+    qrels = "qrels"
+
+
+@command
+def export_judged(
+    run: RunOption = None,
+    study: StudyOption = None,
+    output: Annotated[_Judged, typer.Option("--format", help="qrels: as TREC tools read them.")] = _Judged.json,
+) -> None:
+    """Print every decision that stands; as qrels, what most judges found."""
+    from visterm.pipeline.human_eval.judgements import Judgements
+
+    place, _ = open_run(run, None, None)
+    judgements = Judgements(place.judgements)
+    if output is _Judged.json:
+        print(json.dumps(judgements.rows(study), indent=1))
+        return
+    # The file names' own bytes. To mypy the stream may be of any kind.
+    sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+    print(judgements.csv(study) if output is _Judged.csv else judgements.qrels(study), end="")
+
+
+commands = typer.Typer(invoke_without_command=True)
+commands.callback()(judge)
+commands.command()(results)
+commands.command("export")(export_judged)

@@ -1,0 +1,206 @@
+"""Commands for learning: train, evaluate, demo."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import command
+from .options import (
+    ConfigOption,
+    ForceOption,
+    JsonOption,
+    LearnersOption,
+    RunOption,
+    SchedulerOption,
+    SetOption,
+    make_console,
+    open_run,
+    run_named,
+    several_names,
+    with_scheduler,
+)
+from .output import say_kept
+
+if TYPE_CHECKING:
+    from visterm.pipeline.console import Console
+    from visterm.pipeline.store.run import Run
+
+
+@command
+def train(
+    run: RunOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    learner: LearnersOption = None,
+    scheduler: SchedulerOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn a similarity, or to rank labels, from labelled images.
+
+    An interrupted training goes on from its last checkpoint, if the learner has any. Several learners are trained one
+    after the other; --learner all renews those that the run has.
+
+    \b
+    Examples:
+      visterm train --run photos
+      visterm train --learner aroma,wsabie
+      visterm train --set oasis.n_steps=1000000
+    """
+    from visterm.pipeline.console import one_line
+    from visterm.pipeline.errors import UserError
+    from visterm.pipeline.stages.train import LearnerRefused
+    from visterm.pipeline.stages.train import train as stage
+    from visterm.pipeline.store.models import TRAINED, check_learners
+
+    names = several_names(learner) or ["oasis"]
+    check_learners([name for name in names if name != "all"])
+    settings = with_scheduler(settings, scheduler)
+    place, configuration = open_run(run, config, settings)
+    console = make_console()
+    if "all" in names:
+        names = [name for name in TRAINED if name in place.learners()]
+        if not names:
+            raise UserError(
+                f"run {place.name} has no trained learners that could be renewed; name one: --learner oasis"
+            )
+    summaries = []
+    for name in names:
+        try:
+            summary = stage(place, configuration, name, console, force=force)
+        except LearnerRefused as error:
+            if len(names) == 1:
+                raise
+            summary = {"learner": name, "error": str(error)}
+            print(f"visterm: {one_line(str(error))}", file=sys.stderr)
+        summaries.append({"run": place.name} | summary)
+        if not as_json and "error" not in summary:
+            _say_trained(summary, place, console)
+    trained = [summary["learner"] for summary in summaries if "error" not in summary]
+    if trained and not as_json:
+        following = f"visterm evaluate --run {shlex.quote(place.name)}"
+        if len(names) > 1:
+            following += " --learner all"
+        elif names != ["oasis"]:
+            following += f" --learner {names[0]}"
+        console.say(f"Next: {following}")
+    say_kept(place, configuration, settings, console)
+    if as_json:
+        print(json.dumps(summaries[0] if len(names) == 1 else summaries))
+    if len(trained) < len(names):
+        raise typer.Exit(2)
+
+
+def _say_trained(summary: dict, place: Run, console: Console) -> None:
+    from visterm.pipeline.console import duration
+
+    name = summary["learner"]
+    if name == "cosine":
+        console.say("cosine has nothing to learn")
+        return
+    what = "is fresh" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
+    steps = f"{summary['steps']:,} steps on " if summary["steps"] else ""
+    console.say(f"{name} {what}: {steps}{summary['n_images']:,} images, in {place.learner(name)}")
+
+
+@command
+def evaluate(
+    run: RunOption = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    learner: LearnersOption = None,
+    scheduler: SchedulerOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank the test images: figures, curves, report.html.
+
+    Prints the path of the report; metrics.json, curves.csv, precision_curve.png and neighbours.csv lie beside it.
+    Several learners come into one report, all against cosine and chance; --learner all takes those that are trained
+    and fresh.
+
+    \b
+    Examples:
+      visterm evaluate --run photos
+      visterm evaluate --learner oasis,aroma
+      visterm evaluate --learner cosine --json
+    """
+    from visterm.pipeline.config.models import without_password
+    from visterm.pipeline.stages.evaluate import evaluate as stage
+    from visterm.pipeline.store.models import default_learner
+    from visterm.pipeline.store.records import read_metrics
+
+    names = several_names(learner)
+    settings = with_scheduler(settings, scheduler)
+    place, configuration = open_run(run, config, settings)
+    console = make_console()
+    names = names or [default_learner(place, "oasis", console)]
+    command = ["visterm", "evaluate", "--run", place.name]
+    command += [f"--config={config}"] if config else []
+    command += [part for name in names for part in ("--learner", name)]
+    command += [part for setting in settings or [] for part in ("--set", without_password(setting))]
+    folder = stage(place, configuration, names, console, force=force, command=shlex.join(command))
+    metrics = read_metrics(folder)
+    if as_json:
+        print(json.dumps(metrics))
+        return
+    for line in _figures(metrics):
+        console.say(line)
+    say_kept(place, configuration, settings, console)
+    print(folder / "report.html")
+
+
+def _figures(metrics: dict) -> list[str]:
+    """One line a system."""
+    width = max(8, *map(len, metrics["systems"]))
+    lines = []
+    for name, figures in metrics["systems"].items():
+        line = f"{name:>{width}}  mAP {figures['map']:.3f}"
+        line += "".join(f"  P@{k} {value:.3f}" for k, value in figures["precision_at"].items())
+        if "knn_accuracy" in figures:
+            line += f"  k-NN accuracy {figures['knn_accuracy']:.3f}"
+        for key, title in (("precision_at", "labels"), ("sibling_precision_at", "siblings")):
+            found = figures.get("annotation", {}).get(key, {})
+            line += "".join(f"  {title} P@{k} {value:.3f}" for k, value in found.items())
+        lines.append(line)
+    return lines
+
+
+@command
+def demo(
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "demo",
+    as_json: JsonOption = False,
+) -> None:
+    """Run all stages on photos that need no download.
+
+    The images are crops of photos that scikit-image and scikit-learn ship; they are written to runs/<run>/images.
+    Prints the path of the report.
+    """
+    from visterm.pipeline.config.loading import load_config
+    from visterm.pipeline.stages.demo_images import DEMO_SETTINGS, write_demo_images
+    from visterm.pipeline.stages.evaluate import evaluate
+    from visterm.pipeline.stages.features import features
+    from visterm.pipeline.stages.train import train
+
+    place, console = run_named(run), make_console()
+    configuration = load_config(None, DEMO_SETTINGS)
+    images = place.folder / "images"
+    if not images.exists():
+        console.say(f"writing crops of photos to {images}")
+        place.folder.mkdir(parents=True, exist_ok=True)
+        write_demo_images(images)
+    features(place, configuration, images, console)
+    train(place, configuration, "oasis", console)
+    folder = evaluate(place, configuration, "oasis", console)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    if as_json:
+        print(json.dumps(metrics))
+        return
+    oasis, cosine = (metrics["systems"][name]["map"] for name in ("oasis", "cosine"))
+    console.say(f"mAP {oasis:.3f} with OASIS, {cosine:.3f} with cosine. Open the report in a browser:")
+    print(folder / "report.html")

@@ -1,0 +1,166 @@
+"""Options that several commands share, and how a command finds its run."""
+
+from __future__ import annotations
+
+import enum
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
+    from visterm.pipeline.console import Console
+    from visterm.pipeline.store.run import Run
+
+
+class Format(enum.StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+class Globals:
+    """What the options before the command said."""
+
+    debug = False
+    quiet = False
+    progress: bool | None = None
+
+
+RunOption = Annotated[
+    str | None, typer.Option("--run", envvar="VISTERM_RUN", help="Name of the run, a folder below runs/.")
+]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="One setting; may be repeated.")
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="Dask cluster that does the work: tcp://host:8786; or none."),
+]
+_LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"
+LearnerOption = Annotated[
+    str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
+]
+LearnersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained); several: a,b; all: all of the run."
+    ),
+]
+QueriesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere; folders; id:12.")
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", metavar="NAME", help="In place of an image; may be repeated.")
+]
+FormatOption = Annotated[Format | None, typer.Option("--format", help="How to print them: table, unless given.")]
+JsonFormatOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Do it again even if it is fresh.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
+HostOption = Annotated[str, typer.Option("--host", help="Address to listen on; any but this machine's needs --token.")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="What every request must show.")
+]
+
+
+def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[str]:
+    """The settings, and the one that --scheduler stands for."""
+    if scheduler is None:
+        return settings or []
+    return [*(settings or []), f"cluster.scheduler={'null' if scheduler == 'none' else scheduler}"]
+
+
+def several_names(given: list[str] | None) -> list[str]:
+    """Learners that were named: each by its own option, or some with commas or blanks between them."""
+    from visterm.pipeline.errors import UserError
+
+    names = [name for text in given or [] for name in text.replace(",", " ").split()]
+    if given and not names:
+        raise UserError("--learner: the name of a learner is missing")
+    return list(dict.fromkeys(names))
+
+
+def one_name(given: str | None) -> str | None:
+    """The learner that was named, where there can be just one."""
+    from visterm.pipeline.errors import UserError
+
+    names = several_names(None if given is None else [given])
+    if len(names) > 1:
+        raise UserError(f"--learner {given!r}: only one learner can answer, such as --learner {names[0]}")
+    return names[0] if names else None
+
+
+def check_file(option: str, file: Path, what: str, *endings: str) -> None:
+    """Refuse a file to write that something should not take the place of, before any work is done."""
+    from visterm.pipeline.errors import UserError
+
+    if file.suffix.lower() not in endings:
+        raise UserError(f"{option} {file}: the name of a {what} ends in {endings[0]}")
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"{option} {file}: there is no folder {file.parent}")
+    if file.is_dir():
+        raise UserError(f"{option} {file}: this is a folder; name a file")
+
+
+def chosen_format(output: Format | None, as_json: bool) -> Format:
+    """Return the format that --format or --json names."""
+    from visterm.pipeline.errors import UserError
+
+    if as_json and output not in (None, Format.json):
+        raise UserError(f"--json and --format {output}: give one of them")
+    return Format.json if as_json else output or Format.table
+
+
+TaughtOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
+
+
+def make_console() -> Console:
+    """Make the console that the global options ask for."""
+    from visterm.pipeline.console import Console
+
+    return Console(quiet=Globals.quiet, progress=Globals.progress)
+
+
+def run_named(name: str) -> Run:
+    """Return the run of this name."""
+    from visterm.pipeline.errors import UserError
+    from visterm.pipeline.store.run import Run
+
+    if not name or name in (".", "..") or "/" in name or name.startswith("-"):
+        raise UserError(f"--run {name!r}: a run is named by one plain word, such as photos")
+    return Run(_runs() / name)
+
+
+def _runs() -> Path:
+    return Path(os.environ.get("VISTERM_RUNS", "runs"))
+
+
+def open_run(
+    name: str | None, file: Path | None, settings: list[str] | None, images: Path | None = None
+) -> tuple[Run, Config]:
+    """Find the run: by name, else by the configuration's name, else by the images', else the only one there is."""
+    from visterm.pipeline.errors import UserError
+
+    if name is None and file is not None:
+        name = file.stem
+    if name is None and images is not None:
+        name = images.resolve().name or "images"
+    if name is None:
+        runs = _runs()
+        found = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
+        if len(found) != 1:
+            known = (
+                f"there are {', '.join(found)}" if found else f"there is none in {runs} yet: visterm features IMAGES"
+            )
+            raise UserError(f"which run? give --run NAME; {known}")
+        name = found[0]
+    place = run_named(name)
+    if images is None and not place.folder.is_dir():
+        raise UserError(f"no run {name} in {_runs()}; make it with: visterm features IMAGES --run {name}")
+    return place, place.configure(file, settings or [])

@@ -1,0 +1,65 @@
+"""Rows, warnings and notes as commands print them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from .options import Format
+
+if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
+    from visterm.pipeline.console import Console
+    from visterm.pipeline.store.run import Run
+
+
+def say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
+    """Say which single settings the run keeps for later commands."""
+    from visterm.pipeline.config.models import without_password
+
+    if settings and place.configure(None, []) == configuration:
+        last = {setting.partition("=")[0]: without_password(setting) for setting in settings}
+        console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
+
+
+def silence_image_decoders() -> None:
+    """Keep decoders from writing to standard error."""
+    from visterm.features import silence_decoders
+
+    silence_decoders()
+
+
+def say_all(k: int, holds: str, most: int, noun: str, console: Console) -> None:
+    """Say that fewer results exist than were asked for."""
+    from visterm.pipeline.console import count
+
+    console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
+
+
+def print_rows(found: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
+    """Print answers as JSON or CSV; False: a table is wanted."""
+    if output is Format.json:
+        print(json.dumps(found, indent=1))
+    elif output is Format.csv:
+        import csv
+
+        # The file names' own bytes. To mypy the stream may be of any kind.
+        sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return output is not Format.table
+
+
+def report_errors(found: list[dict]) -> None:
+    """Say which queries could not be read; exit code 2 if any."""
+    from visterm.pipeline.console import one_line
+
+    errors = [answer for answer in found if "error" in answer]
+    for answer in errors:
+        print(f"visterm: {one_line(answer['query'])}: {one_line(answer['error'])}", file=sys.stderr)
+    if errors:
+        raise typer.Exit(2)

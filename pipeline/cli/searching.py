@@ -1,0 +1,284 @@
+"""Commands for searching: search, annotate, explain, index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import command
+from .options import (
+    FormatOption,
+    JsonFormatOption,
+    JsonOption,
+    LabelOption,
+    LearnerOption,
+    LearnersOption,
+    QueriesArgument,
+    RunOption,
+    check_file,
+    chosen_format,
+    make_console,
+    one_name,
+    open_run,
+    several_names,
+)
+from .output import print_rows, report_errors, say_all, silence_image_decoders
+
+
+@command
+def search(
+    queries: QueriesArgument = None,
+    run: RunOption = None,
+    learner: LearnerOption = None,
+    label: LabelOption = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Results for each query: 10, unless given.")] = None,
+    output: FormatOption = None,
+    as_json: JsonFormatOption = False,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page with the pictures, in place of the table."),
+    ] = None,
+) -> None:
+    """Find the most similar images of a run, or the images that a label fits best.
+
+    IMAGE is a file from anywhere, a folder (all images below it), id:12 (an image of the run by its id), or a path as
+    search prints it. The learner is oasis unless named, or else the first that is trained; for --label wsabie, or else
+    the first that is trained of pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and
+    the exit code is 2.
+
+    \b
+    Examples:
+      visterm search a.jpg
+      visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
+      visterm search holiday/ --html found.html
+      visterm search --label sunset
+    """
+    from visterm.pipeline.search.results_page import write_results_page
+    from visterm.pipeline.search.searcher import RESULTS, Searcher
+
+    wanted, chosen = chosen_format(output, as_json), one_name(learner)
+    if page is not None:
+        check_file("--html", page, "page", ".html", ".htm")
+    if label:
+        _one_kind(queries, label)
+    asked = label or _queries(queries, label)
+    place, _ = open_run(run, None, None)
+    console = make_console()
+    silence_image_decoders()
+    searcher = Searcher(place, console=console)
+    answer_to = searcher.search_label if label else searcher.search
+    chosen = chosen or searcher.default_learner(of_labels=bool(label))
+    found = answer_to(asked, k or RESULTS, chosen)
+    if k is not None and k > len(searcher.images):
+        say_all(k, "the collection holds", len(searcher.images), "image", console)
+    if page is not None:
+        write_results_page(page, searcher, found, learner=chosen, of_labels=bool(label))
+        if output is None and not as_json:
+            print(page)
+            report_errors(found)
+            return
+        console.say(f"pictures in {page}")
+    columns = ["query", "rank", "id", "path", "score", "labels"]
+    rows = [
+        [answer["query"], r["rank"], r["id"], r["path"], r["score"], ";".join(r["labels"])]
+        for answer in found
+        for r in answer["results"]
+    ]
+    if not print_rows(found, columns, rows, wanted):
+        from visterm.features import printable
+
+        for answer in found:
+            if "error" not in answer:
+                print(printable(answer["query"]))
+                print("rank     score  path")
+                for r in answer["results"]:
+                    labels = f"  [{printable(', '.join(r['labels']))}]" if r["labels"] else ""
+                    print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['path'])}{labels}")
+    report_errors(found)
+
+
+@command
+def annotate(
+    queries: QueriesArgument = None,
+    run: RunOption = None,
+    learner: Annotated[
+        str | None, typer.Option("--learner", metavar="NAME", help="wsabie, unless named; or pamir, ovr, knn.")
+    ] = None,
+    label: LabelOption = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Labels for each query: 5, unless given.")] = None,
+    output: FormatOption = None,
+    as_json: JsonFormatOption = False,
+) -> None:
+    """Rank labels for images, or the labels near a label.
+
+    IMAGE is a file, a folder, id:12 or a path of the run, as of search. An image that cannot be read is reported, the
+    others are answered, and the exit code is 2.
+
+    \b
+    Examples:
+      visterm annotate a.jpg
+      visterm annotate a.jpg b.jpg --learner knn -k 3 --format json
+      visterm annotate --label sunset
+    """
+    from visterm.pipeline.search.searcher import LABELS, Searcher
+
+    output, chosen = chosen_format(output, as_json), one_name(learner)
+    if label:
+        _one_kind(queries, label)
+    asked = label or _queries(queries, label)
+    place, _ = open_run(run, None, None)
+    console = make_console()
+    silence_image_decoders()
+    searcher = Searcher(place, console=console)
+    answer_to = searcher.similar_labels if label else searcher.annotate
+    found = answer_to(asked, k or LABELS, chosen)
+    most = max(len(answer["labels"]) for answer in found)
+    if k is not None and 0 < most < k:
+        say_all(k, "the learner knows", most, "other label" if label else "label", console)
+    rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in found for r in answer["labels"]]
+    if not print_rows(found, ["query", "rank", "label", "score"], rows, output):
+        from visterm.features import printable
+
+        for answer in found:
+            if "error" not in answer:
+                print(printable(answer["query"]))
+                print("rank     score  label")
+                for r in answer["labels"]:
+                    print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['label'])}")
+    report_errors(found)
+
+
+@command
+def explain(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="An image: a file, id:12, or a path of the run.")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="Another one, such as a path that search prints.")],
+    run: RunOption = None,
+    learner: LearnerOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw it into this file, a PNG.")
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Pairs of blocks listed and drawn.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Show why two images match: what each pair of blocks adds to their score.
+
+    All pairs sum to the score that search shows. The picture has the strongest pairs in both images, and heat maps of
+    where the score comes from. The learner is oasis unless named, or else the first that is trained.
+
+    \b
+    Examples:
+      visterm explain a.jpg pear/7.jpg --output why.png
+      visterm explain id:12 id:40 --learner cosine --json
+    """
+    from visterm.pipeline.search.explanation import explained
+    from visterm.pipeline.search.explanation_picture import draw
+    from visterm.pipeline.search.searcher import Searcher
+
+    chosen = one_name(learner)
+    if file is not None:
+        check_file("--output", file, "picture", ".png")
+    place, _ = open_run(run, None, None)
+    silence_image_decoders()
+    searcher = Searcher(place, console=make_console())
+    made = explained(searcher, query, result, chosen, n_pairs=pairs)
+    found = made.data
+    if file is not None:
+        draw(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
+    if as_json:
+        print(json.dumps(found))
+    elif file is not None:
+        print(file)
+    else:
+        for line in _explanation_in_words(found):
+            print(line)
+
+
+def _explanation_in_words(found: dict) -> list[str]:
+    """An explanation as a table."""
+    from visterm.features import printable
+
+    names = [printable(found[side]["name"]) for side in ("query", "result")]
+    lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}"]
+    if found["negative"]:
+        lines.append(f"raised by {found['positive']:.4f}, lowered by {-found['negative']:.4f}")
+    lines.append("pair  block in the query      block in the result        adds  together")
+    together = 0.0
+    for number, pair in enumerate(found["pairs"], start=1):
+        together += pair["contribution"]
+        line = f"{number:4}"
+        for side in ("query", "result"):
+            x, y, width, height = (round(length) for length in found[side]["boxes"][pair[f"{side}_block"]])
+            alike = pair[f"n_{side}_blocks"] - 1
+            line += f"  {f'{width}x{height}+{x}+{y}' + (f' and {alike}' if alike else ''):22}"
+        lines.append(f"{line}  {pair['contribution']:8.4f}  {together:8.4f}")
+    return lines
+
+
+def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
+    """Check that there are images to ask with."""
+    from visterm.pipeline.errors import UserError
+
+    if labels is not None and not queries:
+        raise UserError("--label: the name of a label is missing")
+    if not queries:
+        raise UserError("which image? give its file, or a label: --label NAME (make: QUERY=image.jpg or LABEL=name)")
+    if "" in queries:
+        raise UserError("which image? the name of a file is empty (make: QUERY=image.jpg)")
+    return queries
+
+
+def _one_kind(queries: list[str] | None, labels: list[str]) -> None:
+    from visterm.pipeline.errors import UserError
+
+    if queries:
+        raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
+    if "" in labels:
+        raise UserError("--label: the name of a label is empty")
+
+
+@command
+def index(
+    run: RunOption = None,
+    learner: LearnersOption = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Remove it first, and make it anew.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the index that search asks, or bring it in step with the images; search does so by itself.
+
+    Which kind it is says index.kind: exact search has none. --rebuild is for an index in Milvus that somebody else has
+    changed, or a damaged file.
+
+    \b
+    Examples:
+      visterm features --run photos --set index.kind=milvus
+      visterm index --run photos
+      visterm index --run photos --rebuild --learner all
+    """
+    from visterm.pipeline.errors import UserError
+    from visterm.pipeline.search.searcher import Searcher
+
+    place, _ = open_run(run, None, None)
+    console = make_console()
+    searcher = Searcher(place, console=console)
+    names = several_names(learner) or [searcher.default_learner()]
+    found = {}
+    for name in searcher.learners if "all" in names else names:
+        if rebuild:
+            searcher.forget_index(name)
+        made = searcher.index(name)
+        kind = {"ExactIndex": "exact", "TwoStageIndex": "two-stage"}.get(type(made).__name__, "milvus")
+        if kind == "exact" and searcher.config.index.kind == "milvus":  # a stand-in, and a warning has said why
+            raise UserError(
+                f"the index of {name} in Milvus is not in step; run the same command again once no other visterm is at "
+                f"work in {place.folder}"
+            )
+        found[name] = {"kind": kind, "images": made.n_gallery}
+    if as_json:
+        print(json.dumps({"run": place.name, "indexes": found}))
+        return
+    for name, made_of in found.items():
+        kind = "exact search, which needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, in step"
+        console.say(f"{name}: {made_of['images']:,} images; {kind}")

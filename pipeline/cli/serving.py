@@ -1,0 +1,46 @@
+"""The command serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from .errors import command
+from .options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
+
+
+@command
+def serve(
+    run: RunOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    token: TokenOption = None,
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Serve a run: the page, and the API that /docs describes. Ctrl-C ends it.
+
+    Prints the address. What is trained, added or removed meanwhile is taken up by itself. Needs
+    pip install 'visterm[serve]'.
+
+    \b
+    Examples:
+      visterm serve --run photos --open
+      visterm serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
+    """
+    place, _ = open_run(run, None, None)
+    start_service()(place, make_console(), host=host, port=port, token=token, browse=browse)
+
+
+def start_service() -> Callable:
+    """Return what serves a run, if all that it needs is there."""
+    from visterm.pipeline.errors import UserError
+
+    try:
+        from visterm.pipeline.service.server import serve as start
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette", "multipart", "python_multipart"):
+            raise
+        raise UserError(f"the service needs {error.name}: pip install 'visterm[serve]'") from None
+    return start

@@ -1,0 +1,145 @@
+"""Reading a configuration: a YAML file and settings on top of it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from visterm.pipeline.errors import UserError
+
+from .models import Config, without_password
+
+# Settings that name files.
+_PATHS = (
+    ("collection", "labels"),
+    ("collection", "clicks"),
+    ("collection", "vectors", "file"),
+    ("collection", "vectors", "ids"),
+    ("features", "onnx", "model"),
+    ("evaluate", "is_a"),
+    ("index", "uri"),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, where ``1e-3`` is a number, as YAML 1.2 has it."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _load_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
+def load_config(file: Path | None = None, settings: list[str] | None = None) -> Config:
+    """Read a configuration file and put single settings on top.
+
+    Parameters
+    ----------
+    file : Path or None
+        YAML file; None starts from the defaults. Paths in it are relative to the file's folder.
+    settings : list of str
+        ``section.key=value``, the value in YAML.
+
+    Raises
+    ------
+    UserError
+        The file cannot be read, or a key or value is not one that visterm knows.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        values = _read_yaml(file)
+        for *names, key in _PATHS:  # relative to the file
+            section: Any = values
+            for name in names:
+                section = section.get(name) if isinstance(section, dict) else None
+            if isinstance(section, dict) and _names_file(section.get(key)):
+                section[key] = str((file.parent / section[key]).resolve())
+    for setting in settings or []:
+        _set(values, setting)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise UserError(f"{_source(error, file, settings or [])}: {_explain(error)}") from None
+
+
+def _source(error: ValidationError, file: Path | None, settings: list[str]) -> str:
+    """Where the value of the first complaint came from: the last setting of its key or section, or else the file."""
+    where = [str(part) for part in error.errors()[0]["loc"]]
+    for setting in reversed(settings):
+        key = setting.partition("=")[0].split(".")
+        if all(a == b for a, b in zip(key, where, strict=False)):
+            return f"--set {without_password(setting)}"
+    return str(file) if file else "the configuration"
+
+
+def _names_file(value: Any) -> bool:
+    """Whether the value of one of `_PATHS` is a path, and no address or word."""
+    return isinstance(value, str) and value not in ("auto", "none") and "://" not in value
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        values = _load_yaml(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such configuration file; configs/ holds examples") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: cannot be read ({error})") from None
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" at line {where.line + 1}" if where else ""
+        raise UserError(f"{file}: not valid YAML{line} ({getattr(error, 'problem', error)})") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"{file}: expected sections such as 'features:', found {type(values).__name__}")
+    return values
+
+
+def _set(values: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {setting}: expected section.key=value, for example --set features.n_visterms=1000")
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise UserError(f"--set {setting}: {section} has no keys of its own")
+        values = inner
+    try:
+        values[last] = _load_yaml(text)
+    except yaml.YAMLError:
+        raise UserError(f"--set {setting}: the value is not valid YAML") from None
+    if (*sections, last) in _PATHS and _names_file(values[last]):
+        values[last] = str(Path(values[last]).resolve())
+
+
+def _explain(error: ValidationError) -> str:
+    """Turn the first of pydantic's complaints into one line that names the key and the remedy."""
+    complaint = error.errors()[0]
+    # pydantic names the branch of a union as if it were a key
+    unions = ("int", "float", "list[str]", "list[int]", "list[float]")
+    where = [str(part) for i, part in enumerate(complaint["loc"]) if i == 0 or part not in unions]
+    key = ".".join(where)
+    if complaint["type"] == "extra_forbidden":
+        model = Config
+        for part in where[:-1]:
+            annotation = model.model_fields[part].annotation
+            assert isinstance(annotation, type)
+            assert issubclass(annotation, BaseModel)
+            model = annotation  # type: ignore[assignment]  # a section, not Config itself
+        near = [n for n in difflib.get_close_matches(where[-1], model.model_fields, n=1) if n != where[-1]]
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(model.model_fields)}"
+        return f"unknown key {key}; {hint}"
+    if complaint["type"] == "value_error":
+        return f"{key}: {complaint['ctx']['error']}" if key else str(complaint["ctx"]["error"])
+    message = complaint["msg"][0].lower() + complaint["msg"][1:]
+    return f"{key}: {message}, not {complaint['input']!r}"

@@ -1,0 +1,97 @@
+"""Is-a tables: which labels are siblings."""
+
+from __future__ import annotations
+
+import csv
+import graphlib
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
+from visterm.retrieval import siblings_from_parents
+
+
+def read_is_a(file: Path) -> dict[str, set[str]]:
+    """Read an is-a table: the parents of each label.
+
+    Parameters
+    ----------
+    file : Path
+        CSV with the columns ``label,parent``; a label may repeat, and a parent may have parents.
+
+    Raises
+    ------
+    UserError
+        The table cannot be read, lacks a column or a name, or runs in a circle.
+    """
+    parents: dict[str, set[str]] = defaultdict(set)
+    try:
+        with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
+            reader = csv.DictReader(stream)
+            missing = [name for name in ("label", "parent") if name not in (reader.fieldnames or [])]
+            if missing:
+                raise UserError(f"{file}: no column {missing[0]}; the first line must be label,parent")
+            for row in reader:
+                label, parent = row["label"], row["parent"]
+                if not label or not parent:
+                    raise UserError(f"{file}, line {reader.line_num}: an empty {'parent' if label else 'label'}")
+                if label == parent:
+                    raise UserError(f"{file}, line {reader.line_num}: {label} cannot be its own parent")
+                parents[label].add(parent)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
+    except csv.Error as error:
+        raise UserError(f"{file}: not a CSV table ({error})") from None
+    if not parents:
+        raise UserError(f"{file}: holds no row; the columns are label,parent")
+    try:
+        graphlib.TopologicalSorter(parents).prepare()
+    except graphlib.CycleError as error:
+        circle = error.args[1][::-1]  # graphlib names the parent first
+        shown = [*circle[:4], "...", circle[-1]] if len(circle) > 6 else circle
+        raise UserError(f"{file}: runs in a circle: {' is a '.join(shown)}") from None
+    return dict(parents)
+
+
+def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], sparse.csr_array], str | None]:
+    """Who is whose sibling, by an is-a table.
+
+    Parameters
+    ----------
+    labels : sequence of str
+    file : Path
+
+    Returns
+    -------
+    labels, siblings : list of str, CSR array of bool
+        The labels sorted, and the matrix of them.
+    warning : str or None
+        How many labels the table does not name.
+
+    Raises
+    ------
+    UserError
+        As `read_is_a`, or if the table names none of the labels.
+    """
+    table = read_is_a(file)
+    names = sorted(set(labels))
+    unknown = [name for name in names if name not in table]
+    if len(unknown) == len(names):
+        raise UserError(f"{file}: names none of the {count(len(names), 'label')} of this run, such as {names[0]}")
+    numbers = {parent: i for i, parent in enumerate(sorted({p for found in table.values() for p in found}))}
+    rows = [row for row, name in enumerate(names) for _ in table.get(name, ())]
+    columns = [numbers[parent] for name in names for parent in table.get(name, ())]
+    parents = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(names), len(numbers)))
+    warning = None
+    if unknown:
+        warning = (
+            f"{os.path.basename(file)} gives no parent for {len(unknown):,} of {count(len(names), 'label')}, such as "
+            f"{unknown[0]}: such a label has no sibling but itself"
+        )
+    return (names, siblings_from_parents(parents)), warning

@@ -1,0 +1,226 @@
+"""Relevance marks that people gave to results."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.append_only import AppendOnlyStore
+from visterm.pipeline.store.catalogue import Image
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+
+class Mark(NamedTuple):
+    """One row of the marks."""
+
+    number: int
+    time: str  # UTC, ISO 8601
+    query: str  # SHA-256 of the query image's bytes
+    image: int  # id in the catalogue, at that time
+    path: str
+    sha256: str
+    mark: int  # 1 relevant, -1 not, 0 taken back
+    learner: str  # that the result came from, and its version: 0 is the base
+    version: int
+    undoes: int | None = None  # the row that was undone; `mark` is then what it was before
+
+
+class RelevanceMarks(AppendOnlyStore):
+    """Marks of results: relevant (1), not relevant (-1), or a mark taken back (0).
+
+    The last row of a query and an image's content is what stands. Images are named by id and by the SHA-256 of their
+    bytes, so that marks outlive a new extraction, a new id and a new path.
+
+    Parameters
+    ----------
+    file : Path
+        ``runs/<run>/feedback.sqlite``; made by the first mark.
+    """
+
+    what = "the mark"
+    schema = """
+CREATE TABLE marks (
+    number INTEGER PRIMARY KEY,
+    time TEXT NOT NULL,
+    query TEXT NOT NULL,
+    image INTEGER NOT NULL,
+    path BLOB NOT NULL,         -- as the file system's bytes
+    sha256 TEXT NOT NULL,
+    mark INTEGER NOT NULL CHECK (mark IN (-1, 0, 1)),
+    learner TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    undoes INTEGER UNIQUE       -- the row that this one undoes
+);
+
+CREATE INDEX by_query ON marks (query);
+
+CREATE TABLE queries (          -- vectors of queries that may not be in the collection
+    key TEXT NOT NULL,
+    extractor TEXT NOT NULL,    -- fingerprint of what they were made with
+    n_visterms INTEGER NOT NULL,
+    visterms BLOB NOT NULL,     -- int32, little-endian
+    weights BLOB NOT NULL,      -- float32
+    PRIMARY KEY (key, extractor)
+);
+
+CREATE TRIGGER no_update BEFORE UPDATE ON marks BEGIN SELECT RAISE(ABORT, 'marks are only added'); END;
+
+CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks are only added'); END
+"""
+
+    def add(
+        self,
+        query: str,
+        image: Image,
+        mark: int,
+        *,
+        learner: str,
+        version: int = 0,
+        vector: sparse.csr_matrix | None = None,
+        extractor: str = "",
+    ) -> int:
+        """Keep a mark: it is on disk when this returns.
+
+        Parameters
+        ----------
+        query : str
+            SHA-256 of the query image's bytes, in hexadecimal.
+        image : Image
+            Of the collection.
+        mark : {1, -1, 0}
+        learner : str
+            That the result came from.
+        version : int
+            Of the learner, as `FeedbackTrainer.version` gives it.
+        vector : CSR float32 (1, n_visterms), optional
+            The query's vector, for a query that is no image of the collection. Kept once.
+        extractor : str
+            Fingerprint of what the vector was made with (`artifacts.extractor_content`).
+
+        Returns
+        -------
+        int
+            Number of the mark.
+
+        Raises
+        ------
+        UserError
+            No such mark or key; the disk is full, and nothing was changed.
+        """
+        _check_key(query)
+        if mark not in (1, -1, 0) or isinstance(mark, bool):
+            raise UserError(f"a mark is 1 (relevant), -1 (not relevant) or 0 (taken back), not {mark!r}")
+        with self._writing() as db:
+            if vector is not None:
+                parts = (vector.indices.astype("<i4").tobytes(), vector.data.astype("<f4").tobytes())
+                row = (query, extractor, vector.shape[1], *parts)
+                db.execute("INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?)", row)
+            return _insert(db, query, image.id, os.fsencode(image.path), image.sha256, int(mark), learner, version)
+
+    def undo(self, query: str) -> Mark | None:
+        """Take back the last mark of a query that still counts: what it replaced stands again.
+
+        Returns
+        -------
+        Mark or None
+            The row that was added, its ``mark`` what stands now; None where there is nothing to undo.
+        """
+        _check_key(query)
+        with self._writing() as db:
+            last, before = None, 0
+            for row in self._rows(
+                db,
+                "WHERE query = ? AND undoes IS NULL AND number NOT IN "
+                "(SELECT undoes FROM marks WHERE undoes IS NOT NULL) ORDER BY number DESC",
+                query,
+            ):
+                if last is None:
+                    last = row
+                elif row.sha256 == last.sha256:
+                    before = row.mark
+                    break
+            if last is None:
+                return None
+            image = (last.image, os.fsencode(last.path), last.sha256)
+            number = _insert(db, query, *image, before, last.learner, last.version, last.number)
+            return next(self._rows(db, "WHERE number = ?", number))
+
+    def of(self, query: str) -> list[Mark]:
+        """Marks of a query that stand, the oldest first; none that was taken back."""
+        return self.standing(query).get(query, [])
+
+    def standing(self, query: str | None = None) -> dict[str, list[Mark]]:
+        """Marks that stand, by query, in the order of their first marks."""
+        where = "" if query is None else "WHERE query = ? "
+        found: dict[str, dict[str, Mark]] = defaultdict(dict)
+        with self._reading() as db:
+            if db is not None:
+                for row in self._rows(db, f"{where}ORDER BY number", *([] if query is None else [query])):
+                    found[row.query].pop(row.sha256, None)  # the newest comes last
+                    found[row.query][row.sha256] = row
+        kept = {key: [mark for mark in marks.values() if mark.mark] for key, marks in found.items()}
+        return {key: marks for key, marks in kept.items() if marks}
+
+    def vector(self, query: str, extractor: str) -> sparse.csr_matrix | None:
+        """Vector of a query that was kept with its mark, if it was made with this extractor: CSR float32 (1, V)."""
+        import numpy as np
+        from scipy import sparse
+
+        with self._reading() as db:
+            found = (
+                db
+                and db.execute(
+                    "SELECT n_visterms, visterms, weights FROM queries WHERE key = ? AND extractor = ?",
+                    (query, extractor),
+                ).fetchone()
+            )
+        if not found:
+            return None
+        indices, data = np.frombuffer(found[1], "<i4"), np.frombuffer(found[2], "<f4")
+        return sparse.csr_matrix((data, indices, [0, len(indices)]), shape=(1, found[0]), dtype=np.float32)
+
+    def export(self) -> list[dict[str, Any]]:
+        """Every row ever added, in order: what `Mark` lists."""
+        with self._reading() as db:
+            return [] if db is None else [row._asdict() for row in self._rows(db, "ORDER BY number")]
+
+    @staticmethod
+    def _rows(db: sqlite3.Connection, where: str, *values: Any) -> Iterator[Mark]:
+        columns = ", ".join(Mark._fields)
+        for row in db.execute(f"SELECT {columns} FROM marks {where}", values):
+            found = Mark(*row)
+            yield found._replace(path=os.fsdecode(found.path))
+
+
+def _insert(
+    db: sqlite3.Connection,
+    query: str,
+    image: int,
+    path: bytes,
+    sha256: str,
+    mark: int,
+    learner: str,
+    version: int,
+    undoes: int | None = None,
+) -> int:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    cursor = db.execute(
+        "INSERT INTO marks (time, query, image, path, sha256, mark, learner, version, undoes) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (now, query, image, path, sha256, mark, learner, version, undoes),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _check_key(query: str) -> None:
+    if not isinstance(query, str) or not re.fullmatch(r"[0-9a-f]{64}", query):
+        raise UserError("a query is named by the SHA-256 of its image: 64 hexadecimal digits")

@@ -1,0 +1,435 @@
+"""Human evaluation: people judge what a learner finds, and each other.
+
+Chechik, Sharma, Shalit, Bengio: Large Scale Online Learning of Image Similarity through Ranking, JMLR 11, 2010, section
+5.2.3, figure 3 and appendix A. A task is a query, its 10 nearest images and 10 random ones that share no label with it,
+mixed; a judge says of each whether it is relevant, and is told neither rank nor learner. From the decisions come
+
+    precision at k    share of relevant images among the first k, for each judge and query
+    coherence         of an image that a judge found relevant (or that the learner ranked), the share of the other
+                      judges who found it relevant, too; mean over those images
+
+Tasks and decisions lie in one SQLite file of the run, and are only added to.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import os
+import random
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.append_only import AppendOnlyStore
+from visterm.pipeline.store.files import write_bytes
+
+from .figure import draw_figure
+from .measures import (
+    by_k,
+    deviation_known,
+    judge_coherence,
+    mean_known,
+    precision_curves,
+    ranking_coherence,
+    spread,
+    without_nan,
+)
+from .studies import DECISIONS, Study
+from .tasks import Candidate, Task
+
+INSTRUCTIONS = """\
+Somebody looks for pictures for a presentation. A search has found the query image, and is to find more that are
+similar in meaning. Similar can mean many things: of a big red truck, any big red truck, any red truck, any big truck,
+any truck, any vehicle. Take it in a broad rather than a strict sense; where to draw the line is yours to choose, but
+stay with it.
+
+Say of each image whether it is relevant to the query image, or that you cannot say."""
+
+
+class Judgements(AppendOnlyStore):
+    """The tasks of a run's human evaluation and what judges decided.
+
+    A study is a set of tasks for one model; the last one is gone on with until another is made. A judge sees the images
+    of a task in an order of his own, which a stored seed decides. The last decision of a judge on an image stands.
+
+    Parameters
+    ----------
+    file : Path
+        ``runs/<run>/judgements.sqlite``; made with the first study.
+    """
+
+    what = "the decision"
+    schema = """
+CREATE TABLE studies (
+    number INTEGER PRIMARY KEY,
+    time TEXT NOT NULL,
+    learner TEXT NOT NULL,
+    version TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    k INTEGER NOT NULL,
+    tasks TEXT NOT NULL         -- JSON: [[query, [candidate, ...]], ...], each [id, path, sha256, rank]
+);
+
+CREATE TABLE decisions (
+    number INTEGER PRIMARY KEY,
+    time TEXT NOT NULL,
+    study INTEGER NOT NULL REFERENCES studies,
+    judge TEXT NOT NULL,
+    task INTEGER NOT NULL,      -- from 0
+    image INTEGER NOT NULL,     -- id of the candidate
+    position INTEGER NOT NULL,  -- where it was shown, from 0
+    decision TEXT CHECK (decision IN ('relevant', 'not', 'unsure')),  -- null: none stands after an undo
+    seconds REAL,
+    undoes INTEGER UNIQUE
+);
+
+CREATE INDEX by_judge ON decisions (study, judge);
+
+CREATE TRIGGER no_update BEFORE UPDATE ON decisions BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
+
+CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END
+"""
+
+    def create(self, tasks: Sequence[Task], *, learner: str, version: str, seed: int = 0) -> int:
+        """Keep a new study; it is the one that judges go on with.
+
+        Parameters
+        ----------
+        tasks : sequence of Task
+            Of `draw_tasks`.
+        learner, version : str
+            Whose rankings they are.
+        seed : int
+            Decides the order in which each judge sees the images.
+
+        Returns
+        -------
+        int
+            Its number, from 1.
+        """
+        k = sum(candidate.rank is not None for candidate in tasks[0].candidates)
+        with self._writing() as db:
+            cursor = db.execute(
+                "INSERT INTO studies (time, learner, version, seed, k, tasks) VALUES (?, ?, ?, ?, ?, ?)",
+                (_now(), learner, version, seed, k, json.dumps(tasks)),
+            )
+            assert cursor.lastrowid is not None
+            return cursor.lastrowid
+
+    def study(self, number: int | None = None) -> Study:
+        """Return a study, the last one unless named.
+
+        Raises
+        ------
+        UserError
+            There is none.
+        """
+        with self._reading() as db:
+            row = (
+                db
+                and db.execute(
+                    "SELECT number, time, learner, version, seed, k, tasks FROM studies WHERE number = ? OR ? IS NULL "
+                    "ORDER BY number DESC LIMIT 1",
+                    (number, number),
+                ).fetchone()
+            )
+        if not row:
+            which = "no tasks yet" if number is None else f"no study {number}"
+            raise UserError(f"{self.file}: {which}; 'visterm judge' draws some")
+        tasks = [Task(Candidate(*query), [Candidate(*c) for c in found]) for query, found in json.loads(row[6])]
+        return Study._make((*row[:6], tasks))
+
+    def next(self, judge: str) -> dict[str, Any]:
+        """Say what a judge is to look at next, in the last study.
+
+        Returns
+        -------
+        dict
+            ``judge``, ``study``, ``done`` and ``total`` (images decided, and to decide), ``query_index`` (from 0) and
+            ``n_queries``; ``task`` is None at the end, or a dict: ``task`` (its number), ``query`` and ``image`` (ids),
+            ``position``. Nothing tells rank, learner, or what others decided; nor do paths, which often name the class.
+        """
+        judge, study = _check_judge(judge), self.study()
+        decided = self._standing(study.number, judge)
+        total = sum(len(task.candidates) for task in study.tasks)
+        answer = {"judge": judge, "study": study.number, "done": len(decided), "total": total, "task": None}
+        answer |= {"query_index": len(study.tasks), "n_queries": len(study.tasks)}
+        for number, task in enumerate(study.tasks):
+            for position, candidate in enumerate(_order(study, number, judge)):
+                if (judge, number, candidate.id) not in decided:
+                    answer["query_index"] = number
+                    answer["task"] = {
+                        "task": number,
+                        "query": task.query.id,
+                        "image": candidate.id,
+                        "position": position,
+                    }
+                    return answer
+        return answer
+
+    def decide(self, judge: str, task: int, image: int, decision: str, *, seconds: float | None = None) -> int:
+        """Keep a decision of the last study, on disk when this returns; a later one on the same image replaces it.
+
+        Parameters
+        ----------
+        judge : str
+            Name, 1 to 60 printable characters.
+        task : int
+            As `next` gave it.
+        image : int
+            Id of the candidate.
+        decision : {"relevant", "not", "unsure"}
+        seconds : float, optional
+            That the judge took.
+
+        Returns
+        -------
+        int
+            Number of the decision.
+
+        Raises
+        ------
+        UserError
+            No such task, image or decision; the disk is full, and nothing was changed.
+        """
+        judge, study = _check_judge(judge), self.study()
+        if decision not in DECISIONS:
+            raise UserError(f"a decision is {', '.join(DECISIONS)}; not {decision!r}")
+        if isinstance(task, bool) or not isinstance(task, int) or not 0 <= task < len(study.tasks):
+            raise UserError(f"study {study.number} has no task {task!r}; they go from 0 to {len(study.tasks) - 1}")
+        shown = [candidate.id for candidate in _order(study, task, judge)]
+        if image not in shown:
+            raise UserError(f"task {task} of study {study.number} has no image {image!r}")
+        if seconds is not None and not 0 <= seconds < 1e6:
+            seconds = None
+        with self._writing() as db:
+            return _insert(db, (study.number, judge, task, image, shown.index(image), decision, seconds, None))
+
+    def undo(self, judge: str) -> dict[str, Any] | None:
+        """Take back the last decision of a judge in the last study; `next` then asks for it again.
+
+        Returns
+        -------
+        dict or None
+            ``task``, ``image`` and the ``decision`` that was taken back; None where there is nothing to undo.
+        """
+        judge, study = _check_judge(judge), self.study()
+        with self._writing() as db:
+            found = db.execute(
+                "SELECT number, task, image, position, decision FROM decisions WHERE study = ? AND judge = ? "
+                "AND undoes IS NULL AND number NOT IN (SELECT undoes FROM decisions WHERE undoes IS NOT NULL) "
+                "ORDER BY number DESC",
+                (study.number, judge),
+            ).fetchall()
+            if not found:
+                return None
+            number, task, image, position, decision = found[0]
+            before = next((row[4] for row in found[1:] if row[1:3] == (task, image)), None)
+            _insert(db, (study.number, judge, task, image, position, before, None, number))
+        return {"task": task, "image": image, "decision": decision}
+
+    def _standing(self, study: int, judge: str | None = None) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """Decisions that stand, by judge, task and image."""
+        found: dict[tuple[str, int, int], dict[str, Any]] = {}
+        names = ("judge", "task", "image", "position", "decision", "seconds", "time")
+        which = "study = ? AND (judge = ? OR ? IS NULL) ORDER BY number"
+        with self._reading() as db:
+            rows = []
+            if db is not None:
+                rows = db.execute(
+                    f"SELECT {', '.join(names)} FROM decisions WHERE {which}", (study, judge, judge)
+                ).fetchall()
+        for row in rows:
+            found[row[:3]] = dict(zip(names, row, strict=True))
+        return {key: row for key, row in found.items() if row["decision"] is not None}
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def decisions(self, study: Study) -> tuple[list[str], np.ndarray]:
+        """Names of the judges, and their decisions: float (n_judges, n_queries, most candidates), ranked ones first.
+
+        NaN where a judge cannot say. A task counts for a judge once all its images are decided; before that it is NaN.
+        """
+        standing = self._standing(study.number)
+        judges = sorted({judge for judge, _, _ in standing})
+        shape = (len(judges), len(study.tasks), max(len(task.candidates) for task in study.tasks))
+        found = np.full(shape, np.nan)
+        for row, judge in enumerate(judges):
+            for number, task in enumerate(study.tasks):
+                said = [standing.get((judge, number, candidate.id)) for candidate in task.candidates]
+                if all(said):
+                    found[row, number, : len(said)] = [DECISIONS[decision["decision"]] for decision in said if decision]
+        return judges, found
+
+    def results(self, number: int | None = None) -> dict[str, Any]:
+        """Figures of a study, the last one unless named.
+
+        Returns
+        -------
+        dict
+            ``study``, ``learner``, ``version``, ``time``, ``k``; ``precision_at`` (k to the mean over queries of the
+            mean over judges) and ``standard_error_at`` (over queries); ``random_relevant``, the share of the random
+            images that judges found relevant; ``deviation_over_queries`` and ``deviation_over_judges`` of `spread`;
+            ``judges``: ``judge``, ``done``, ``total``, ``tasks_done``, ``unsure``, ``seconds`` (median of a decision),
+            ``precision_at``, ``coherence``; ``queries``: ``query`` (id), ``path``, ``judges``, ``precision_at`` (mean
+            over judges), ``deviation`` over judges at k, ``coherence`` of learner and ``judge_coherence`` of judges.
+            A figure that nothing was decided for is None.
+        """
+        study = self.study(number)
+        judges, decisions = self.decisions(study)
+        standing = self._standing(study.number)
+        curves = precision_curves(decisions[:, :, : study.k])
+        by_query = mean_known(curves, axis=0)  # (n_queries, k)
+        coherence, of_learner = judge_coherence(decisions), ranking_coherence(decisions[:, :, : study.k])
+        n = (~np.isnan(by_query)).sum(axis=0)
+        over_queries, over_judges = spread(curves)
+        found: dict[str, Any] = {
+            "study": study.number,
+            "learner": study.learner,
+            "version": study.version,
+            "time": study.time,
+            "k": study.k,
+            "precision_at": by_k(mean_known(by_query, axis=0)),
+            "standard_error_at": by_k(deviation_known(by_query, axis=0) / np.sqrt(np.maximum(n, 1))),
+            "random_relevant": float(mean_known(decisions[:, :, study.k :].ravel(), axis=0)),
+            "deviation_over_queries": over_queries,
+            "deviation_over_judges": over_judges,
+            "judges": [],
+            "queries": [],
+        }
+        for row, judge in enumerate(judges):
+            own = [decision for decision in standing.values() if decision["judge"] == judge]
+            seconds = [decision["seconds"] for decision in own if decision["seconds"] is not None]
+            found["judges"].append(
+                {
+                    "judge": judge,
+                    "done": len(own),
+                    "total": sum(len(task.candidates) for task in study.tasks),
+                    "tasks_done": int((~np.isnan(curves[row])).any(axis=1).sum()),
+                    "unsure": sum(decision["decision"] == "unsure" for decision in own),
+                    "seconds": float(np.median(seconds)) if seconds else None,
+                    "precision_at": by_k(mean_known(curves[row], axis=0)),
+                    "coherence": float(mean_known(coherence[row], axis=0)),
+                }
+            )
+        for column, task in enumerate(study.tasks):
+            found["queries"].append(
+                {
+                    "query": task.query.id,
+                    "path": task.query.path,
+                    "judges": int((~np.isnan(curves[:, column])).any(axis=1).sum()),
+                    "precision_at": by_k(by_query[column]),
+                    "deviation": float(deviation_known(curves[:, column, -1], axis=0)),
+                    "coherence": float(of_learner[column]),
+                    "judge_coherence": float(mean_known(coherence[:, column], axis=0)),
+                }
+            )
+        return without_nan(found)
+
+    def rows(self, number: int | None = None) -> list[dict[str, Any]]:
+        """Every decision that stands, with what it is about: for CSV and JSON."""
+        study = self.study(number)
+        found = []
+        for decision in self._standing(study.number).values():
+            task = study.tasks[decision["task"]]
+            candidate = next(c for c in task.candidates if c.id == decision["image"])
+            found.append(
+                {
+                    "study": study.number,
+                    "learner": study.learner,
+                    "version": study.version,
+                    "task": decision["task"],
+                    "query": task.query.id,
+                    "query_path": task.query.path,
+                    "query_sha256": task.query.sha256,
+                    "image": candidate.id,
+                    "path": candidate.path,
+                    "sha256": candidate.sha256,
+                    "rank": candidate.rank,
+                    "judge": decision["judge"],
+                    "decision": decision["decision"],
+                    "position": decision["position"],
+                    "seconds": decision["seconds"],
+                    "time": decision["time"],
+                }
+            )
+        return sorted(found, key=lambda row: (row["task"], row["image"], row["judge"]))
+
+    def qrels(self, number: int | None = None) -> str:
+        """Relevance as TREC tools read it, ``query 0 image relevance`` a line: 1 where most judges found it relevant.
+
+        Queries and images are named by their ids. Of those who can say more than half must; an image that nobody can
+        judge is left out. Every decision that stands counts, also those on tasks that a judge has not finished.
+        """
+        votes: dict[tuple[int, int, int], list[float]] = {}
+        for row in self.rows(number):
+            votes.setdefault((row["task"], row["query"], row["image"]), []).append(DECISIONS[row["decision"]])
+        lines = []
+        for (_, query, image), said in votes.items():
+            known = [vote for vote in said if not np.isnan(vote)]
+            if known:
+                lines.append(f"{query} 0 {image} {int(2 * sum(known) > len(known))}\n")
+        return "".join(lines)
+
+    def csv(self, number: int | None = None) -> str:
+        """The rows as CSV."""
+        rows = self.rows(number)
+        text = io.StringIO()
+        if rows:
+            writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        return text.getvalue()
+
+    def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:
+        """Draw figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence.
+
+        A file at the path is replaced in one step.
+
+        Raises
+        ------
+        UserError
+            No judge has finished a task yet.
+        """
+        study = self.study(number)
+        judges, decisions = self.decisions(study)
+        if not (~np.isnan(decisions)).any():
+            raise UserError(f"study {study.number}: no judge has finished a task yet")
+        figure = draw_figure(study, judges, decisions)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png")
+        write_bytes(Path(file), drawn.getvalue())
+
+
+def _order(study: Study, task: int, judge: str) -> list[Candidate]:
+    """Candidates of a task as a judge sees them."""
+    candidates = study.tasks[task].candidates
+    return random.Random(f"{study.seed} {study.number} {task} {judge}").sample(candidates, len(candidates))
+
+
+def _insert(db: sqlite3.Connection, values: tuple[Any, ...]) -> int:
+    cursor = db.execute(
+        "INSERT INTO decisions (time, study, judge, task, image, position, decision, seconds, undoes) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (_now(), *values),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _check_judge(judge: str) -> str:
+    name = judge.strip() if isinstance(judge, str) else ""
+    if not 1 <= len(name) <= 60 or not name.isprintable():
+        raise UserError("who judges? a name has 1 to 60 printable characters")
+    return name
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,125 @@
+"""Drawing the tasks of a study."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Image
+
+if TYPE_CHECKING:
+    from visterm.pipeline.search.searcher import Searcher
+
+
+N_QUERIES, K, N_RANDOM = 25, 10, 10  # of the paper
+
+
+class Candidate(NamedTuple):
+    """An image of a task."""
+
+    id: int
+    path: str
+    sha256: str
+    rank: int | None  # from 1; None of a random one
+
+
+class Task(NamedTuple):
+    """A query and what is to be judged, the ranked images first."""
+
+    query: Candidate
+    candidates: list[Candidate]
+
+
+def draw_tasks(
+    searcher: Searcher,
+    learner: str,
+    *,
+    n_queries: int = N_QUERIES,
+    k: int = K,
+    n_random: int = N_RANDOM,
+    seed: int = 0,
+) -> list[Task]:
+    """Choose queries at random, their nearest images, and random ones.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    learner : str
+        Whose ranking is judged.
+    n_queries : int
+        Or as many as there are.
+    k, n_random : int
+        Images of a task: ranked, and random.
+    seed : int
+
+    Returns
+    -------
+    list of Task
+
+    Raises
+    ------
+    UserError
+        Too few images.
+
+    Notes
+    -----
+    Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper a query is
+    passed over whose nearest images hold copies, and the random images are of other labels than the query. Where the
+    paper takes the 25 queries with most clicks, these are drawn.
+    """
+    from visterm.retrieval import ExactIndex
+
+    images, X = searcher.images, searcher.X
+    rows = [row for row, image in enumerate(images) if image.split == "test" and image.labels]
+    if len(rows) <= k + 1:
+        rows = list(range(len(images)))
+    if len(rows) <= k + 1:
+        raise UserError(f"run {searcher.run.name}: {len(rows)} images are too few to judge the {k} nearest of them")
+    labels = searcher.labels_for(learner)
+    index = ExactIndex(
+        searcher.learner(learner),
+        X[rows],
+        None if labels is None else labels[rows],
+        n_jobs=searcher.config.compute.n_jobs,
+    )
+    rng = random.Random(seed)
+    order = rng.sample(range(len(rows)), len(rows))
+    tasks: list[Task] = []
+    for start in range(0, len(order), 4 * n_queries):
+        some = order[start : start + 4 * n_queries]
+        ranking = index.search(X[[rows[i] for i in some]], k=k, exclude=some)
+        for i, nearest in zip(some, ranking.indices.tolist(), strict=True):
+            found = [images[rows[j]] for j in nearest if j >= 0]
+            query = images[rows[i]]
+            if len(found) < k or len({query.sha256, *(image.sha256 for image in found)}) <= k:
+                continue
+            others = _unrelated(query, found, [images[row] for row in rows], n_random, rng)
+            ranked = [_candidate(image, rank) for rank, image in enumerate(found, start=1)]
+            tasks.append(Task(_candidate(query), ranked + [_candidate(image) for image in others]))
+            if len(tasks) == n_queries:
+                return tasks
+    if not tasks:
+        raise UserError(f"run {searcher.run.name}: no query without copies among its {k} nearest images")
+    return tasks
+
+
+def _candidate(image: Image, rank: int | None = None) -> Candidate:
+    return Candidate(image.id, image.path, image.sha256, rank)
+
+
+def _unrelated(
+    query: Image, found: Sequence[Image], images: Sequence[Image], n: int, rng: random.Random
+) -> list[Image]:
+    """Random images that share no label with the query and are not among those found: n, or as many as there are."""
+    seen = {query.sha256, *(image.sha256 for image in found)}
+    chosen: list[Image] = []
+    for row in rng.sample(range(len(images)), len(images)):
+        image = images[row]
+        if len(chosen) == n:
+            break
+        if image.sha256 not in seen and query.labels.keys().isdisjoint(image.labels):
+            seen.add(image.sha256)
+            chosen.append(image)
+    return chosen

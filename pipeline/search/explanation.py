@@ -1,0 +1,239 @@
+"""Why a query and a result match: what each block adds to the score, as data and as a picture.
+
+`explain_pair` gives numbers, `draw` a PNG: both images with their strongest pairs of blocks, and where in them the
+score comes from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.pipeline.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from visterm.retrieval import Pair
+
+    from .searcher import Searcher
+
+
+PAIRS = 30  # listed, unless asked for more or fewer
+_CANDIDATES = 1000  # strongest pairs among which those that show the same are passed over
+_SAME = 0.5  # boxes show the same from this share of their union on
+_CHANGED = 1e-4  # largest difference of vectors that rounding can make
+
+
+class Explained(NamedTuple):
+    """What `explain_pair` returns, and the pixels of both images, uint8 (H, W, 3)."""
+
+    data: dict[str, Any]
+    query_pixels: np.ndarray
+    result_pixels: np.ndarray
+
+
+class _Picture(NamedTuple):
+    name: str  # as given, or as search prints it
+    id: int | None  # of an image of the collection
+    row: int  # of the collection, -1 for none
+    pixels: np.ndarray  # (H, W, 3) uint8
+    vector: np.ndarray | None  # (n_visterms,) of an image of the collection
+
+
+def explain_pair(
+    searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
+) -> dict[str, Any]:
+    """Tell what each block of a query and of a result adds to their score.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    query, result : int, str, path or ndarray
+        One image each: an id (``12`` or ``"id:12"``), a path as search prints it, a file from anywhere, or RGB uint8
+        pixels (H, W, 3).
+    learner : str, optional
+        One of ``searcher.learners``; unless named `Searcher.default_learner`.
+    n_pairs : int
+        Pairs of blocks listed at most.
+
+    Returns
+    -------
+    dict
+        Ready for JSON:
+
+        - ``learner``, and ``score`` as search shows it;
+        - ``positive`` and ``negative``: sums over all pairs of blocks that raise and that lower the score;
+        - ``query`` and ``result``: ``name``, ``id`` and ``path`` (None for an image that is not in the collection),
+          ``width``, ``height``, ``boxes`` (x, y, width and height of each block, in pixels) and ``heat`` (what each
+          block adds to the score);
+        - ``pairs``, the strongest first: ``query_block`` and ``result_block`` (one block of each side to show),
+          ``n_query_blocks`` and ``n_result_blocks`` (how many are alike: blocks of one visterm), ``contribution`` (of
+          all of them together) and ``share`` (of ``positive - negative``, which is the score where nothing lowers it);
+        - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric looks at, and
+          the ``contribution``. A block's heat lacks the bits whose visterm its image does not have.
+
+    Raises
+    ------
+    UserError
+        An image cannot be found or read, has changed since it was extracted, or has nothing to compare; or the learner
+        cannot answer.
+    """
+    return explained(searcher, query, result, learner, n_pairs=n_pairs).data
+
+
+def explained(
+    searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
+) -> Explained:
+    """Return `explain_pair` with the pixels that it is of, for `draw`."""
+    from visterm.retrieval import explain
+
+    name = learner or searcher.default_learner()
+    if not hasattr(searcher.extractor, "block_vectors"):
+        raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, so there is nothing to point at")
+    model = searcher.learner(name)
+    pictures = [_picture(searcher, query), _picture(searcher, result)]
+    sides = [_blocks(searcher, picture) for picture in pictures]
+    labels = searcher.labels_for(name)
+    row = pictures[1].row
+    label = None if labels is None or row < 0 else labels[row : row + 1]
+    try:
+        found = explain(model, sides[0][1], sides[1][1], label, n_pairs=_CANDIDATES)
+    except ValueError as error:
+        raise UserError(f"{pictures[0].name} and {pictures[1].name}, by {name}: {error}") from None
+    boxes = sides[0][0], sides[1][0]
+    whole = found.positive - found.negative  # not the score: a small one may be left of large parts
+    explanation: dict[str, Any] = {
+        "learner": name,
+        "score": round(found.score, 6),
+        "positive": _rounded(found.positive),
+        "negative": _rounded(found.negative),
+        "pairs": [
+            {
+                "query_block": i,
+                "result_block": j,
+                "contribution": _rounded(pair.contribution),
+                "share": _rounded(pair.contribution / whole) if whole else 0.0,
+                "n_query_blocks": len(pair.query_parts),
+                "n_result_blocks": len(pair.result_parts),
+            }
+            for i, j, pair in _shown(found.pairs, *boxes, n_pairs)
+        ],
+    }
+    for side, picture, box, heat in zip(("query", "result"), pictures, boxes, (found.query, found.result), strict=True):
+        explanation[side] = {
+            "name": picture.name,
+            "id": picture.id,
+            "path": picture.name if picture.id is not None else None,
+            "width": picture.pixels.shape[1],
+            "height": picture.pixels.shape[0],
+            "boxes": box.round(2).tolist(),
+            "heat": [_rounded(value) for value in heat],
+        }
+    if not model.linear:
+        explanation["bits"] = [
+            {
+                "n_query_blocks": len(pair.query_parts),
+                "n_result_blocks": len(pair.result_parts),
+                "contribution": _rounded(pair.contribution),
+            }
+            for pair in found.pairs
+        ]
+    return Explained(explanation, pictures[0].pixels, pictures[1].pixels)
+
+
+def _picture(searcher: Searcher, given: Any) -> _Picture:
+    """Find one image, in the collection or outside."""
+    import numpy as np
+
+    from visterm.features import ImageError, read_image
+    from visterm.features.descriptors import as_rgb
+
+    if isinstance(given, np.ndarray):
+        try:
+            return _Picture("image", None, -1, as_rgb(given), None)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+    name = f"id:{given}" if isinstance(given, int | np.integer) else os.fsdecode(given)
+    if os.path.isdir(name):
+        raise UserError(f"{name}: a folder; one image is explained at a time")
+    asked = searcher.queries(name)
+    if asked.errors:
+        raise UserError(f"{name}: {asked.errors[0]}")
+    row = asked.own[0]
+    image = searcher.images[row] if row >= 0 else None
+    try:
+        pixels = read_image(
+            searcher.root / image.path if image else name, max_pixels=searcher.config.collection.max_pixels
+        )
+    except ImageError as error:
+        raise UserError(f"{image.path if image else name}: {error.reason}") from None
+    if image is None:
+        return _Picture(name, None, -1, pixels, None)
+    return _Picture(image.path, image.id, row, pixels, searcher.X[row].toarray().ravel())
+
+
+def _blocks(searcher: Searcher, picture: _Picture) -> tuple[np.ndarray, Any]:
+    """Boxes and vectors of the blocks of an image, which sum to the vector that is searched with."""
+    import numpy as np
+
+    try:
+        boxes, vectors = searcher.extractor.block_vectors(picture.pixels)
+    except ValueError as error:  # no pixels
+        raise UserError(f"{picture.name}: {error}") from None
+    whole = np.asarray(vectors.astype(np.float64).sum(axis=0)).ravel()  # in single precision, long sums would drift
+    if picture.vector is not None and np.abs(whole - picture.vector).max() > _CHANGED:
+        raise UserError(
+            f"{picture.name} has changed since it was extracted; run 'visterm features --run {searcher.run.name}' first"
+        )
+    return boxes, vectors
+
+
+def _shown(
+    pairs: Sequence[Pair], query_boxes: np.ndarray, result_boxes: np.ndarray, n_pairs: int
+) -> Iterator[tuple[int, int, Pair]]:
+    """Yield the strongest pairs with a block to show on each side, but none that shows the same as a stronger one.
+
+    The block to show is the one nearest to the middle of all of the pair's. Two pairs show the same if the blocks shown
+    overlap by half of their union or more, in both images.
+    """
+    import numpy as np
+
+    chosen: list[tuple[int, int]] = []
+    for pair in pairs:
+        if len(chosen) == n_pairs:
+            return
+        if not len(pair.query_parts) or not len(pair.result_parts):
+            continue
+        i, j = _middle(query_boxes, pair.query_parts), _middle(result_boxes, pair.result_parts)
+        if chosen:
+            before = np.array(chosen)
+            same = np.minimum(
+                _overlaps(query_boxes[i], query_boxes[before[:, 0]]),
+                _overlaps(result_boxes[j], result_boxes[before[:, 1]]),
+            )
+            if same.max() >= _SAME:
+                continue
+        chosen.append((i, j))
+        yield i, j, pair
+
+
+def _middle(boxes: np.ndarray, some: np.ndarray) -> int:
+    """Which of some boxes is nearest to the middle of all of them."""
+    centres = boxes[some, :2] + boxes[some, 2:] / 2
+    return int(some[((centres - centres.mean(axis=0)) ** 2).sum(axis=1).argmin()])
+
+
+def _overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Intersection of a box with others, as a share of their union: (n_boxes,)."""
+    import numpy as np
+
+    corner = np.minimum(box[:2] + box[2:], boxes[:, :2] + boxes[:, 2:])
+    shared = np.maximum(corner - np.maximum(box[:2], boxes[:, :2]), 0).prod(axis=1)
+    return shared / np.maximum(box[2:].prod() + boxes[:, 2:].prod(axis=1) - shared, 1e-9)
+
+
+def _rounded(value: float) -> float:
+    """Six digits, which is what float32 sums are worth."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,120 @@
+"""What a run holds, for `visterm info`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.models import RANKERS, TRAINED, how_to_train
+from visterm.pipeline.store.records import is_fresh, read_metrics, read_record
+from visterm.pipeline.store.run import Run
+
+from .drift import growth
+from .evaluate import evaluation_record
+from .train import checkpoint_folder, train_record
+
+
+def describe_run(run: Run, config: Config) -> dict[str, Any]:
+    """What a run holds, for ``visterm info``."""
+    collection = Collection(run.collection)
+    status, splits = collection.counts_by("status"), collection.counts_by("split")
+    classes = {label for labels in collection.counts_by("labels") if labels for label in json.loads(labels)}
+    extractor = read_record(run.extractor)
+    found: dict[str, Any] = {
+        "run": run.name,
+        "folder": str(run.folder),
+        "root": os.fspath(collection.root or ""),
+        "images": status["ok"],
+        "pending": status["pending"],
+        "skipped": status["skipped"],
+        "classes": len(classes),
+        "splits": {split or "none": n for split, n in splits.items()},
+        **_describe_extractor(extractor, config),
+        "excluded": status["excluded"],
+        **_describe_counts(run, collection),
+        "learners": {},
+        "evaluations": {},
+        "skipped_files": collection.skipped(),
+    }
+    learnt_from = collection.images("train", "validation", labelled=True)
+    for name in (name for name in TRAINED if name in run.learners()):
+        try:
+            record = read_record(run.learner(name))
+        except UserError:
+            found["learners"][name] = f"damaged: '{how_to_train(run, name)} --force' makes it again"
+            continue
+        assert record is not None
+        fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+        steps = f"{record['result']['steps']:,} steps" if record["result"]["steps"] else "trained"
+        found["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
+    if unfinished := [name for name in TRAINED if (checkpoint_folder(run, name) / "record.json").exists()]:
+        found["unfinished"] = {
+            name: f"training was interrupted: '{how_to_train(run, name)}' with the same settings goes on"
+            for name in unfinished
+        }
+    if indexes := _describe_indexes(run, extractor):
+        found["indexes"] = indexes
+    for folder in sorted(run.folder.glob("evaluations/*")):
+        if (folder / "record.json").exists() and "." not in folder.name:
+            found["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
+    collection.close()
+    return found
+
+
+def _describe_counts(run: Run, collection: Collection) -> dict[str, Any]:
+    """How the counts lie on disk, and how far they have grown away from what was learned of them."""
+    try:
+        stored = collection.stored()
+        segments = {
+            "number": len(stored),
+            "dead_rows": sum(segment.rows - segment.living for segment in stored),
+            "to_merge": len(collection.mergeable()),
+        }
+        return {"segments": segments, "growth": growth(run, collection)}
+    except UserError as error:  # a damaged segment; the rest is worth knowing
+        return {"segments": {"error": str(error)}, "growth": None}
+
+
+def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
+    """What two-stage indexes of the vectors of now found of the nearest images, when they were made."""
+    found = {}
+    for name in RANKERS:
+        with contextlib.suppress(UserError):
+            record = read_record(run.folder / "index" / name)
+            if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
+                found[name] = record["recall"]
+    return found
+
+
+def _describe_extractor(record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
+    """How vectors are made."""
+    if record is None or "training_images" in record:
+        return {
+            "visterms": record["config"]["features"]["n_visterms"] if record else 0,
+            "learned from": count(record["training_images"], "training image") if record else "nothing yet",
+        }
+    vectors = config.collection.vectors.file
+    source = f"read from {vectors}" if vectors is not None else f"made by {config.features.onnx.model}"
+    return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers, {source}"}
+
+
+def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:
+    """Protocol, mean average precisions, and whether they still are what would be found."""
+    try:
+        metrics = read_metrics(folder)
+        fresh = is_fresh(folder, evaluation_record(run, config, collection, folder.name.split("+")))
+    except UserError as error:
+        return {"error": str(error)}
+    return {
+        "protocol": metrics["protocol"],
+        "n_queries": metrics["n_queries"],
+        "map": {name: round(figures["map"], 4) for name, figures in metrics["systems"].items()},
+        "stale": not fresh,
+    }

@@ -1,0 +1,126 @@
+"""Trained learners of a run."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from visterm.pipeline.errors import UserError
+
+from .catalogue import Collection, Image
+from .labels import WAYS_TO_LABEL
+from .records import read_record
+from .run import Run
+from .vectors import extractor_content, identity, n_features
+
+if TYPE_CHECKING:
+    from visterm.learners import SimilarityLearner
+    from visterm.pipeline.console import Console
+
+
+# Learners by the name of their section -> of their class.
+TRAINED = {
+    "oasis": "OASIS",
+    "aroma": "AROMA",
+    "wsabie": "WSABIE",
+    "musl": "MuSL",
+    "lego": "LEGO",
+    "mcml": "MCML",
+    "pamir": "PAMIR",
+    "ovr": "OneVsRestPA",
+    "knn": "KNNAnnotator",
+}
+RANKERS = (*TRAINED, "cosine")  # cosine needs no training
+_CHECKED_BYTES = 100_000_000  # learners up to this size are checked whole before they search: 0.1 s
+
+
+def check_learners(names: Sequence[str]) -> None:
+    """Refuse names that are not those of learners."""
+    for name in names:
+        if name not in RANKERS:
+            near = difflib.get_close_matches(name, RANKERS, n=1)
+            raise UserError(
+                f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(RANKERS)}")
+            )
+
+
+def default_learner(run: Run, usual: str, console: Console, trained: Sequence[str] | None = None) -> str:
+    """The learner where none is named: the usual one, or else the first of those that are trained.
+
+    Where none is trained, the usual one all the same: who asks it is told what to do.
+    """
+    if trained is None:
+        found = run.learners()
+        trained = [name for name in TRAINED if name in found]
+    if usual in trained or not trained:
+        return usual
+    only = f", the only learner of run {run.name} that is trained for this" if len(trained) == 1 else ""
+    console.say(f"by {trained[0]}{only or f'; {usual} is not trained'}")
+    return trained[0]
+
+
+def trained_record(run: Run, name: str) -> dict[str, Any]:
+    """The record of a trained learner; an empty one of cosine."""
+    return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
+
+
+def warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Console) -> None:
+    """Warn of a learner that was trained on other images or labels than these."""
+    inputs = trained_record(run, name)["inputs"]
+    if inputs and inputs["images"] != identity(learnt_from):
+        console.warn(
+            f"{name} was trained before the training images or their labels changed; "
+            f"'{how_to_train(run, name)}' renews it"
+        )
+
+
+def how_to_train(run: Run, name: str) -> str:
+    """The command that trains a learner of a run."""
+    return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
+
+
+def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearner:
+    """Load the trained learner of a run; cosine needs no training."""
+    from visterm.learners import load_learner
+
+    check_trained(run, name)
+    if name == "cosine":
+        return _cosine(run)
+    try:
+        files = run.learner(name) / "files"
+        size = sum(path.stat().st_size for path in files.glob("*.npy"))
+        # Of a large W a search reads only some rows; checking all of it would be most of the time.
+        return load_learner(files, mmap_mode="r", verify=verify or size < _CHECKED_BYTES)
+    except ValueError as error:
+        raise UserError(f"{error}; run '{how_to_train(run, name)} --force'") from None
+
+
+def check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
+    """Refuse a learner that is not trained, or on other features, and say which could be taken; cosine needs none."""
+    if name == "cosine":
+        return
+    record = read_record(run.learner(name))
+    if record is None:
+        collection = Collection(run.collection)
+        has_labels = bool(collection.labels())
+        collection.close()
+        cosine = "; --learner cosine needs no training" if "cosine" in able else ""
+        if not has_labels:
+            ways = "" if cosine else f": {WAYS_TO_LABEL}"
+            raise UserError(f"run {run.name} has no labels that {name} could learn from{ways}{cosine}")
+        others = [other for other in able if other in run.learners()]
+        hint = f"trained: {', '.join(others)}; use --learner {others[0]}, or " if others else ""
+        raise UserError(f"run {run.name} has no trained {name}; {hint}run '{how_to_train(run, name)}' first{cosine}")
+    if record["inputs"]["extractor"] != extractor_content(run):
+        raise UserError(f"run {run.name}: {name} was trained on other features; run '{how_to_train(run, name)}' again")
+
+
+def _cosine(run: Run) -> SimilarityLearner:
+    """The untrained similarity, for vectors of this run."""
+    import numpy as np
+
+    from visterm.learners import Cosine
+
+    return Cosine().fit(np.zeros((1, n_features(run)), dtype=np.float32))

@@ -1,0 +1,138 @@
+"""The extractor of a run and the vectors of its images."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visterm.pipeline.errors import UserError
+
+from .catalogue import Collection, Image
+from .records import fingerprint, read_record
+from .run import Run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import sparse
+
+    from visterm.features import OnnxEmbedder, VistermExtractor
+
+
+_AT_ONCE = 100_000  # images whose vectors are held in memory
+
+
+def extractor_content(run: Run) -> str:
+    """The fingerprint of what was learned from images: palette, codebook and idf."""
+    record = read_record(run.extractor)
+    if record is None:
+        raise UserError(f"{run.folder}: no features yet; run 'visterm features IMAGES --run {run.name}' first")
+    return record["content"]
+
+
+@functools.lru_cache(maxsize=1)
+def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
+    """The saved extractor of a version: the last one is kept, so that not every call reads it again.
+
+    None where vectors were made elsewhere.
+    """
+    from visterm.features import OnnxEmbedder, VistermExtractor
+
+    try:
+        if (files / "vectors.json").exists():
+            return None
+        if (files / "embedder.json").exists():
+            return OnnxEmbedder.load(files)
+        return VistermExtractor.load(files).set_params(n_jobs=1)  # the segments are what runs in parallel
+    except (OSError, ValueError) as error:
+        raise UserError(f"{error}; run 'visterm features --force' to learn it again") from None
+
+
+def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:
+    """What turns images into the vectors of a run, by its ``transform``; None where they were made elsewhere."""
+    return load_extractor((run.extractor / "files").absolute(), extractor_content(run))
+
+
+def n_features(run: Run) -> int:
+    """Length of the vectors of a run."""
+    record = read_record(run.extractor) or {}
+    return record.get("n_features") or record["config"]["features"]["n_visterms"]
+
+
+def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
+    """Vectors of some images, float32 with unit rows: weighted visterms, CSR (n, n_visterms), or others, also dense."""
+    stored, weighting = collection.counts(images), getattr(extractor_of(run), "weighting_", None)
+    return stored if weighting is None else weighting.transform(stored)
+
+
+def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
+    """`vectors`; more than `_AT_ONCE` are mapped from files in the run's folder.
+
+    The files have no name, and so go with the process, however it ends.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    if len(images) <= _AT_ONCE:
+        return vectors(run, collection, images)
+    lengths, width = [], 0
+    with tempfile.TemporaryFile(dir=run.folder) as values, tempfile.TemporaryFile(dir=run.folder) as columns:
+        for start in range(0, len(images), _AT_ONCE):
+            block: Any = vectors(run, collection, images[start : start + _AT_ONCE])
+            width = block.shape[1]
+            if sparse.issparse(block):
+                lengths.append(np.diff(block.indptr))
+                block.indices.tofile(columns)
+                block.data.tofile(values)
+            else:
+                block.tofile(values)
+        data = np.memmap(values, np.float32, "r")
+        if not lengths:
+            return data.reshape(-1, width)
+        ends = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+        arrays = data, np.memmap(columns, np.int32, "r"), ends
+        return sparse.csr_matrix(arrays, shape=(len(images), width), copy=False)
+
+
+def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
+    """What is known about some images, and the names of their labels, sorted.
+
+    Labels are (n,) strings if each image has just one, else, and for clicks, CSR (n, n_labels) of weights whose columns
+    have the order of the names.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    names = sorted({name for image in images for name in image.labels})
+    if not clicks and all(len(image.labels) == 1 for image in images):
+        return np.array([next(iter(image.labels)) for image in images]), names
+    place = {name: i for i, name in enumerate(names)}
+    rows = [row for row, image in enumerate(images) for _ in image.labels]
+    columns = [place[name] for image in images for name in image.labels]
+    weights = [weight for image in images for weight in image.labels.values()]
+    y = sparse.csr_matrix((weights, (rows, columns)), shape=(len(images), len(names)), dtype=np.float32)
+    return y, names
+
+
+def identity(images: Sequence[Image]) -> str:
+    """One fingerprint of images and what is known about them."""
+    return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
+
+
+def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
+    """Vectors of images by a model of a run; ``parent`` is the process that this one works for, if it is a worker."""
+    from visterm.features import ImageError
+
+    if os.getppid() == parent:
+        import cv2
+
+        cv2.setNumThreads(1)  # there is a process for each core
+    try:
+        return embedder.transform(images)
+    except ImageError:
+        raise
+    except ValueError as error:
+        raise UserError(f"{error}; run 'visterm features --force' with a model that fits") from None

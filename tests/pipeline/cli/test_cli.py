@@ -1,0 +1,720 @@
+"""The command as a user meets it: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from visterm.features import images
+from visterm.learners import OASIS
+from visterm.pipeline import console
+from visterm.pipeline.cli.app import app, main
+from visterm.pipeline.stages import demo_images as demo_images_stage
+from visterm.pipeline.stages import features as features_stage
+from visterm.pipeline.stages import train as train_stage
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+
+SMALL = [
+    *("--set", "features.n_visterms=40"),
+    *("--set", "oasis.n_steps=4000"),
+    *("--set", "oasis.pass_steps=1000"),
+    *("--set", "compute.n_jobs=1"),
+]
+CLASSES = ("apple", "pear", "plum")
+
+
+class Output(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+def visterm(*arguments, cwd, check=0):
+    """Run the command in a folder, in this process; the exit code must be the one expected."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setenv("VISTERM_RUN", "")
+        patch.delenv("VISTERM_RUNS", raising=False)
+        patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
+        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
+    assert result.exit_code == check, result.stderr
+    return Output(result.stdout, result.stderr)
+
+
+def in_a_process(*arguments, cwd):
+    """Run the command as it is run for real."""
+    command = [Path(sys.executable).with_name("visterm"), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+
+
+def refused(*arguments, cwd):
+    """Run a command that must be refused with one line; return the line."""
+    result = visterm(*arguments, cwd=cwd, check=2)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return [line for line in result.stderr.splitlines() if line.startswith("visterm: ")][-1]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, write_images):
+    """A folder with three classes of ten images and a finished run."""
+    folder = tmp_path_factory.mktemp("done")
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(10)])
+    visterm("features", "fruit", *SMALL, cwd=folder)
+    visterm("train", cwd=folder)
+    visterm("evaluate", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def mine(done, tmp_path):
+    """A copy of it that a test may change."""
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    collection = tmp_path / "runs/fruit/collection/catalogue.sqlite"
+    assert collection.exists()
+    return tmp_path
+
+
+def counts_of(folder, run="fruit"):
+    """Paths and dense counts of a run, by the order of paths."""
+    collection = Collection(folder / "runs" / run / "collection")
+    images = collection.images()
+    found = collection.counts(images).toarray()
+    collection.close()
+    return [image.path for image in images], found
+
+
+def test_help_lists_the_commands(tmp_path):
+    text = visterm(cwd=tmp_path).stdout
+    assert text == visterm("--help", cwd=tmp_path).stdout == visterm("-h", cwd=tmp_path).stdout
+    for command in ("features", "train", "evaluate", "search", "info", "demo"):
+        assert f"\n  {command} " in text
+        assert "Options:" in visterm(command, "-h", cwd=tmp_path).stdout
+
+
+def test_a_mistyped_command_is_corrected(tmp_path):
+    assert "Did you mean 'features'?" in visterm("feature", cwd=tmp_path, check=2).stderr
+
+
+def test_mistakes_of_usage_are_one_line(done, monkeypatch, capsys):
+    for arguments, message in (
+        (["search", "a.jpg", "-k", "0"], "'-k'"),
+        (["search", "a.jpg", "--format", "xml"], "'xml'"),
+        (["search", "a.jpg", "--colour"], "--colour"),
+        (["feature"], "Did you mean 'features'?"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["visterm", *arguments])
+        monkeypatch.setattr(signal, "signal", lambda *_: None)
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        out, line = capsys.readouterr()
+        assert out == ""
+        assert line.startswith("visterm: ")
+        assert line.count("\n") == 1
+        assert message in line
+        assert "--help' lists the options" in line
+
+
+def test_a_damaged_record_does_not_hide_the_run(mine):
+    (mine / "runs/fruit/learners/oasis/record.json").write_text("{")
+    found = json.loads(visterm("info", "--json", cwd=mine).stdout)
+    assert found["images"] == 30
+    assert found["learners"]["oasis"] == "damaged: 'visterm train --learner oasis --run fruit --force' makes it again"
+    line = refused("search", "fruit/pear/0.jpg", cwd=mine)
+    assert "damaged record; remove" in line
+    visterm("train", "--learner", "oasis", "--run", "fruit", "--force", cwd=mine)
+    assert "damaged" not in visterm("info", cwd=mine).stdout
+
+
+def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
+    monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert "; the same command goes on from here" in visterm("train", cwd=mine, check=130).stderr
+    assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
+
+
+def test_an_interrupted_force_goes_on(mine):
+    learners = mine / "runs/fruit/learners"
+    shutil.copytree(learners / "oasis", learners / "oasis.checkpoint")
+    assert "unfinished:" in visterm("info", cwd=mine).stdout
+    result = visterm("train", cwd=mine)
+    assert "going on from the checkpoint" in result.stderr
+    assert not (learners / "oasis.checkpoint").exists()
+    assert "unfinished" not in visterm("info", cwd=mine).stdout
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_evaluate_writes_all_its_files(done):
+    folder = done / "runs/fruit/evaluations/oasis"
+    names = {"report.html", "metrics.json", "curves.csv", "precision_curve.png", "neighbours.csv", "record.json"}
+    assert {path.name for path in folder.iterdir()} == names
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["protocol"] == "test-test"
+    assert metrics["n_queries"] == 12
+    assert metrics["n_without_relevant"] == 0
+    assert set(metrics["systems"]) == {"oasis", "cosine", "chance"}
+    for system in metrics["systems"].values():
+        assert 0 <= system["map"] <= 1
+        assert "1" in system["precision_at"]
+    with open(folder / "neighbours.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 12 * 10
+    assert all(row["query"] != row["path"] for row in rows)
+
+
+def test_standard_output_is_the_path_of_the_report(mine):
+    out = visterm("evaluate", "--force", cwd=mine).stdout
+    assert out == "runs/fruit/evaluations/oasis/report.html\n"
+    assert (mine / out.strip()).exists()
+
+
+def test_what_is_fresh_is_not_made_again(mine):
+    before = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 0
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+    visterm("evaluate", cwd=mine)
+    after = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
+    changed = {path.name for path in after if after[path] != before.get(path)}
+    assert changed <= {"config.yaml", "catalogue.sqlite", ".lock"}
+
+
+def test_only_what_changed_is_extracted(mine, write_images):
+    paths, before = counts_of(mine)
+    write_images(mine / "fruit", [f"apple/new{i}.jpg" for i in range(10)])
+    found = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (found["added"], found["extracted"], found["n_images"]) == (10, 10, 40)
+
+    write_images(mine / "fruit", ["pear/0.jpg"], seed=1)
+    found = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (found["changed"], found["extracted"], found["n_images"]) == (1, 1, 40)
+
+    (mine / "fruit/plum/0.jpg").unlink()
+    found = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (found["removed"], found["extracted"], found["n_images"]) == (1, 0, 39)
+
+    now = dict(zip(*counts_of(mine), strict=True))
+    for path, row in zip(paths, before, strict=True):
+        if path not in ("pear/0.jpg", "plum/0.jpg"):
+            np.testing.assert_array_equal(now[path], row)
+
+
+def test_another_seed_changes_what_depends_on_it(mine):
+    found = json.loads(visterm("train", "--set", "oasis.C=0.05", "--json", cwd=mine).stdout)
+    assert not found["fresh"]
+    assert "features were made with another configuration" in refused("train", "--set", "seed=1", cwd=mine)
+
+
+def test_search_finds_an_image_from_outside(done, tmp_path, write_images):
+    write_images(tmp_path, ["pear/outside.jpg"])
+    query = str(tmp_path / "pear/outside.jpg")
+    (answer,) = json.loads(visterm("search", query, "--json", cwd=done).stdout)
+    assert answer["query"] == query
+    assert [result["rank"] for result in answer["results"]] == list(range(1, 11))
+    assert set(answer["results"][0]) == {"rank", "id", "path", "score", "labels"}
+    assert [result["labels"] for result in answer["results"][:5]] == [["pear"]] * 5
+    table = visterm("search", query, "-k", "3", cwd=done).stdout.splitlines()
+    assert table[0] == query
+    assert len(table) == 5
+    rows = list(csv.DictReader(visterm("search", query, "--format", "csv", cwd=done).stdout.splitlines()))
+    assert [row["path"] for row in rows] == [result["path"] for result in answer["results"]]
+
+
+def test_search_leaves_the_query_itself_out(done):
+    (answer,) = json.loads(visterm("search", "fruit/pear/0.jpg", "--learner", "cosine", "--json", cwd=done).stdout)
+    assert "pear/0.jpg" not in [result["path"] for result in answer["results"]]
+
+
+def test_search_for_more_than_there_is(done):
+    result = visterm("search", "fruit/pear/0.jpg", "-k", "99", "--json", cwd=done)
+    assert len(json.loads(result.stdout)[0]["results"]) == 29
+    assert "-k 99: the collection holds 30 images" in result.stderr
+
+
+def test_info_says_what_the_run_holds(done):
+    found = json.loads(visterm("info", "--json", cwd=done).stdout)
+    assert (found["images"], found["classes"], found["visterms"]) == (30, 3, 40)
+    assert found["splits"] == {"train": 18, "test": 12}
+    assert "oasis" in found["learners"]
+    assert "images:      30" in visterm("info", cwd=done).stdout
+
+
+def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
+    write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(4)])
+    result = visterm("features", "flat", *SMALL, cwd=tmp_path)
+    assert "Next: visterm search IMAGE --learner cosine --run flat\n" in result.stderr
+    (answer,) = json.loads(visterm("search", "flat/pear0.jpg", "--learner", "cosine", "--json", cwd=tmp_path).stdout)
+    assert len(answer["results"]) == 10
+    line = refused("train", cwd=tmp_path)
+    for way in ("one folder a class", "labels.csv", "clicks.csv"):
+        assert way in line
+    line = refused("search", "flat/pear0.jpg", cwd=tmp_path)
+    assert line.endswith("run flat has no labels that oasis could learn from; --learner cosine needs no training")
+    line = refused("annotate", "flat/pear0.jpg", cwd=tmp_path)
+    assert "run flat has no labels that wsabie could learn from: sort the images" in line
+    assert "cosine" not in line
+    line = refused("evaluate", cwd=tmp_path)
+    assert "run flat has no labelled test images: sort the images" in line
+    assert "visterm train" not in line
+
+
+def test_labels_and_clicks_from_tables(tmp_path, write_images):
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
+    write_images(tmp_path / "flat", names)
+    (tmp_path / "labels.csv").write_text(
+        "path,label\n" + "".join(f"{n},{n[:-5]}\n" + f"{n},{'round' if 'a' in n else 'long'}\n" for n in names)
+    )
+    (tmp_path / "clicks.csv").write_text("query,path,count\n" + "".join(f"{n[:-5]},{n},2\n" for n in names))
+    for table in ("labels", "clicks"):
+        visterm("features", "flat", "--run", table, *SMALL, "--set", f"collection.{table}={table}.csv", cwd=tmp_path)
+        visterm("train", "--run", table, cwd=tmp_path)
+        metrics = json.loads(visterm("evaluate", "--run", table, "--json", cwd=tmp_path).stdout)
+        assert metrics["n_queries"] > 0
+        assert metrics["systems"]["oasis"]["map"] > metrics["systems"]["chance"]["map"]
+
+
+def test_validation_folders_are_what_early_stopping_watches(tmp_path, write_images):
+    names = [
+        f"{s}/{c}/{i}.jpg" for s, n in (("train", 8), ("validation", 4), ("test", 4)) for c in CLASSES for i in range(n)
+    ]
+    write_images(tmp_path / "fruit", names)
+    visterm("features", "fruit", *SMALL, cwd=tmp_path)
+    found = json.loads(visterm("train", "--json", cwd=tmp_path).stdout)
+    assert (found["n_images"], found["n_validation"]) == (36, 12)
+    visterm("evaluate", cwd=tmp_path)
+
+
+def test_query_gallery_protocol(mine):
+    metrics = json.loads(visterm("evaluate", "--set", "evaluate.protocol=query-gallery", "--json", cwd=mine).stdout)
+    assert (metrics["protocol"], metrics["n_queries"], metrics["n_gallery"]) == ("query-gallery", 12, 18)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_files_are_listed_and_the_run_goes_on(mine):
+    fruit = mine / "fruit/apple"
+    (fruit / "empty.jpg").touch()
+    (fruit / "text.png").write_text("not an image")
+    (fruit / "notes.txt").write_text("notes")
+    (fruit / "cut.jpg").write_bytes((fruit / "1.jpg").read_bytes()[:900])
+    os.symlink("..", fruit / "loop")
+    os.symlink("nowhere.jpg", fruit / "broken.jpg")
+    (fruit / "a \"b\" 'c'\nd.jpg").write_bytes((fruit / "1.jpg").read_bytes())
+    with open(os.path.join(os.fsencode(fruit), b"\xff.jpg"), "wb") as stream:
+        stream.write((fruit / "2.jpg").read_bytes())
+    result = visterm("features", "fruit", "--json", cwd=mine)
+    found = json.loads(result.stdout)
+    assert found["added"] - found["extracted"] == 0
+    assert found["n_images"] == 32
+    listed = visterm("info", "--skipped", cwd=mine).stdout
+    for name, reason in (
+        ("empty.jpg", "empty file"),
+        ("text.png", "not an image"),
+        ("notes.txt", ".txt"),
+        ("cut.jpg", "truncated"),
+        ("loop", "loop"),
+        ("broken.jpg", "link"),
+    ):
+        assert any(name in line and reason in line for line in listed.splitlines()), (name, listed)
+    assert "skipped" in result.stderr
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 0
+    visterm("train", cwd=mine)
+    visterm("evaluate", cwd=mine)
+
+
+def test_a_directory_without_images(tmp_path):
+    (tmp_path / "none").mkdir()
+    assert "no image could be read" in refused("features", "none", cwd=tmp_path)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/1.jpg").write_text("text")
+    for _ in range(2):
+        result = visterm("features", "bad", cwd=tmp_path, check=2)
+        assert "1.jpg: not an image" in result.stderr
+        assert "no image could be read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["features", "missing"], "missing"),
+        (["features", "fruit", "--run", "a/b"], "named by one plain word"),
+        (["features", "fruit", "--config", "none.yaml"], "no such configuration file"),
+        (["features", "fruit", "--set", "features.n_visterm=3"], "did you mean n_visterms?"),
+        (["features", "fruit", "--run", "new", "--set", "features.n_visterms=100000"], "n_visterms"),
+        (["train", "--run", "none"], "no run none in runs"),
+        (["train", "--learner", "oassis"], "did you mean oasis?"),
+        (["train", "--set", "oasis.C=-1"], "oasis.C"),
+        (["train", "--set", "aroma.r=0"], "--set aroma.r=0: aroma.r: r must be positive, from 1e-30 to 1e30, not 0"),
+        (["train", "--set", "aroma.r=-1", "--set", "oasis.C=1"], "--set aroma.r=-1: aroma.r: r must be positive"),
+        (["train", "--learner", ""], "the name of a learner is missing"),
+        (
+            ["search", "fruit/pear/0.jpg", "--learner", "oasis,knn"],
+            "only one learner can answer, such as --learner oas",
+        ),
+        (["search", "missing.jpg"], "missing.jpg: cannot be read"),
+        (["search", "labels.csv"], "labels.csv"),
+    ],
+)
+def test_mistakes_are_one_line(mine, arguments, message):
+    (mine / "labels.csv").write_text("path,label\n")
+    assert message in refused(*arguments, cwd=mine)
+
+
+def test_other_images_under_the_same_name(mine, write_images):
+    write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
+    line = refused("features", "elsewhere/fruit", cwd=mine)
+    assert "--force" in line
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["n_images"] == 30
+
+
+def test_too_few_classes_or_images(tmp_path, write_images):
+    write_images(tmp_path / "one", [f"apple/{i}.jpg" for i in range(6)])
+    visterm("features", "one", *SMALL[:2], "--set", "features.n_visterms=10", cwd=tmp_path)
+    assert "two classes" in refused("train", cwd=tmp_path)
+
+    write_images(
+        tmp_path / "lonely", ["apple/1.jpg", *(f"pear/{i}.jpg" for i in range(9)), *(f"plum/{i}.jpg" for i in range(9))]
+    )
+    visterm("features", "lonely", *SMALL, cwd=tmp_path)
+    result = visterm("train", "--run", "lonely", cwd=tmp_path)
+    assert "1 of" in result.stderr
+
+    write_images(tmp_path / "all", [f"{c}/{i}.jpg" for c in CLASSES for i in range(6)])
+    visterm("features", "all", *SMALL, "--set", "split.train=1.0", "--set", "split.test=0", cwd=tmp_path)
+    visterm("train", "--run", "all", cwd=tmp_path)
+    assert "no labelled test images" in refused("evaluate", "--run", "all", cwd=tmp_path)
+
+
+def test_duplicates_across_the_split_are_reported(mine):
+    for c in CLASSES:
+        for i in range(10):
+            shutil.copy(mine / f"fruit/{c}/{i}.jpg", mine / f"fruit/{c}/copy{i}.jpg")
+    visterm("features", "fruit", cwd=mine)
+    visterm("train", cwd=mine)
+    visterm("evaluate", cwd=mine)
+    assert "duplicate" in (mine / "runs/fruit/evaluations/oasis/report.html").read_text().lower()
+
+
+def test_a_run_of_another_version(mine):
+    record = mine / "runs/fruit/extractor/record.json"
+    record.write_text(record.read_text().replace('"format": 1', '"format": 99'))
+    assert "another version (format 99" in refused("train", cwd=mine)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "extractor/record.json",
+        "extractor/files/extractor.json",
+        "learners/oasis/record.json",
+        "learners/oasis/files/learner.json",
+    ],
+)
+def test_damaged_files_are_named(mine, file):
+    (mine / "runs/fruit" / file).write_text("{")
+    line = refused("search", "fruit/pear/0.jpg", cwd=mine)
+    assert Path(file).parts[0] in line
+
+
+def test_the_decoders_are_silent(data, tmp_path):
+    result = in_a_process("features", data / "odd", *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
+    found = json.loads(result.stdout)
+    assert found["n_images"] + found["skipped"] == 173
+    own = ("warning: ", str(data / "odd"), "learning ", "extracting", "kept for later commands")
+    assert [line for line in result.stderr.splitlines() if not line.startswith(own)] == []
+
+
+# --- what must be made again, and what must not ---------------------------------------------------------------------
+
+
+def test_unreadable_files_keep_their_places_in_the_split(mine):
+    """Or the next run would draw others into training, and train another model."""
+    for c in CLASSES:
+        (mine / f"fruit/{c}/broken.jpg").write_text("not an image")
+    settings = ["--set", "split.train=4", "--set", "split.test=3"]
+    visterm("features", "fruit", *SMALL, *settings, cwd=mine)
+    first = json.loads(visterm("info", "--json", cwd=mine).stdout)
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 0
+    assert json.loads(visterm("info", "--json", cwd=mine).stdout)["splits"] == first["splits"]
+
+
+def test_visterms_of_another_split_are_refused(mine, monkeypatch):
+    """A kill while visterms are learned again leaves the new split beside the old codebook."""
+    monkeypatch.setattr(features_stage, "_fit_extractor", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    visterm("features", "fruit", "--set", "split.seed=5", *SMALL, cwd=mine, check=130)
+    assert "the features are not finished" in refused("train", cwd=mine)
+    assert "the features are not finished" in refused("evaluate", cwd=mine)
+
+
+def test_another_split_needs_other_visterms(mine):
+    assert "features were made with another configuration" in refused("train", "--set", "split.train=0.2", cwd=mine)
+
+
+def test_counts_of_another_extractor_are_not_searched(mine, monkeypatch):
+    """A kill between the new codebook and the catalogue leaves counts of the old one."""
+    monkeypatch.setattr(Collection, "use_extractor", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    visterm("features", "fruit", *SMALL, "--set", "features.n_visterms=30", cwd=mine, check=130)
+    assert "the features are not finished" in refused("search", "fruit/pear/0.jpg", cwd=mine)
+
+
+def test_changed_labels_make_the_learner_stale(mine):
+    table = mine / "labels.csv"
+    rows = [f"{c}/{i}.jpg,{c}\n" for c in CLASSES for i in range(10)]
+    table.write_text("path,label\n" + "".join(rows))
+    settings = [*SMALL, "--set", f"collection.labels={table}"]
+    visterm("features", "fruit", *settings, cwd=mine)
+    visterm("train", cwd=mine)
+    rows[0], rows[10] = "apple/0.jpg,pear\n", "pear/0.jpg,apple\n"
+    table.write_text("path,label\n" + "".join(rows))
+    result = visterm("features", "fruit", cwd=mine)
+    assert "(0 new, 0 changed, 0 removed, 2 with other labels)" in result.stderr
+    assert "2 images labelled anew in " in result.stderr
+    again = visterm("features", "fruit", cwd=mine)
+    assert "(0 new, 0 changed, 0 removed)" in again.stderr
+    assert "nothing to do" in again.stderr
+    assert "stale" in visterm("info", cwd=mine).stdout
+    warning = "oasis was trained before the training images or their labels changed; "
+    warning += "'visterm train --learner oasis --run fruit' renews it"
+    assert warning in visterm("evaluate", cwd=mine).stderr
+    assert warning in visterm("search", "fruit/pear/0.jpg", cwd=mine).stderr
+    assert "trained before" not in visterm("search", "fruit/pear/0.jpg", "--learner", "cosine", cwd=mine).stderr
+    assert not json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_an_evaluation_is_renewed_with_its_learner(mine):
+    report = mine / "runs/fruit/evaluations/oasis/report.html"
+    before = report.stat().st_mtime_ns
+    visterm("evaluate", cwd=mine)
+    assert report.stat().st_mtime_ns == before
+    visterm("train", "--set", "oasis.C=0.01", cwd=mine)
+    visterm("evaluate", cwd=mine)
+    assert report.stat().st_mtime_ns != before
+    assert "C: 0.01" in report.read_text()
+
+
+def test_the_report_shows_what_the_learner_was_trained_with(mine):
+    settings = ("oasis.C=7.5", "index.kind=milvus", "index.uri=https://me:s@cret@host/db")
+    result = visterm("evaluate", "--force", *(part for setting in settings for part in ("--set", setting)), cwd=mine)
+    assert "trained with other settings" in result.stderr
+    report = (mine / "runs/fruit/evaluations/oasis/report.html").read_text()
+    assert "C: 7.5" not in report
+    assert report.count("https://host/db") == 2  # in the configuration, and in the command
+    assert "cret" not in report
+
+
+def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):
+    """It may be of hours of training: only --force goes over it."""
+    checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
+    shutil.copytree(mine / "runs/fruit/learners/oasis", checkpoint)
+    line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
+    assert "oasis.checkpoint is of an interrupted training with C=0.1, now 0.05: train as then to go on" in line
+    assert checkpoint.exists()
+    (mine / "fruit/pear/more.jpg").write_bytes((mine / "fruit/pear/1.jpg").read_bytes())
+    visterm("features", "fruit", cwd=mine)
+    assert "with other images or labels: train as then" in refused("train", cwd=mine)
+    assert "going on" not in visterm("train", "--force", "--set", "oasis.C=0.05", cwd=mine).stderr
+    assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device"),
+        (OSError("8 requested and 4 written"), "8 requested and 4 written"),  # as np.save says it
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_does_not_end_training(mine, monkeypatch, error, reason):
+    save = OASIS.save
+
+    def full(self, folder):
+        if "checkpoint" in os.fspath(folder):
+            raise error
+        save(self, folder)
+
+    monkeypatch.setattr(OASIS, "save", full)
+    result = visterm("train", "--force", "--set", "compute.checkpoint_seconds=0", cwd=mine)
+    assert f"oasis.checkpoint: no checkpoint could be written ({reason}); training goes on" in result.stderr
+    assert "Next: visterm evaluate" in result.stderr
+
+
+def test_a_kill_between_two_renames_is_undone(mine):
+    learners = mine / "runs/fruit/learners"
+    (learners / "oasis").rename(learners / "oasis.old")
+    (learners / "oasis.tmp").mkdir()
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+    assert [path.name for path in learners.iterdir()] == ["oasis"]
+
+
+def test_two_at_once_are_refused(mine):
+    with Run(mine / "runs/fruit").locked():
+        assert "another visterm is at work" in refused("train", cwd=mine)
+
+
+def test_a_moved_root_is_the_same_collection(mine, write_images):
+    (mine / "fruit").rename(mine / "moved")
+    write_images(mine / "moved", ["apple/new.jpg"])
+    (mine / "moved/pear/0.jpg").unlink()
+    found = json.loads(visterm("features", "moved", "--run", "fruit", "--json", cwd=mine).stdout)
+    assert (found["added"], found["removed"], found["extracted"]) == (1, 1, 1)
+
+
+def test_the_pixel_limit_may_move(mine, write_images):
+    import cv2
+
+    cv2.imwrite(str(mine / "fruit/apple/large.png"), np.zeros((200, 300, 3), np.uint8))
+    found = []
+    for limit in (100_000, 50_000, 100_000):
+        options = ["--set", f"collection.max_pixels={limit}", "--json"]
+        found.append(json.loads(visterm("features", "fruit", *SMALL, *options, cwd=mine).stdout))
+    assert [f["n_images"] for f in found] == [31, 30, 31]
+    assert found[2]["extracted"] == 1
+
+
+def test_a_lost_segment_is_extracted_again(mine):
+    (segment,) = (mine / "runs/fruit/collection/segments").iterdir()
+    shutil.rmtree(segment)
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 30
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_a_lost_collection_loses_nothing_else(mine):
+    shutil.rmtree(mine / "runs/fruit/collection")
+    assert "which images?" in refused("features", "--run", "fruit", cwd=mine)
+    assert (mine / "runs/fruit/learners/oasis/record.json").exists()
+
+
+def test_single_clicks(tmp_path, write_images):
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
+    write_images(tmp_path / "flat", names)
+    (tmp_path / "clicks.csv").write_text("query,path,count\n" + "".join(f"{n[:-5]},{n},1\n" for n in names))
+    visterm("features", "flat", *SMALL, "--set", "collection.clicks=clicks.csv", cwd=tmp_path)
+    visterm("train", cwd=tmp_path)
+    visterm("evaluate", cwd=tmp_path)
+
+
+def test_a_picture_beside_the_split_folders_changes_nothing(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(5)])
+    write_images(tmp_path / "fruit", ["cover.jpg"])
+    visterm("features", "fruit", *SMALL, cwd=tmp_path)
+    found = json.loads(visterm("info", "--json", cwd=tmp_path).stdout)
+    assert (found["classes"], found["splits"]) == (3, {"none": 1, "test": 15, "train": 15})
+
+
+def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_images_stage, "CROPS", {"train": 6, "test": 4})
+    monkeypatch.setattr(demo_images_stage, "DEMO_SETTINGS", [setting for setting in SMALL if setting != "--set"])
+    assert visterm("demo", cwd=tmp_path).stdout == "runs/demo/evaluations/oasis/report.html\n"
+
+
+def test_settings_that_cannot_be_used_do_not_stay(mine):
+    refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=mine)
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["n_images"] == 30
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, write_images):
+    write_images(tmp_path / "fruit", ["a/1.jpg"])
+    (tmp_path / "runs").write_text("a file in the place of the folder")
+    assert "cannot be written" in refused("features", "fruit", cwd=tmp_path)
+
+
+def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
+    (tmp_path / "none").mkdir()
+    refused("features", "none", cwd=tmp_path)
+    refused("features", "missing", cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+    write_images(tmp_path / "fruit", ["a/1.jpg"])
+    refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_which_run(mine, write_images):
+    write_images(mine / "other", ["a/1.jpg", "b/1.jpg"])
+    visterm("features", "other", *SMALL, "--set", "features.n_visterms=4", cwd=mine)
+    assert refused("info", cwd=mine) == "visterm: which run? give --run NAME; there are fruit, other"
+    assert "give --run NAME; there is none in runs yet" in refused("info", cwd=mine / "fruit")
+
+
+def test_an_empty_name_is_refused(mine):
+    assert "which images? the name of their directory is empty" in refused("features", "", cwd=mine)
+    assert "which image? the name of a file is empty" in refused("search", "", cwd=mine)
+
+
+def test_images_of_runs_are_not_those_of_the_directory(tmp_path, write_images):
+    write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
+    write_images(tmp_path / "photos/runs/demo/images", ["x/1.jpg"])
+    arguments = ["features", ".", *SMALL, "--run", "mine", "--json"]
+    assert json.loads(visterm(*arguments, cwd=tmp_path / "photos").stdout)["n_images"] == 24
+    # But those of a run may be what is asked for.
+    arguments = ["features", "runs/demo/images", "--run", "other", "--set", "features.n_visterms=4", "--json"]
+    assert json.loads(visterm(*arguments, cwd=tmp_path / "photos").stdout)["n_images"] == 1
+
+
+def test_settings_that_are_kept_are_named(mine):
+    result = visterm("train", "--set", "oasis.C=0.05", "--set", "oasis.C=0.04", cwd=mine)
+    assert "kept for later commands in runs/fruit/config.yaml: oasis.C=0.04\n" in result.stderr
+    assert "kept" not in visterm("train", cwd=mine).stderr
+
+
+def test_rows_of_tables_that_name_no_image_are_counted(tmp_path, write_images):
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
+    write_images(tmp_path / "flat", names)
+    (tmp_path / "flat/bad.jpg").write_text("no image")
+    rows = [f"{name},{name[:-5]}\n" for name in [*names, "bad.jpg", "gone.jpg", "fig1.jpg"]]
+    (tmp_path / "labels.csv").write_text("path,label\n" + "".join(rows))
+    result = visterm("features", "flat", *SMALL, "--set", "collection.labels=labels.csv", cwd=tmp_path)
+    assert "labels.csv: 2 rows name no image of the collection, such as gone.jpg" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        (("train", "tst"), "folders train look like a split, but tst beside them is none (did you mean test?)"),
+        (("Train", "test", "extra"), "folders Train, test look like a split, but extra beside them is none"),
+        (("test", "validation"), "there is no folder train beside test, validation"),
+    ],
+)
+def test_a_mistyped_split_is_warned_of(tmp_path, write_images, folders, message):
+    write_images(tmp_path / "fruit", [f"{s}/{c}/{i}.jpg" for s in folders for c in CLASSES for i in range(3)])
+    assert message in visterm("features", "fruit", *SMALL, cwd=tmp_path).stderr
+
+
+def test_a_class_called_train_is_no_mistake(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in ("train", "boat") for i in range(6)])
+    assert "look like a split" not in visterm("features", "fruit", *SMALL, cwd=tmp_path).stderr
+
+
+def test_a_cut_segment_is_extracted_again(mine):
+    (segment,) = (mine / "runs/fruit/collection/segments").iterdir()
+    os.truncate(segment / "counts.npy", (segment / "counts.npy").stat().st_size - 4)
+    assert "damaged segment" in refused("search", "fruit/pear/0.jpg", cwd=mine)
+    assert json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)["extracted"] == 30
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_a_full_disk_is_one_line(mine, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
+
+    monkeypatch.setattr(features_stage, "publish", full)
+    line = refused("train", "--force", cwd=mine)
+    assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
+
+
+def test_a_terminal_without_columns(monkeypatch):
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((0, 0)))
+    assert console._columns() == 80
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((120, 30)))
+    assert console._columns() is None

@@ -1,0 +1,160 @@
+"""The configuration is strict, and says what is wrong in one line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+import yaml
+
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.errors import UserError
+
+
+def test_defaults_survive_a_round_trip(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(Config().to_yaml())
+    assert load_config(file) == Config()
+
+
+def test_settings_lie_on_top_of_the_file(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("features: {n_visterms: 1000}\nsplit: {train: 40, test: 25}\n")
+    config = load_config(file, ["split.test=10", "seed=3"])
+    assert (config.features.n_visterms, config.split.train, config.split.test, config.seed) == (1000, 40, 10, 3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("features.n_visterm=5", "unknown key features.n_visterm; did you mean n_visterms?"),
+        ("featurs.n_visterms=5", "unknown key featurs; did you mean features?"),
+        ("features.n_visterms=many", "features.n_visterms: input should be a valid integer, not 'many'"),
+        ("features.n_visterms=10.5", "features.n_visterms"),
+        ("features=3", "features: input should be"),
+        ("split.train=1.5", "a number of images (40) or a share (0.6), not 1.5"),
+        ("split.train=0.9", "shares of the same images"),
+        ("oasis.C=0", "oasis.C: input should be greater than 0, not 0"),
+        ("oasis.variant=symetric", "oasis.variant: input should be"),
+        ("evaluate.protocol=all", "evaluate.protocol"),
+        ("n_visterms", "expected section.key=value"),
+        ("seed.x=[", "--set seed.x=["),
+    ],
+)
+def test_a_wrong_setting_is_one_clear_line(setting, message):
+    with pytest.raises(UserError) as error:
+        load_config(None, [setting])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("features: [1", "not valid YAML at line"),
+        ("- a\n- b\n", "expected sections"),
+        ("features:\n  colour: 3\n", "unknown key features.colour"),
+        ("collection: {labels: a.csv, clicks: b.csv}", "labels or clicks, not both"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_line(tmp_path, text, message):
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        load_config(file)
+    assert message in str(error.value)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="no such configuration file"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_paths_in_a_file_are_relative_to_it(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("collection: {labels: labels.csv}\n")
+    assert load_config(file).collection.labels == str(tmp_path / "labels.csv")
+
+
+def test_every_shipped_configuration_is_valid(repository):
+    files = sorted((repository / "configs").glob("*.yaml"))
+    assert files
+    for file in files:
+        load_config(file)
+
+
+def test_the_page_of_the_configuration_holds_the_defaults(repository):
+    page = (repository / "docs/configuration.md").read_text()
+    written = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
+    assert written == Config().model_dump()
+
+
+@pytest.mark.parametrize("number", ["1e-3", "1E-3", "1.0e-3", "+1e-3"])
+def test_an_exponent_makes_a_number(tmp_path, number):
+    """YAML 1.1 reads 1e-3 as text."""
+    file = tmp_path / "a.yaml"
+    file.write_text(f"oasis: {{C: {number}}}\n")
+    assert load_config(file).oasis.C == load_config(None, [f"oasis.C={number}"]).oasis.C == 1e-3
+
+
+def test_words_that_look_like_numbers_stay_words(tmp_path):
+    assert load_config(None, ["collection.vectors.id_column=e3"]).collection.vectors.id_column == "e3"
+
+
+CONSTRUCTORS = {
+    "oasis": ("learners.oasis", "OASIS"),
+    "aroma": ("learners.aroma", "AROMA"),
+    "wsabie": ("learners.wsabie", "WSABIE"),
+    "pamir": ("learners.pamir", "PAMIR"),
+    "ovr": ("learners.one_vs_rest", "OneVsRestPA"),
+    "knn": ("learners.knn", "KNNAnnotator"),
+    "lego": ("learners.lego", "LEGO"),
+    "mcml": ("learners.mcml", "MCML"),
+    "musl": ("learners.musl", "MuSL"),
+    "features": ("features.extractor", "VistermExtractor"),
+    "features.onnx": ("features.embeddings", "OnnxEmbedder"),
+    "features.codebook": ("features.forest", "ForestCodebook"),
+}
+
+
+def constructor(section):
+    """Defaults of the class that a section stands for, as Python sees them."""
+    module, name = CONSTRUCTORS[section]
+    parameters = inspect.signature(getattr(importlib.import_module(f"visterm.{module}"), name)).parameters
+    return {key: parameter.default for key, parameter in parameters.items()}
+
+
+def model_of(section):
+    model = Config
+    for part in section.split("."):
+        model = model.model_fields[part].annotation
+    return model
+
+
+@pytest.mark.parametrize("section", CONSTRUCTORS)
+def test_defaults_are_those_of_the_constructor_or_say_why_not(section):
+    """``codebook`` names a section, and a model of ``""`` is none."""
+    library = constructor(section)
+    for key, field in model_of(section).model_fields.items():
+        if key in library and (section, key) not in (("features", "codebook"), ("features.onnx", "model")):
+            assert (field.default == library[key]) == (field.description is None), f"{section}.{key}"
+
+
+def test_the_page_shows_both_defaults_where_they_differ(repository):
+    rows = [
+        f"| `{section}.{key}` | {_shown(field.default)} | {_shown(constructor(section)[key])} | {field.description} |"
+        for section in CONSTRUCTORS
+        for key, field in model_of(section).model_fields.items()
+        if field.description is not None
+    ]
+    page = (repository / "docs/configuration.md").read_text()
+    missing = [row for row in rows if row not in page]
+    assert not missing, "docs/configuration.md lacks:\n" + "\n".join(missing)
+
+
+def _shown(value):
+    return f"{value:,}" if type(value) is int else str(value)

@@ -1,0 +1,349 @@
+"""Why two images match: the numbers sum to the score that search shows, and the picture shows them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from visterm import features
+from visterm.features import images, read_image
+from visterm.pipeline import Searcher
+from visterm.pipeline.cli.app import app
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.explanation import explain_pair, explained
+from visterm.pipeline.search.explanation_picture import draw, heat_map
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
+from visterm.pipeline.store.run import Run
+
+CLASSES = ("apple", "pear", "plum")
+LEARNERS = ("oasis", "lego", "wsabie", "musl", "knn")
+SETTINGS = [
+    "features.n_visterms=40",
+    "features.stride=8",  # two levels of blocks in images as small as these
+    "compute.n_jobs=1",
+    *(f"{name}.{key}" for name in ("oasis", "lego", "wsabie") for key in ("n_steps=2000", "pass_steps=1000")),
+    "wsabie.n_components=[4,6]",
+    "musl.n_bits=8",
+    "musl.n_metrics=2",
+]
+
+
+def make_run(folder, write_images, learners, *settings):
+    photos = folder / "photos"
+    write_images(photos, [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
+    run, config = Run(folder / "runs" / "fruit"), load_config(None, [*SETTINGS, *settings])
+    console = Console(quiet=True, progress=False)
+    features_stage(run, config, photos, console)
+    for name in learners:
+        train_stage(run, config, name, console)
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, write_images):
+    return make_run(tmp_path_factory.mktemp("explaining"), write_images, LEARNERS)
+
+
+@pytest.fixture(scope="module")
+def searcher(run):
+    return Searcher(run)
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory, write_images):
+    """An image that is not in the collection."""
+    folder = tmp_path_factory.mktemp("outside")
+    write_images(folder, ["pear99.jpg"])
+    return folder / "pear99.jpg"
+
+
+def visterm(*arguments, run, check=0):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(run.folder.parent.parent)
+        patch.setenv("VISTERM_RUN", "")
+        patch.delenv("VISTERM_RUNS", raising=False)
+        patch.setattr(images, "_silenced", True)
+        result = CliRunner().invoke(app, ["explain", *map(str, arguments)], prog_name="visterm")
+    assert result.exit_code == check, result.stderr
+    return result
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", [name for name in (*LEARNERS, "cosine") if name != "musl"])
+def test_heat_of_both_images_sums_to_the_score_that_search_shows(searcher, outside, learner):
+    for query in (outside, "pear/3.jpg"):
+        for result in searcher.search(query, k=3, learner=learner)[0]["results"]:
+            found = explain_pair(searcher, query, result["path"], learner)
+            assert found["learner"] == learner
+            assert found["score"] == pytest.approx(result["score"], abs=2e-6)
+            for side in ("query", "result"):
+                assert sum(found[side]["heat"]) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+                assert len(found[side]["heat"]) == len(found[side]["boxes"]) > 15
+            assert found["positive"] + found["negative"] == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+            assert "bits" not in found
+            assert found == json.loads(json.dumps(found))
+
+
+def test_bits_sum_to_the_score_that_search_shows(searcher, outside):
+    for result in searcher.search(outside, k=20, learner="musl")[0]["results"]:
+        found = explain_pair(searcher, outside, result["id"], "musl")
+        assert found["score"] == pytest.approx(result["score"], abs=1e-6)
+        assert sum(bit["contribution"] for bit in found["bits"]) == pytest.approx(result["score"], abs=1e-5)
+        assert found["positive"] - found["negative"] == pytest.approx(8)  # all bits of the metric of its category
+        for side in ("query", "result"):
+            shown = sum(bit["contribution"] for bit in found["bits"] if bit[f"n_{side}_blocks"])
+            assert sum(found[side]["heat"]) == pytest.approx(shown, abs=1e-4)
+        for pair in found["pairs"]:
+            assert pair["n_query_blocks"]
+            assert pair["n_result_blocks"]
+
+
+def test_an_image_from_outside_can_be_the_result(searcher, outside):
+    there, back = (explain_pair(searcher, *pair, "cosine") for pair in ((outside, 5), (5, outside)))
+    assert there["score"] == pytest.approx(back["score"], abs=1e-6)
+    assert (back["result"]["id"], back["result"]["path"], back["result"]["name"]) == (None, None, str(outside))
+    assert there["result"]["id"] == 5
+    assert there["result"]["path"] == searcher.images[searcher.place[5]].path
+    assert explain_pair(searcher, 5, outside, "musl")["score"] == pytest.approx(
+        searcher.learner("musl").similarity(searcher.queries("id:5").Q, searcher.queries(outside).Q)[0, 0]
+    )
+
+
+def test_an_image_can_be_named_in_every_way_that_search_takes(searcher, run):
+    image = next(image for image in searcher.images if image.path == "pear/3.jpg")
+    file = searcher.root / "pear/3.jpg"
+    expected = explain_pair(searcher, image.id, "plum/0.jpg")
+    assert expected["query"]["name"] == expected["query"]["path"] == "pear/3.jpg"
+    for name in (f"id:{image.id}", "pear/3.jpg", file, str(file), np.int64(image.id)):
+        assert explain_pair(searcher, name, "plum/0.jpg") == expected
+    by_pixels = explain_pair(searcher, read_image(file), "plum/0.jpg")
+    assert by_pixels["query"].pop("id") is None
+    assert by_pixels["query"]["heat"] == expected["query"]["heat"]
+    np.testing.assert_array_equal(explained(searcher, image.id, "plum/0.jpg").query_pixels, read_image(file))
+
+
+def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
+    found = explain_pair(searcher, outside, "pear/1.jpg", "oasis", n_pairs=12)
+    pairs = found["pairs"]
+    assert 3 < len(pairs) <= 12
+    sizes = [abs(pair["contribution"]) for pair in pairs]
+    assert sizes == sorted(sizes, reverse=True)
+    for pair in pairs:
+        whole = found["positive"] - found["negative"]  # of which a small score may be what is left
+        assert pair["share"] == pytest.approx(pair["contribution"] / whole, rel=1e-4)
+        assert abs(pair["share"]) <= 1
+
+    def overlap(a, b):
+        (ax, ay, aw, ah), (bx, by, bw, bh) = a, b
+        shared = max(0, min(ax + aw, bx + bw) - max(ax, bx)) * max(0, min(ay + ah, by + bh) - max(ay, by))
+        return shared / (aw * ah + bw * bh - shared)
+
+    for i, one in enumerate(pairs):
+        for other in pairs[:i]:
+            overlaps = [
+                overlap(*(found[side]["boxes"][pair[f"{side}_block"]] for pair in (one, other)))
+                for side in ("query", "result")
+            ]
+            assert min(overlaps) < 0.5
+    assert len(explain_pair(searcher, outside, "pear/1.jpg", "oasis", n_pairs=2)["pairs"]) == 2
+
+
+def test_blocks_of_one_visterm_have_equal_heat(searcher):
+    found = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")
+    visterms = searcher.extractor.blocks(read_image(searcher.root / "pear/0.jpg"))[1]
+    for pair in found["pairs"]:
+        assert pair["n_query_blocks"] == np.count_nonzero(visterms == visterms[pair["query_block"]])
+    heat = np.array(found["query"]["heat"])
+    for visterm in np.unique(visterms):
+        assert np.ptp(heat[visterms == visterm]) == 0
+
+
+def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images):
+    forest = ["features.codebook.kind=forest", "features.codebook.n_trees=4"]
+    searcher = Searcher(make_run(tmp_path, write_images, ["oasis", "musl"], *forest))
+    for learner in ("cosine", "oasis"):
+        for result in searcher.search("pear/3.jpg", k=3, learner=learner)[0]["results"]:
+            found = explain_pair(searcher, "pear/3.jpg", result["id"], learner)
+            assert found["score"] == pytest.approx(result["score"], abs=2e-6)
+            for side in ("query", "result"):
+                assert sum(found[side]["heat"]) == pytest.approx(result["score"], rel=1e-4, abs=1e-5)
+            assert found["pairs"]
+    assert explain_pair(searcher, "pear/3.jpg", "pear/1.jpg", "musl")["bits"]
+
+
+# --- heat maps ----------------------------------------------------------------------------------------------------
+
+
+def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
+    side = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")["query"]
+    for longest in (720, 128, 50, 7, 1):
+        found = heat_map(side, longest)
+        assert max(found.shape) == min(longest, 128)
+        assert found.sum() == pytest.approx(sum(side["heat"]), rel=1e-6)
+
+
+def test_heat_is_spread_over_the_pixels_of_overlapping_blocks():
+    side = {"width": 4, "height": 2, "boxes": [[0, 0, 4, 2], [2, 0, 2, 2], [2, 1, 1, 1]], "heat": [0.8, 0.4, -0.3]}
+    np.testing.assert_allclose(heat_map(side), [[0.1, 0.1, 0.2, 0.2], [0.1, 0.1, -0.1, 0.2]], atol=1e-12)
+
+
+# --- the picture --------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_path):
+    found, *pixels = explained(searcher, outside, "pear/1.jpg", "oasis")
+    draw(found, *pixels, tmp_path / "why.png")
+    drawn = cv2.imread(str(tmp_path / "why.png"))
+    assert drawn.shape[1] == 1320
+    assert [path.name for path in tmp_path.iterdir()] == ["why.png"]
+    none = dict(found, pairs=[])
+    draw(none, *pixels, tmp_path / "none.png")
+    without = cv2.imread(str(tmp_path / "none.png"))
+    assert without.shape == drawn.shape
+    half = drawn.shape[0] // 2
+    assert (without[80:half] != drawn[80:half]).any()  # rectangles, numbers and lines
+    np.testing.assert_array_equal(without[half:], drawn[half:])  # the same heat
+
+
+def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
+    """An image that takes part in the score by half as much heat has paler colours, not the same ones."""
+    pixels = np.full((100, 100, 3), 255, np.uint8)
+    side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0]}
+    weaker = dict(side, heat=[0.4])
+    found = {"learner": "x", "score": 1.0, "positive": 1.0, "negative": 0.0, "pairs": []}
+    draw(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
+    drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
+    row = drawn[int(drawn.shape[0] * 0.75)]
+    strong, weak = row[350], row[1000]  # blue, green, red
+    assert strong.sum() < weak.sum() - 100
+    assert strong[2] > strong[0]
+    assert weak[2] > weak[0] + 30
+    against = found | {"query": side, "result": dict(side, heat=[-1.0]), "negative": -1.0}
+    draw(against, pixels, pixels, tmp_path / "against.png")
+    left, right = (
+        cv2.imread(str(tmp_path / "against.png"))[int(drawn.shape[0] * 0.75), x].astype(int) for x in (350, 1000)
+    )
+    assert left[2] > left[0] + 50  # orange
+    assert right[0] > right[2] + 50  # blue
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (40, 3000), (900, 30), (70, 64)])
+def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
+    pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    found, _, result = explained(searcher, pixels, "pear/1.jpg", "oasis")
+    assert (found["query"]["width"], found["query"]["height"]) == shape[::-1]
+    draw(found, pixels, result, tmp_path / "why.png")
+    height, width = cv2.imread(str(tmp_path / "why.png")).shape[:2]
+    assert width == 1320
+    assert height < 2500
+
+
+def test_names_are_shown_as_they_are(searcher, tmp_path):
+    """Neither formulas nor line breaks nor letters that the font lacks do harm."""
+    found, *pixels = explained(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
+    found["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
+    found["result"]["name"] = "x" * 500
+    draw(found, *pixels, tmp_path / "why.png")
+    assert (tmp_path / "why.png").stat().st_size > 10_000
+
+
+# --- what cannot be explained -------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
+    for given, message in (
+        ("id:999999", "run fruit has no image of this id"),
+        (tmp_path / "nowhere.jpg", "nowhere.jpg: .*no such file"),
+        (tmp_path / "broken.jpg", "broken.jpg: "),
+        (tmp_path, "a folder; one image is explained at a time"),
+        (np.zeros((4, 4)), "uint8"),
+        (np.zeros((4, 0, 3), np.uint8), "nothing to describe"),
+    ):
+        with pytest.raises(UserError, match=message):
+            explain_pair(searcher, given, "pear/1.jpg", "oasis")
+        with pytest.raises(UserError, match=message):
+            explain_pair(searcher, outside, given, "oasis")
+    with pytest.raises(UserError, match="unknown learner oasi"):
+        explain_pair(searcher, outside, "pear/1.jpg", "oasi")
+    with pytest.raises(UserError, match="no trained pamir"):
+        explain_pair(searcher, outside, "pear/1.jpg", "pamir")
+
+
+def test_vectors_from_elsewhere_have_no_blocks(searcher, monkeypatch):
+    monkeypatch.setattr(searcher, "extractor", object())
+    with pytest.raises(UserError, match="run fruit: its vectors are not made of blocks"):
+        explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
+
+
+def test_an_image_without_weights_is_refused(searcher, monkeypatch):
+    """Nothing but visterms that every training image has."""
+    monkeypatch.setattr(searcher.extractor.weighting_, "idf_", np.zeros(40))
+    white = np.full((80, 80, 3), 255, np.uint8)
+    with pytest.raises(UserError, match="the vector of the query is zero: there is nothing to explain"):
+        explain_pair(searcher, white, white, "cosine")
+
+
+def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):
+    run = make_run(tmp_path, write_images, [])
+    searcher = Searcher(run)
+    shutil.copyfile(tmp_path / "photos/plum/1.jpg", tmp_path / "photos/pear/1.jpg")
+    with pytest.raises(UserError, match="pear/1.jpg has changed .* 'visterm features --run fruit' first"):
+        explain_pair(searcher, "apple/0.jpg", "pear/1.jpg", "cosine")
+    (tmp_path / "photos/pear/2.jpg").unlink()
+    with pytest.raises(UserError, match="pear/2.jpg: .*no such file"):
+        explain_pair(searcher, "apple/0.jpg", "pear/2.jpg", "cosine")
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_table(run, outside):
+    lines = visterm(outside, "pear/1.jpg", "--pairs", 3, run=run).stdout.splitlines()
+    assert lines[0].startswith(f"{outside} and pear/1.jpg: ")
+    assert lines[0].endswith(" by oasis")
+    assert [line.split()[0] for line in lines[-4:]] == ["pair", "1", "2", "3"]
+
+
+def test_the_command_prints_json_and_draws(run, outside, searcher, tmp_path):
+    file = tmp_path / "why.png"
+    result = visterm(outside, "id:5", "--learner", "cosine", "--json", "--output", file, run=run)
+    assert json.loads(result.stdout) == explain_pair(searcher, outside, 5, "cosine", n_pairs=8)
+    assert cv2.imread(str(file)) is not None
+    assert visterm(outside, "id:5", "-o", file, run=run).stdout == f"{file}\n"
+
+
+def test_images_of_the_run_are_read_once(run, tmp_path, monkeypatch):
+    """The picture is of the very pixels that the numbers are of."""
+    read = []
+    read_it = features.read_image
+    monkeypatch.setattr(features, "read_image", lambda file, **options: read.append(file) or read_it(file, **options))
+    visterm("id:1", "id:5", "--output", tmp_path / "why.png", run=run)
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["id:1"], "Missing argument"),
+        (["id:1", "id:999999"], "id:999999: run fruit has no image of this id"),
+        (["id:1", "id:2", "--output", "why.jpg"], "the name of a picture ends in .png"),
+        (["id:1", "id:2", "--output", "nowhere/why.png"], "there is no folder nowhere"),
+        (["id:1", "id:2", "--pairs", "0"], "pairs"),
+        (["id:1", "id:2", "--learner", "oasis,lego"], "only one learner"),
+    ],
+)
+def test_mistakes_are_one_line(run, arguments, message):
+    result = visterm(*arguments, run=run, check=2)
+    assert result.stdout == ""
+    assert message in result.stderr

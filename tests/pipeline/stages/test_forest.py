@@ -1,0 +1,107 @@
+"""A run whose codebook is a forest, from images to answers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from visterm.features import VistermExtractor, images
+from visterm.pipeline.cli.app import app
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+
+CLASSES = ("apple", "pear", "plum")
+SETTINGS = """
+features:
+  n_visterms: 60
+  codebook: {kind: forest, n_trees: 4, min_samples_leaf: 2}
+oasis: {n_steps: 2000, pass_steps: 1000}
+compute: {n_jobs: 1}
+"""
+
+
+@pytest.fixture
+def fruit(tmp_path, write_images, monkeypatch):
+    write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(10)])
+    (tmp_path / "forest.yaml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISTERM_RUN", "")
+    monkeypatch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
+    return tmp_path
+
+
+def visterm(*arguments, check=0):
+    result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
+    assert result.exit_code == check, result.stderr
+    return result
+
+
+def refused(*arguments):
+    """The last line that a command says that must be refused."""
+    return visterm(*arguments, check=2).stderr.splitlines()[-1]
+
+
+def test_a_forest_takes_a_run_from_images_to_answers(fruit):
+    visterm("features", "fruit", "--config", "forest.yaml")
+    run = Run(fruit / "runs/forest")
+    extractor = VistermExtractor.load(run.extractor / "files")
+    assert (extractor.codebook, extractor.n_trees, extractor.min_samples_leaf) == ("forest", 4, 2)
+
+    # the trees have learned from the labels of the training images alone, and rows are their counts
+    collection = Collection(run.collection)
+    found = collection.images()
+    counts = collection.counts(found).toarray()
+    collection.close()
+    train = [image for image in found if image.split == "train"]
+    paths = [fruit / "fruit" / image.path for image in train]
+    y = [next(iter(image.labels)) for image in train]
+    again = VistermExtractor(**extractor.get_params()).fit(paths, y)
+    assert again.codebook_.nodes_.tobytes() == extractor.codebook_.nodes_.tobytes()
+    np.testing.assert_array_equal(counts, again.count([fruit / "fruit" / image.path for image in found]).toarray())
+
+    visterm("train", "--run", "forest")
+    result = visterm("search", "fruit/pear/0.jpg", "-k", "5", "--run", "forest", "--json")
+    assert [answer["labels"] for answer in json.loads(result.stdout)[0]["results"]] == [["pear"]] * 5
+
+
+def test_a_forest_needs_labels(fruit, write_images):
+    write_images(fruit / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(3)])
+    assert "a forest codebook learns from labels: sort" in refused("features", "flat", "--config", "forest.yaml")
+
+
+@pytest.mark.parametrize("table", ["labels", "clicks"])
+def test_a_forest_refuses_several_labels_and_clicks(fruit, table):
+    name = {"labels": "label", "clicks": "query"}[table]
+    lines = [f"{c}/{i}.jpg,{label}" for c in CLASSES for i in range(10) for label in (c, "fruit")]
+    if table == "clicks":
+        lines = [",".join([*reversed(line.split(",")), "1"]) for line in lines]
+    (fruit / "table.csv").write_text("\n".join([f"path,{name}" if table == "labels" else "query,path,count", *lines]))
+    line = refused("features", "fruit", "--config", "forest.yaml", "--set", f"collection.{table}=table.csv")
+    assert "one label an image" in line
+    assert "kind=kmeans" in line
+
+
+def test_images_without_a_label_are_left_out_of_a_forest(fruit):
+    lines = [f"{c}/{i}.jpg,{c}" for c in CLASSES for i in range(8)]
+    (fruit / "table.csv").write_text("\n".join(["path,label", *lines]))
+    visterm("features", "fruit", "--config", "forest.yaml", "--set", "collection.labels=table.csv")
+    extractor = VistermExtractor.load(fruit / "runs/forest/extractor/files")
+    assert extractor.weighting_.n_images_ == 15  # 0.6 of 8 images, rounded, three times
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("features.n_visterms=11", "n_visterms must be at least 12"),
+        ("features.codebook.kind=tree", "features.codebook.kind: input should be 'kmeans' or 'forest'"),
+        ("features.codebook.trees=4", "unknown key features.codebook.trees; did you mean n_trees?"),
+        ("features.codebook.n_trees=0", "features.codebook.n_trees: input should be greater than 0, not 0"),
+    ],
+)
+def test_a_wrong_setting_is_one_clear_line(fruit, setting, message):
+    line = refused("features", "fruit", "--config", "forest.yaml", "--set", setting)
+    assert line.startswith("visterm: ")
+    assert message in line

@@ -1,0 +1,568 @@
+"""Every learner by the command: trained, evaluated beside the others in one report, asked for images and labels."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from visterm.features import images
+from visterm.learners import LEARNERS
+from visterm.learners.annotation import AnnotatorMixin
+from visterm.pipeline.cli.app import app
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.evaluation.is_a import read_is_a, siblings_of
+from visterm.pipeline.search.searcher import WITH_LABEL_VECTORS
+from visterm.pipeline.store import vectors
+from visterm.pipeline.store.models import TRAINED
+
+CLASSES = ("apple", "pear", "plum", "quince")
+ANNOTATORS = [name for name in TRAINED if hasattr(LEARNERS[TRAINED[name]], "annotate")]
+EVERY_ONE = "+".join(TRAINED)
+
+
+def small():
+    """Settings that train every learner in a moment."""
+    wanted = {
+        "n_steps": 3000,
+        "pass_steps": 1000,
+        "n_components": 8,
+        "n_neighbors": 5,
+        "n_bits": 8,
+        "n_metrics": 2,
+        "negatives_per_example": 20,
+    }
+    found = {"features.n_visterms": 40, "compute.n_jobs": 1}
+    for name in TRAINED:
+        section = type(getattr(Config(), name)).model_fields
+        found |= {f"{name}.{key}": value for key, value in wanted.items() if key in section}
+    if "mcml.n_steps" in found:
+        found |= {"mcml.n_steps": 20, "mcml.pass_steps": 10}
+    return [part for key, value in found.items() for part in ("--set", f"{key}={value}")]
+
+
+def visterm(*arguments, cwd, check=0):
+    """Run the command in a folder, in this process; the exit code must be the one expected."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setenv("VISTERM_RUN", "")
+        patch.delenv("VISTERM_RUNS", raising=False)
+        patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
+        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
+    assert result.exit_code == check, result.stderr
+    return result
+
+
+def refused(*arguments, cwd):
+    """Run a command that must be refused with one line; return the line."""
+    result = visterm(*arguments, cwd=cwd, check=2)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    return [line for line in result.stderr.splitlines() if line.startswith("visterm: ")][-1]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, write_images):
+    """A folder with four classes of ten images, and a run with every learner, trained and evaluated."""
+    folder = tmp_path_factory.mktemp("learners")
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(10)])
+    visterm("features", "fruit", *small(), cwd=folder)
+    trained = visterm("train", *(part for name in TRAINED for part in ("--learner", name)), "--json", cwd=folder)
+    assert [summary["learner"] for summary in json.loads(trained.stdout)] == list(TRAINED)
+    visterm("evaluate", "--learner", "all", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def mine(done, tmp_path):
+    """A copy of it that a test may change."""
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+# ----------------------------------------------------------------------------------------------------- one report
+
+
+def test_every_learner_has_a_section_and_a_class():
+    assert set(TRAINED) <= set(Config.model_fields)
+    assert set(TRAINED.values()) == set(LEARNERS) - {"Cosine"}
+
+
+def test_one_report_holds_them_all(done):
+    folder = done / "runs/fruit/evaluations" / EVERY_ONE
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert list(metrics["systems"]) == [*TRAINED, "cosine", "chance"]
+    assert metrics["accuracy"] == {
+        "neighbours": 5,
+        "n_queries": 16,
+        "n_train": 24,
+        "n_classes": 4,
+        "n_unknown_labels": 0,
+    }
+    for name, figures in metrics["systems"].items():
+        assert 0 < figures["map"] <= 1, name
+        assert 0 < figures["knn_accuracy"] <= 1, name
+        assert ("annotation" in figures) == (name in ANNOTATORS), name
+        if name in TRAINED:
+            assert figures["train_seconds"] > 0
+            assert isinstance(figures["steps"], int)
+    for name in ANNOTATORS:
+        annotation = metrics["systems"][name]["annotation"]
+        assert set(annotation) == {"precision_at", "n_unknown_labels"}
+        assert set(annotation["precision_at"]) == {"1"}  # five labels are more than there are
+        assert annotation["precision_at"]["1"] > 0.5, name  # of four classes that a look tells apart
+        assert annotation["n_unknown_labels"] == 0
+    assert metrics["systems"]["chance"]["knn_accuracy"] == 1 / 4
+
+    with open(folder / "curves.csv", newline="") as stream:
+        assert next(csv.reader(stream)) == ["k", *TRAINED, "cosine", "chance"]
+    with open(folder / "neighbours.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 16 * 10 * len(TRAINED)
+    assert {row["system"] for row in rows} == set(TRAINED)
+    page = (folder / "report.html").read_text()
+    for words in (
+        f"Of {len(TRAINED)} learners",
+        "k-NN accuracy",
+        "labels P@1",
+        "Side by side",
+        "Groups of categories: musl",
+        *TRAINED,
+    ):
+        assert words in page, words
+    assert "sibling P@" not in page
+
+
+def test_the_first_learner_is_the_one_whose_pictures_are_shown(mine):
+    out = visterm("evaluate", "--learner", "knn", "--learner", "oasis", "--learner", "cosine", cwd=mine).stdout
+    assert out == "runs/fruit/evaluations/knn+oasis/report.html\n"
+    metrics = json.loads((mine / out.strip()).with_name("metrics.json").read_text())
+    assert list(metrics["systems"]) == ["knn", "oasis", "cosine", "chance"]
+    assert "first results under knn" in (mine / out.strip()).read_text()
+
+
+def test_all_leaves_out_what_is_stale(mine):
+    visterm("train", "--learner", "oasis", cwd=mine)
+    result = visterm("evaluate", "--learner", "all", "--set", "knn.n_neighbors=3", "--json", cwd=mine)
+    assert "must be trained again first: knn" in result.stderr
+    assert "knn" not in json.loads(result.stdout)["systems"]
+    found = json.loads(visterm("info", "--json", cwd=mine).stdout)
+    assert "stale" in found["learners"]["knn"]
+    visterm("train", "--learner", "all", cwd=mine)
+    assert "knn" in json.loads(visterm("evaluate", "--learner", "all", "--json", cwd=mine).stdout)["systems"]
+
+
+def test_all_of_nothing(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(4)])
+    visterm("features", "fruit", *small(), cwd=tmp_path)
+    assert "nothing is trained" in refused("evaluate", "--learner", "all", cwd=tmp_path)
+    assert "no trained learner" in refused("train", "--learner", "all", cwd=tmp_path)
+
+
+def test_info_tells_stale_evaluations_from_fresh_ones(mine):
+    assert "stale" not in visterm("info", cwd=mine).stdout
+    visterm("evaluate", "--learner", "cosine", cwd=mine)
+    visterm("train", "--learner", "knn", "--set", "knn.n_neighbors=3", cwd=mine)
+    lines = [line for line in visterm("info", cwd=mine).stdout.splitlines() if line.startswith("evaluated:")]
+    assert ["stale: evaluate again" in line for line in lines] == [False, True]
+    assert all("test-test, 16 queries" in line for line in lines)
+
+
+def test_the_report_says_the_whole_command(mine):
+    visterm("evaluate", "--learner", "knn", "--set", "evaluate.max_k=7", cwd=mine)
+    page = (mine / "runs/fruit/evaluations/knn/report.html").read_text()
+    assert "visterm evaluate --run fruit --learner knn --set evaluate.max_k=7" in page
+
+
+# ------------------------------------------------------------------------------- classes, labels and their siblings
+
+
+def test_siblings_by_an_is_a_table(mine):
+    table = mine / "is_a.csv"
+    table.write_text("label,parent\napple,round\nplum,round\npear,long\nround,fruit\nlong,fruit\nshoe,thing\n")
+    options = [*(part for name in ANNOTATORS for part in ("--learner", name)), "--set", "evaluate.is_a=is_a.csv"]
+    metrics = json.loads(visterm("evaluate", *options, "--json", cwd=mine).stdout)
+    for name in ANNOTATORS:
+        annotation = metrics["systems"][name]["annotation"]
+        assert annotation["sibling_precision_at"]["1"] >= annotation["precision_at"]["1"]
+    page = (mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS) / "report.html").read_text()
+    assert "gives no parent for 1 of 4 labels, such as quince" in page
+    assert "sibling P@1" in page
+
+    before = (mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS) / "metrics.json").stat().st_mtime_ns
+    table.write_text("label,parent\napple,fruit\nplum,fruit\npear,fruit\nquince,fruit\n")
+    metrics = json.loads(visterm("evaluate", *options, "--json", cwd=mine).stdout)
+    assert (mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS) / "metrics.json").stat().st_mtime_ns > before
+    assert metrics["systems"][ANNOTATORS[0]]["annotation"]["sibling_precision_at"]["1"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("label;parent\n", "no column label; the first line must be label,parent"),
+        ("label\napple\n", "no column parent"),
+        ("label,parent\napple,\n", "line 2: an empty parent"),
+        ("label,parent\n,fruit\n", "line 2: an empty label"),
+        ("label,parent\napple\n", "line 2: an empty parent"),
+        ("label,parent\npear,fruit\napple,apple\n", "line 3: apple cannot be its own parent"),
+        ("label,parent\napple,fruit\nfruit,food\nfood,apple\n", "runs in a circle: "),
+        ("label,parent\n", "holds no row"),
+        ("label,parent\nshoe,thing\n", "names none of the 2 labels of this run, such as apple"),
+    ],
+)
+def test_a_wrong_is_a_table_is_one_clear_line(tmp_path, text, message):
+    file = tmp_path / "is_a.csv"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        siblings_of(["pear", "apple"], file)
+    assert message in str(error.value)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_circle_is_told_in_its_order(tmp_path):
+    file = tmp_path / "is_a.csv"
+    file.write_text("label,parent\napple,fruit\nfruit,food\nfood,apple\n")
+    with pytest.raises(UserError, match="(apple is a fruit|fruit is a food|food is a apple)"):
+        read_is_a(file)
+
+
+def test_a_missing_is_a_table_is_refused(mine):
+    line = refused("evaluate", "--learner", ANNOTATORS[0], "--set", "evaluate.is_a=none.csv", cwd=mine)
+    assert "none.csv: cannot be read" in line
+
+
+def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
+    names = [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(5)]
+    write_images(tmp_path / "fruit", [name for name in names if not name.startswith("train/quince")])
+    visterm("features", "fruit", *small(), cwd=tmp_path)
+    for name in TRAINED:
+        visterm("train", "--learner", name, cwd=tmp_path)
+    for protocol in ("test-test", "query-gallery"):
+        options = ["--learner", "all", "--set", f"evaluate.protocol={protocol}"]
+        metrics = json.loads(visterm("evaluate", *options, "--json", cwd=tmp_path).stdout)
+        assert metrics["accuracy"]["n_unknown_labels"] == 1
+        for name in ANNOTATORS:
+            assert metrics["systems"][name]["annotation"]["n_unknown_labels"] == 1
+            assert metrics["systems"][name]["annotation"]["precision_at"]["1"] <= 3 / 4
+        page = (tmp_path / "runs/fruit/evaluations" / EVERY_ONE / "report.html").read_text()
+        assert "1 label of test images, such as quince, no training image has: 5 test images" in page
+    # Searched among all images, of which those of the unknown label are some.
+    result = visterm("search", "fruit/test/quince/0.jpg", "--learner", "musl", cwd=tmp_path)
+    assert "musl did not learn 1 label of 5 images, such as quince" in result.stderr
+
+
+def test_several_labels_an_image(tmp_path, write_images):
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
+    write_images(tmp_path / "flat", names)
+    rows = [f"{name},{label}\n" for name in names for label in (name[:-5], "round" if "p" in name[:2] else "other")]
+    (tmp_path / "labels.csv").write_text("path,label\n" + "".join(rows))
+    visterm("features", "flat", *small(), "--set", "collection.labels=labels.csv", cwd=tmp_path)
+    for name in ANNOTATORS:
+        visterm("train", "--learner", name, cwd=tmp_path)
+        metrics = json.loads(visterm("evaluate", "--learner", name, "--json", cwd=tmp_path).stdout)
+        assert "accuracy" not in metrics
+        assert "knn_accuracy" not in metrics["systems"][name]
+        precision = metrics["systems"][name]["annotation"]["precision_at"]
+        assert precision["1"] > 0.5
+        assert precision["5"] <= 2 / 5 + 1e-9
+        (answer,) = json.loads(visterm("annotate", "flat/pear0.jpg", "--learner", name, "--json", cwd=tmp_path).stdout)
+        assert {entry["label"] for entry in answer["labels"][:2]} <= {*CLASSES, "round", "other"}
+        (answer,) = json.loads(visterm("search", "--label", "round", "--learner", name, "--json", cwd=tmp_path).stdout)
+        assert "round" in answer["results"][0]["labels"]
+    for name in ("musl", "mcml"):  # they learn categories: an image is of one
+        line = refused("train", "--learner", name, cwd=tmp_path)
+        assert f"{name} learns from one label an image, and " in line
+        assert "have several (first: flat/" not in line  # a path below the root
+        assert line.endswith("; take oasis, aroma, wsabie, lego, pamir, ovr or knn")
+        assert "training" not in visterm("train", "--learner", name, cwd=tmp_path, check=2).stderr
+    result = visterm("train", "--learner", "musl knn", cwd=tmp_path, check=2)  # the others go on
+    assert "visterm: musl learns from one label" in result.stderr
+    assert "knn is fresh" in result.stderr
+
+
+def test_validation_folders(tmp_path, write_images):
+    names = [
+        f"{s}/{c}/{i}.jpg" for s, n in (("train", 8), ("validation", 4), ("test", 4)) for c in CLASSES for i in range(n)
+    ]
+    write_images(tmp_path / "fruit", names)
+    visterm("features", "fruit", *small(), cwd=tmp_path)
+    for name in TRAINED:
+        found = json.loads(visterm("train", "--learner", name, "--json", cwd=tmp_path).stdout)
+        # A learner that watches no validation images must not learn from them either.
+        assert (found["n_images"], found["n_validation"]) in ((48, 16), (32, 0)), name
+        assert (found["n_validation"] == 0) == (name in ("knn", "musl")), name
+        assert json.loads(visterm("train", "--learner", name, "--json", cwd=tmp_path).stdout)["fresh"]
+
+
+# ------------------------------------------------------------------------------------------------- annotate, search
+
+
+def labels_of(answer):
+    return [entry["label"] for entry in answer["labels"]]
+
+
+@pytest.mark.parametrize("learner", ANNOTATORS)
+def test_annotate_an_image_from_outside(done, tmp_path, write_images, learner):
+    write_images(tmp_path, ["pear/outside.jpg"])
+    query = str(tmp_path / "pear/outside.jpg")
+    (answer,) = json.loads(
+        visterm("annotate", query, "--learner", learner, "-k", "4", "--format", "json", cwd=done).stdout
+    )
+    assert set(answer) == {"query", "labels"}
+    assert answer["query"] == query
+    assert labels_of(answer)[0] == "pear"
+    assert sorted(labels_of(answer)) == sorted(CLASSES)
+    assert [entry["rank"] for entry in answer["labels"]] == [1, 2, 3, 4]
+    assert all(set(entry) == {"rank", "label", "score"} for entry in answer["labels"])
+    table = visterm("annotate", query, "--learner", learner, "-k", "2", cwd=done).stdout.splitlines()
+    assert table[0] == query
+    assert len(table) == 4
+    text = visterm("annotate", query, "--learner", learner, "-k", "4", "--format", "csv", cwd=done).stdout
+    assert "\r" not in text
+    assert [row["label"] for row in csv.DictReader(text.splitlines())] == labels_of(answer)
+
+
+@pytest.mark.parametrize("learner", ANNOTATORS)
+def test_images_for_a_label(done, learner):
+    answers = json.loads(
+        visterm(
+            *("search", "--label", "plum", "--label", "pear", "--learner", learner, "-k", "5", "--json"), cwd=done
+        ).stdout
+    )
+    assert [answer["query"] for answer in answers] == ["plum", "pear"]
+    for answer in answers:
+        assert [result["rank"] for result in answer["results"]] == [1, 2, 3, 4, 5]
+        assert set(answer["results"][0]) == {"rank", "id", "path", "score", "labels"}
+        assert answer["results"][0]["labels"] == [answer["query"]]
+        scores = [result["score"] for result in answer["results"]]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_wsabie_answers_unless_another_is_named(done):
+    for arguments in (["annotate", "fruit/pear/0.jpg"], ["search", "--label", "pear"], ["annotate", "--label", "pear"]):
+        named = visterm(*arguments, "--learner", "wsabie", "--json", cwd=done).stdout
+        assert visterm(*arguments, "--json", cwd=done).stdout == named
+
+
+def test_labels_near_a_label(done):
+    result = visterm("annotate", "--label", "pear", "-k", "9", "--json", cwd=done)
+    (answer,) = json.loads(result.stdout)
+    assert answer["query"] == "pear"
+    assert sorted(labels_of(answer)) == ["apple", "plum", "quince"]
+    assert "-k 9: the learner knows 3 other labels" in result.stderr
+    line = refused("annotate", "--label", "pear", "--learner", "knn", cwd=done)
+    assert "knn has no vectors of labels, which would tell what is near; wsabie, pamir, ovr have them" in line
+    assert [n for n in ANNOTATORS if has_label_vectors(LEARNERS[TRAINED[n]])] == list(WITH_LABEL_VECTORS)
+
+
+def has_label_vectors(kind):
+    """Whether a class has label vectors, and not only the base class's refusal."""
+    return kind.label_vectors is not AnnotatorMixin.label_vectors
+
+
+def test_names_are_checked_before_anything_is_trained(mine):
+    shutil.rmtree(mine / "runs/fruit/learners")
+    line = refused("train", "--learner", "knn", "--learner", "wsabi", cwd=mine)
+    assert "did you mean wsabie?" in line
+    assert not (mine / "runs/fruit/learners").exists()
+
+
+def test_several_learners_by_one_option(mine):
+    shutil.rmtree(mine / "runs/fruit/learners")
+    for names in ("knn,pamir", "knn pamir", "knn, pamir"):
+        result = visterm("train", "--learner", names, cwd=mine)
+        assert [line.split()[0] for line in result.stderr.splitlines() if ": " in line and "in runs" in line] == [
+            "knn",
+            "pamir",
+        ]
+        assert result.stderr.count("Next: ") == 1
+        assert result.stderr.endswith("Next: visterm evaluate --run fruit --learner all\n")
+    found = json.loads(visterm("evaluate", "--learner", "knn,pamir", "--json", cwd=mine).stdout)
+    assert list(found["systems"])[:2] == ["knn", "pamir"]
+    result = visterm("train", "--learner", "all", "--json", cwd=mine)
+    assert [summary["learner"] for summary in json.loads(result.stdout)] == ["pamir", "knn"]  # as in TRAINED
+
+
+def test_a_refused_learner_does_not_stop_the_others(mine):
+    options = ["--learner", "musl,knn", "--set", "musl.n_metrics=9"]
+    result = visterm("train", *options, "--json", cwd=mine, check=2)
+    assert "visterm: musl: n_metrics=9 is more than the 4 categories" in result.stderr
+    assert "; use --set musl.n_metrics=4\n" in result.stderr
+    refusal, summary = json.loads(result.stdout)
+    assert "n_metrics=9" in refusal["error"]
+    assert summary["learner"] == "knn"
+
+
+def test_the_only_trained_learner_answers(mine):
+    learners = mine / "runs/fruit/learners"
+    for name in TRAINED:
+        if name != "pamir":
+            shutil.rmtree(learners / name)
+    for arguments in (
+        ["annotate", "fruit/pear/0.jpg"],
+        ["annotate", "--label", "pear"],
+        ["search", "--label", "pear"],
+        ["search", "fruit/pear/0.jpg"],
+        ["evaluate"],
+    ):
+        result = visterm(*arguments, "--json", cwd=mine)
+        assert "by pamir, the only learner of run fruit that is trained for this" in result.stderr
+        assert json.loads(result.stdout) == json.loads(
+            visterm(*arguments, "--learner", "pamir", "--json", cwd=mine).stdout
+        )
+
+
+def test_the_first_trained_learner_answers_where_the_usual_one_is_not_trained(mine):
+    shutil.rmtree(mine / "runs/fruit/learners/oasis")
+    for arguments in (["search", "fruit/pear/0.jpg"], ["evaluate"]):
+        result = visterm(*arguments, "--json", cwd=mine)
+        assert "by aroma; oasis is not trained" in result.stderr
+        assert json.loads(result.stdout) == json.loads(
+            visterm(*arguments, "--learner", "aroma", "--json", cwd=mine).stdout
+        )
+        line = refused(*arguments, "--learner", "oasis", cwd=mine)
+        assert (
+            "no trained oasis; trained: aroma, wsabie, musl, lego, mcml, pamir, ovr, knn; use --learner aroma" in line
+        )
+
+
+def test_a_label_that_came_after_training(mine):
+    rows = [f"{c}/{i}.jpg,{c}\n" for c in CLASSES for i in range(10)]
+    (mine / "labels.csv").write_text(
+        "path,label\n" + "".join(rows) + "".join(f"pear/{i}.jpg,gold\n" for i in range(10))
+    )
+    visterm("features", "fruit", *small(), "--set", "collection.labels=labels.csv", cwd=mine)
+    renew = "'visterm train --learner wsabie --run fruit'"
+    warning = f"wsabie was trained before the training images or their labels changed; {renew} renews it"
+    for arguments in (["annotate", "fruit/pear/0.jpg"], ["annotate", "--label", "pear"], ["search", "--label", "pear"]):
+        assert warning in visterm(*arguments, cwd=mine).stderr
+    for command in ("annotate", "search"):
+        line = refused(command, "--label", "gold", cwd=mine)
+        assert line == f"visterm: wsabie was trained before the label 'gold' came; run {renew} first"
+
+
+def test_the_first_that_ranks_labels_answers_where_wsabie_is_not_trained(mine):
+    shutil.rmtree(mine / "runs/fruit/learners/wsabie")
+    for arguments in (["annotate", "fruit/pear/0.jpg"], ["search", "--label", "pear"]):
+        result = visterm(*arguments, "--json", cwd=mine)
+        assert "by pamir; wsabie is not trained" in result.stderr
+        assert json.loads(result.stdout) == json.loads(
+            visterm(*arguments, "--learner", "pamir", "--json", cwd=mine).stdout
+        )
+    line = refused("annotate", "fruit/pear/0.jpg", "--learner", "wsabie", cwd=mine)
+    assert "no trained wsabie; trained: pamir, ovr, knn; use --learner pamir" in line
+
+
+@pytest.mark.parametrize("command", ["search", "annotate"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--label", "paer"], "no label 'paer'; did you mean pear?"),
+        (["--label", "zzz"], "there are apple, pear, plum, quince"),
+        (["--label", ""], "the name of a label is empty"),
+        (
+            ["--label", "pear", "--learner", "oasis"],
+            "oasis ranks images, not labels; wsabie, pamir, ovr, knn",
+        ),
+        (["--label", "pear", "--learner", "wsabi"], "did you mean wsabie?"),
+        (["fruit/pear/0.jpg", "--label", "pear"], "give images or --label, not both"),
+        ([], "which image?"),
+        ([""], "which image?"),
+        (["fruit/pear/0.jpg", "--json", "--format", "csv"], "--json and --format csv: give one of them"),
+    ],
+)
+def test_mistakes_are_one_line(done, command, arguments, message):
+    assert message in refused(command, *arguments, cwd=done)
+
+
+@pytest.mark.parametrize(("command", "key"), [("search", "results"), ("annotate", "labels")])
+def test_one_bad_query_does_not_stop_the_others(done, tmp_path, command, key):
+    bad = tmp_path / "bad\n.jpg"
+    bad.write_text("no image")
+    arguments = [command, "fruit/pear/0.jpg", str(bad), "fruit/plum/1.jpg"]
+    result = visterm(*arguments, "--json", cwd=done, check=2)
+    first, second, third = json.loads(result.stdout)
+    assert first[key]
+    assert third[key]
+    assert second == {"query": str(bad), key: [], "error": "not an image"}
+    assert r"bad\n.jpg: not an image" in result.stderr
+    alone = json.loads(visterm(command, "fruit/plum/1.jpg", "--json", cwd=done).stdout)
+    assert third == alone[0]
+    table = visterm(*arguments, cwd=done, check=2).stdout
+    assert table.count("rank     score") == 2
+
+
+# ---------------------------------------------------------------------------------------------- interrupted, damaged
+
+
+def test_a_killed_training_goes_on(done, tmp_path):
+    """As for OASIS in test_killed, with a learner of labels."""
+    (tmp_path / "fruit").symlink_to(done / "fruit")
+    shutil.copytree(done / "runs", tmp_path / "runs")
+    settings = {"n_steps": 1_000_000, "pass_steps": 20_000, "patience": "null"}
+    options = [part for key, value in settings.items() for part in ("--set", f"pamir.{key}={value}")]
+    command = [str(Path(sys.executable).with_name("visterm")), "train", "--learner", "pamir", *options]
+    command += ["--set", "compute.checkpoint_seconds=0"]
+    learners = tmp_path / "runs/fruit/learners"
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    deadline = time.monotonic() + 60
+    while not (learners / "pamir.checkpoint/record.json").exists() and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert "interrupted; the same command goes on from here" in process.communicate(timeout=60)[1]
+    assert process.returncode == 143
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "going on from the checkpoint" in again.stderr
+    found = {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
+    subprocess.run([*command, "--force"], cwd=tmp_path, capture_output=True, check=True)
+    assert found == {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
+
+
+def test_mapped_vectors_teach_and_measure_the_same(mine, monkeypatch):
+    names = ["oasis", "wsabie", "knn"]
+    learnt, precisions = "runs/fruit/learners/*/files/*.npy", f"runs/fruit/evaluations/{'+'.join(names)}/*.csv"
+    visterm("evaluate", "--learner", ",".join(names), cwd=mine)
+    made, measured = ({f: f.read_bytes() for f in mine.glob(files)} for files in (learnt, precisions))
+    there = set(os.listdir(mine / "runs/fruit"))
+    monkeypatch.setattr(vectors, "_AT_ONCE", 3)
+    monkeypatch.setattr(np, "memmap", Mock(wraps=np.memmap))
+    visterm("train", "--learner", ",".join(names), "--force", cwd=mine)
+    visterm("evaluate", "--learner", ",".join(names), "--force", cwd=mine)
+    assert np.memmap.called
+    assert measured
+    assert {f: f.read_bytes() for f in mine.glob(learnt)} == made
+    assert {f: f.read_bytes() for f in mine.glob(precisions)} == measured
+    assert set(os.listdir(mine / "runs/fruit")) == there
+
+
+def test_a_cut_file_is_made_again(mine):
+    file = max((mine / "runs/fruit/learners/oasis/files").glob("*.npy"), key=lambda path: path.stat().st_size)
+    os.truncate(file, file.stat().st_size - 8)
+    result = visterm("train", "--json", cwd=mine)
+    assert not json.loads(result.stdout)["fresh"]
+    assert "missing or damaged" in result.stderr
+    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+
+
+def test_lost_figures_are_measured_again(mine):
+    folder = mine / "runs/fruit/evaluations" / EVERY_ONE
+    (folder / "metrics.json").unlink()
+    assert "no such file" in json.loads(visterm("info", "--json", cwd=mine).stdout)["evaluations"][EVERY_ONE]["error"]
+    visterm("evaluate", "--learner", "all", cwd=mine)
+    text = (folder / "metrics.json").read_text()
+    (folder / "metrics.json").write_text("{" + text[1:].replace('"map"', '"mip"'))  # as many bytes as before
+    assert "damaged figures" in refused("evaluate", "--learner", "all", cwd=mine)

@@ -1,0 +1,540 @@
+"""Runs on vectors of one's own: those of an ONNX model, and tables of vectors that were made elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from visterm.features import OnnxEmbedder, images, read_image
+from visterm.learners import load_learner
+from visterm.pipeline import Searcher
+from visterm.pipeline.cli.app import app
+from visterm.pipeline.store import vectors
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
+
+CLASSES = ("apple", "pear", "plum", "quince")
+NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
+LEARNERS = ("oasis", "aroma", "wsabie", "musl")
+SMALL = {
+    "compute.n_jobs": 1,
+    "compute.segment_size": 16,
+    "wsabie.n_components": 8,
+    "musl.n_metrics": 2,
+    "musl.n_bits": 8,
+    "musl.negatives_per_example": 20,
+} | {f"{name}.{key}": value for name in LEARNERS[:3] for key, value in (("n_steps", 3000), ("pass_steps", 1000))}
+
+
+def small(**others):
+    return [part for key, value in (SMALL | others).items() for part in ("--set", f"{key}={value}")]
+
+
+def visterm(*arguments, cwd, check=0):
+    """Run the command in a folder, in this process; the exit code must be the one expected."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setenv("VISTERM_RUN", "")
+        patch.delenv("VISTERM_RUNS", raising=False)
+        patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
+        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
+    assert result.exit_code == check, result.stderr
+    return result
+
+
+def refused(*arguments, cwd):
+    """Run a command that must be refused with one line; return the line."""
+    result = visterm(*arguments, cwd=cwd, check=2)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    lines = [line for line in result.stderr.splitlines() if line.startswith("visterm: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def rows_by_path(folder):
+    searcher = Searcher(folder)
+    return dict(zip([image.path for image in searcher.images], searcher.X, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------------ ONNX
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory, write_images, write_model):
+    """A folder with images, a model, and a run of them with all learners trained and evaluated."""
+    folder = tmp_path_factory.mktemp("onnx")
+    write_images(folder / "fruit", NAMES)
+    write_model(folder / "model.onnx", 32)
+    by_model = {"features.kind": "onnx", "features.onnx.model": "model.onnx", "features.onnx.keep": 0.9}
+    visterm("features", "fruit", *small(**by_model), cwd=folder)
+    visterm("train", "--learner", ",".join(LEARNERS), cwd=folder)
+    visterm("evaluate", "--learner", ",".join(LEARNERS), cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def mine(done, tmp_path):
+    """A copy of it that a test may change."""
+    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_the_collection_holds_the_vectors_of_the_model(done):
+    embedder = OnnxEmbedder(done / "model.onnx", keep=0.9).fit()
+    found = rows_by_path(done / "runs/fruit")
+    assert list(found) == sorted(NAMES)
+    for path, row in found.items():
+        np.testing.assert_array_equal(row, embedder.transform([done / "fruit" / path])[0])
+    segments = sorted((done / "runs/fruit/collection/segments").iterdir())
+    assert len(segments) == 3
+    for segment in segments:
+        assert json.loads((segment / "record.json").read_text())["kind"] == "dense"
+        assert np.load(segment / "vectors.npy", mmap_mode="r").dtype == np.float32
+    record = json.loads((done / "runs/fruit/extractor/record.json").read_text())
+    assert record["inputs"] == {"model": embedder.sha256_}
+    assert record["n_features"] == 16
+
+
+def test_mapped_vectors_are_those_in_memory(done, monkeypatch):
+    run = Run(done / "runs/fruit")
+    with closing(Collection(run.collection)) as collection:
+        images = collection.images()
+        whole = vectors.mapped_vectors(run, collection, images)
+        monkeypatch.setattr(vectors, "_AT_ONCE", 7)
+        mapped = vectors.mapped_vectors(run, collection, images)
+    np.testing.assert_array_equal(mapped, whole)
+    assert whole.flags.writeable
+    assert not mapped.flags.writeable
+
+
+def test_every_learner_is_measured_in_one_report(done):
+    folder = done / "runs/fruit/evaluations" / "+".join(LEARNERS)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert list(metrics["systems"]) == [*LEARNERS, "cosine", "chance"]
+    for name in (*LEARNERS, "cosine"):
+        figures = metrics["systems"][name]
+        assert metrics["systems"]["chance"]["map"] < figures["map"] <= 1, name
+        assert figures["knn_accuracy"] > 0.4, name
+    report = (folder / "report.html").read_text()
+    assert "data:image/webp" in report
+    assert "model: " in report
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, "cosine"])
+def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
+    shutil.copy(done / "fruit/pear/3.jpg", tmp_path / "q.jpg")  # a copy, so that nothing is left out
+    (tmp_path / "bad.jpg").write_bytes(b"no image")
+    found = visterm("search", tmp_path / "q.jpg", "fruit/pear/3.jpg", "-k", 5, "--learner", learner, "--json", cwd=done)
+    copied, own = (answer["results"] for answer in json.loads(found.stdout))
+    assert [row["rank"] for row in copied] == [1, 2, 3, 4, 5]
+    assert all(row["labels"] == [os.path.dirname(row["path"])] for row in copied)
+    scores = {row["path"]: row["score"] for row in copied}
+    assert "pear/3.jpg" not in {row["path"] for row in own}
+    assert all(scores.get(row["path"], row["score"]) == row["score"] for row in own)
+    if learner == "cosine":
+        assert copied[0]["path"] == "pear/3.jpg"
+        assert copied[0]["score"] == pytest.approx(1, abs=1e-6)
+    else:
+        model = load_learner(done / "runs/fruit/learners" / learner / "files")
+        rows = rows_by_path(done / "runs/fruit")
+        query = OnnxEmbedder(done / "model.onnx", keep=0.9).fit().transform([read_image(tmp_path / "q.jpg")])
+        labels = None
+        if learner == "musl":
+            labels = np.array([os.path.dirname(path) for path in rows])
+        expected = dict(zip(rows, model.similarity(query, np.stack(list(rows.values())), labels)[0], strict=True))
+        for row in copied:
+            assert row["score"] == pytest.approx(expected[row["path"]], abs=1e-4)
+    bad = visterm("search", tmp_path / "bad.jpg", "--learner", learner, cwd=done, check=2)
+    assert "bad.jpg: not an image" in bad.stderr
+
+
+def test_annotation(done):
+    found = json.loads(visterm("annotate", "fruit/plum/1.jpg", "-k", 2, "--json", cwd=done).stdout)
+    assert len(found[0]["labels"]) == 2
+    found = json.loads(visterm("search", "--label", "plum", "-k", 3, "--json", cwd=done).stdout)
+    assert len(found[0]["results"]) == 3
+
+
+def test_a_second_run_does_nothing_and_new_images_are_embedded(mine, write_images):
+    again = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert again["extracted"] == 0
+    write_images(mine / "fruit", ["pear/new.jpg"])
+    (mine / "fruit/pear/bad.jpg").write_bytes(b"no image")
+    (mine / "model.onnx").unlink()  # the run has its own
+    before = rows_by_path(mine / "runs/fruit")
+    again = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    assert (again["added"], again["extracted"], again["skipped"]) == (2, 2, 1)
+    after = rows_by_path(mine / "runs/fruit")
+    assert set(after) - set(before) == {"pear/new.jpg"}
+    found = json.loads(visterm("search", "fruit/pear/new.jpg", "--json", cwd=mine).stdout)
+    assert len(found[0]["results"]) == 10
+
+
+def test_another_model_makes_everything_again(mine, write_model):
+    write_model(mine / "other.onnx", 32, size=12, seed=1)
+    other = json.loads(
+        visterm("features", "fruit", "--set", "features.onnx.model=other.onnx", "--json", cwd=mine).stdout
+    )
+    assert other["extracted"] == 40
+    assert Searcher(mine / "runs/fruit").X.shape == (40, 12)
+    assert "was trained on other features" in refused("search", "fruit/pear/1.jpg", cwd=mine)
+    info = json.loads(visterm("info", "--json", cwd=mine).stdout)
+    assert info["vectors"] == f"of 12 numbers, made by {mine / 'other.onnx'}"
+
+
+def test_a_changed_setting_counts_and_a_moved_model_does_not(mine):
+    os.rename(mine / "model.onnx", mine / "moved.onnx")
+    moved = visterm("features", "fruit", "--set", "features.onnx.model=moved.onnx", "--json", cwd=mine)
+    assert json.loads(moved.stdout)["extracted"] == 0
+    refused_first = refused("train", "--set", "features.onnx.unit=false", cwd=mine)
+    assert "made with another configuration" in refused_first
+    changed = visterm("features", "fruit", "--set", "features.onnx.unit=false", "--json", cwd=mine)
+    assert json.loads(changed.stdout)["extracted"] == 40
+
+
+def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, write_images, write_model):
+    write_images(tmp_path / "fruit", NAMES[:4])
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "bad.onnx").write_bytes((tmp_path / "model.onnx").read_bytes()[:900])
+
+    def by(**settings):
+        given = {"features.kind": "onnx"} | {f"features.{key}": value for key, value in settings.items()}
+        return refused("features", "fruit", *small(**given), cwd=tmp_path)
+
+    assert "kind: onnx needs a model" in by()
+    assert "bad.onnx: not an ONNX model, or damaged" in by(**{"onnx.model": "bad.onnx"})
+    assert "none.onnx: the model cannot be read (No such file or directory)" in by(**{"onnx.model": "none.onnx"})
+    assert "takes images of any size: set size" in by(**{"onnx.model": "model.onnx"})
+    named = by(**{"onnx.model": "model.onnx", "onnx.size": 32, "onnx.layer": "poled"})
+    assert "no layer 'poled' (did you mean pooled?)" in named
+    assert "features.onnx.resize" in by(**{"onnx.model": "model.onnx", "onnx.resize": "tile"})
+    assert "unknown key features.onnx.sise; did you mean size?" in by(**{"onnx.sise": 3})
+    kept = refused("features", "fruit", *small(**{"features.onnx.model": "model.onnx"}), cwd=tmp_path)
+    assert "used with kind: onnx only" in kept
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_damaged_model_of_a_run_is_one_line(mine):
+    model = mine / "runs/fruit/extractor/files/model.onnx"
+    model.write_bytes(model.read_bytes()[:-100])
+    line = refused("search", "fruit/pear/1.jpg", cwd=mine)
+    assert "the model has changed since it was taken; run 'visterm features --force'" in line
+    visterm("features", "fruit", cwd=mine)
+    assert len(json.loads(visterm("search", "fruit/pear/1.jpg", "--json", cwd=mine).stdout)[0]["results"]) == 10
+
+
+def test_workers_give_the_same_vectors(mine, done):
+    visterm(
+        "features", "fruit", "--run", "two", "--config", "runs/fruit/config.yaml", "--set", "compute.n_jobs=2", cwd=mine
+    )
+    one, two = rows_by_path(done / "runs/fruit"), rows_by_path(mine / "runs/two")
+    for path, row in one.items():
+        np.testing.assert_array_equal(two[path], row)
+
+
+def test_explaining_needs_visterms(done):
+    line = refused("explain", "fruit/pear/1.jpg", "pear/2.jpg", "--learner", "oasis", cwd=done)
+    assert "its vectors are not made of blocks" in line
+
+
+def test_adding_removing_and_compacting(mine, tmp_path, write_images):
+    write_images(mine / "elsewhere", ["quince/new.jpg"])
+    added = json.loads(
+        visterm("add", "elsewhere/quince/new.jpg", "--run", "fruit", "--label", "quince", "--json", cwd=mine).stdout
+    )
+    assert (added["added"], added["n_images"]) == (1, 41)
+    visterm("remove", "pear/0.jpg", "--run", "fruit", cwd=mine)
+    before = rows_by_path(mine / "runs/fruit")
+    visterm("compact", "--run", "fruit", cwd=mine)
+    after = rows_by_path(mine / "runs/fruit")
+    assert list(after) == list(before)
+    for path, row in before.items():
+        np.testing.assert_array_equal(after[path], row)
+    assert len(list((mine / "runs/fruit/collection/segments").iterdir())) == 1
+
+
+# ---------------------------------------------------------------------------------------------------------- tables
+
+
+def made_up(seed=0):
+    """Vectors of the names above whose classes differ, float64 (40, 12)."""
+    rng = np.random.default_rng(seed)
+    return np.repeat(rng.normal(size=(4, 12)), 10, axis=0) + rng.normal(size=(40, 12))
+
+
+def unit(rows):
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A folder with vectors and ids, no images."""
+    np.save(tmp_path / "fruit.npy", made_up())
+    (tmp_path / "ids.txt").write_text("\n".join(NAMES))
+    return tmp_path
+
+
+def take(folder, *more):
+    arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), *more, "--json")
+    return json.loads(visterm(*arguments, cwd=folder).stdout)
+
+
+def test_from_a_table_to_a_report_and_a_search(table):
+    assert take(table)["extracted"] == 40
+    for path, row in rows_by_path(table / "runs/fruit").items():
+        np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-7)
+    visterm("train", "--learner", ",".join(LEARNERS), cwd=table)
+    visterm("evaluate", "--learner", "all", cwd=table)
+    folder = table / "runs/fruit/evaluations" / "+".join(LEARNERS)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    for name in (*LEARNERS, "cosine"):
+        assert metrics["systems"][name]["map"] > metrics["systems"]["chance"]["map"], name
+    assert ", cannot be read" in (folder / "report.html").read_text()  # names in the place of pictures
+    for learner in (*LEARNERS, "cosine"):
+        found = json.loads(visterm("search", "pear/3.jpg", "--learner", learner, "--json", cwd=table).stdout)
+        paths = [row["path"] for row in found[0]["results"]]
+        assert len(paths) == 10
+        assert "pear/3.jpg" not in paths
+    number = next(row["id"] for row in found[0]["results"] if row["path"] == paths[0])
+    by_id = json.loads(visterm("search", f"id:{number}", "--json", cwd=table).stdout)
+    assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
+    info = json.loads(visterm("info", "--json", cwd=table).stdout)
+    assert info["vectors"] == f"of 12 numbers, read from {table / 'fruit.npy'}"
+
+
+def test_vectors_as_queries(table):
+    take(table)
+    np.save(table / "one.npy", made_up()[13] * 7)
+    np.save(table / "two.npy", made_up()[[0, 39]].astype(np.float32))
+    found = json.loads(
+        visterm("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", "--json", cwd=table).stdout
+    )
+    assert [answer["query"] for answer in found] == ["two.npy[0]", "two.npy[1]", "one.npy", "quince/2.jpg"]
+    assert [answer["results"][0]["path"] for answer in found[:3]] == [NAMES[0], NAMES[39], NAMES[13]]
+    assert found[2]["results"][0]["score"] == pytest.approx(1, abs=1e-6)
+
+
+def test_queries_that_cannot_be_answered(table, write_images):
+    take(table)
+    write_images(table, ["other.jpg"])
+    np.save(table / "long.npy", np.ones(13))
+    found = visterm(
+        "search",
+        "other.jpg",
+        "long.npy",
+        "id:999",
+        "pear/none.jpg",
+        "--learner",
+        "cosine",
+        "--json",
+        cwd=table,
+        check=2,
+    )
+    errors = [answer["error"] for answer in json.loads(found.stdout)]
+    assert "the vectors of this run were made elsewhere: ask with one of its images" in errors[0]
+    assert "vectors of 13 numbers; those of the run have 12" in errors[1]
+    assert "no image of this id" in errors[2]
+    assert "made elsewhere" in errors[3]
+    assert "add them to" in refused("add", "other.jpg", "--run", "fruit", cwd=table)
+
+
+def test_images_beside_the_vectors(table, write_images):
+    """Where ids are paths of images, an image file asks with its vector, and the report shows it."""
+    write_images(table / "photos", NAMES)
+    (table / "ids.txt").write_text("\n".join(str(table / "photos" / name) for name in NAMES))  # as many tools write it
+    visterm("features", "photos", "--run", "fruit", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), cwd=table)
+    assert set(rows_by_path(table / "runs/fruit")) == set(NAMES)
+    found = json.loads(visterm("search", "photos/plum/4.jpg", "--learner", "cosine", "--json", cwd=table).stdout)
+    expected = np.argsort(-unit(made_up()) @ unit(made_up())[24], kind="stable")[1:]
+    assert [row["path"] for row in found[0]["results"]] == [NAMES[i] for i in expected[:10]]
+    visterm("evaluate", "--learner", "cosine", cwd=table)
+    assert "data:image/webp" in (table / "runs/fruit/evaluations/cosine/report.html").read_text()
+
+
+def test_a_changed_table_takes_over_what_differs(table):
+    take(table)
+    before = {image.path: (image.id, image.split) for image in Searcher(table / "runs/fruit").images}
+    assert take(table)["extracted"] == 0
+    changed = np.vstack([made_up()[1:], np.ones((1, 12))])
+    changed[4] = made_up(seed=1)[0]
+    np.save(table / "fruit.npy", changed)
+    (table / "ids.txt").write_text("\n".join([*NAMES[1:], "pear/new.jpg"]))
+    again = json.loads(visterm("features", "--run", "fruit", "--json", cwd=table).stdout)
+    assert [again[key] for key in ("added", "changed", "removed", "extracted")] == [1, 1, 1, 2]
+    after = {image.path: (image.id, image.split) for image in Searcher(table / "runs/fruit").images}
+    assert set(after) == {*NAMES[1:], "pear/new.jpg"}
+    assert all(after[name] == before[name] for name in NAMES[1:] if name != NAMES[5])
+    for path, row in rows_by_path(table / "runs/fruit").items():
+        np.testing.assert_allclose(row, unit(changed)[[*NAMES[1:], "pear/new.jpg"].index(path)], atol=1e-6)
+
+
+def test_another_length_or_scale_takes_all_over_again(table):
+    take(table)
+    visterm("train", cwd=table)
+    np.save(table / "fruit.npy", made_up()[:, :7])
+    assert take(table)["extracted"] == 40
+    assert Searcher(table / "runs/fruit").X.shape == (40, 7)
+    assert "was trained on other features" in refused("search", NAMES[0], cwd=table)
+    assert take(table, "--set", "collection.vectors.unit=false")["extracted"] == 40
+    for path, row in rows_by_path(table / "runs/fruit").items():
+        np.testing.assert_allclose(row, made_up()[NAMES.index(path), :7], rtol=1e-6)
+
+
+def test_sparse_vectors_stay_sparse(table):
+    S = sp.csr_matrix(np.maximum(made_up() - 0.5, 0))
+    sp.save_npz(table / "fruit.npz", S)
+    visterm("features", "--vectors", "fruit.npz", "--ids", "ids.txt", *small(), cwd=table)
+    searcher = Searcher(table / "runs/fruit")
+    assert sp.issparse(searcher.X)
+    order = [NAMES.index(image.path) for image in searcher.images]
+    np.testing.assert_allclose(searcher.X.toarray(), unit(S.toarray())[order], atol=1e-6)
+    visterm("train", cwd=table)
+    visterm("evaluate", cwd=table)
+    assert len(json.loads(visterm("search", NAMES[0], "--json", cwd=table).stdout)[0]["results"]) == 10
+
+
+def test_labels_of_the_table_and_of_a_file(table):
+    labels = [f"{name[0]}|{i % 3}" for i, name in enumerate(NAMES)]
+    with open(table / "ids.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerows([("path", "kind"), *zip([f"<{i}>" for i in range(40)], labels, strict=True)])
+    columns = {"collection.vectors.id_column": "path", "collection.vectors.label_column": "kind"}
+    arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(**columns))
+    visterm(*arguments, cwd=table)
+    found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
+    assert found == {f"<{i}>": {label: 1.0} for i, label in enumerate(labels)}
+    (table / "labels.csv").write_text("path,label\n<0>,x\n<0>,y\n<1>,x\n")
+    visterm(*arguments, "--set", "collection.labels=labels.csv", cwd=table)
+    found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
+    assert {path: own for path, own in found.items() if own} == {"<0>": {"x": 1.0, "y": 1.0}, "<1>": {"x": 1.0}}
+    visterm(*arguments, "--set", "collection.labels=none", cwd=table)
+    assert "no labelled training images" in refused("train", cwd=table)
+
+
+def test_parquet(table):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"embedding": made_up().tolist(), "image": NAMES}), table / "fruit.parquet")
+    visterm("features", "--vectors", "fruit.parquet", *small(), cwd=table)
+    for path, row in rows_by_path(table / "runs/fruit").items():
+        np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-6)
+
+
+WITH_NAN = made_up()
+WITH_NAN[17, 3] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("array", "ids", "message"),
+    [
+        (WITH_NAN, NAMES, "row 17 (from 0) holds NaN"),
+        (made_up()[0], NAMES, "has the shape (12,)"),
+        (made_up(), NAMES[:39], "39 ids for 40 vectors"),
+        (made_up(), [*NAMES[:39], NAMES[0]], "the id 'apple/0.jpg' stands in rows 0 and 39"),
+        (made_up(), [*NAMES[:39], "../out.jpg"], "the id '../out.jpg' is a path outside of"),
+        (made_up(), [*NAMES[:39], "/etc/passwd"], "the id '/etc/passwd' is a path outside of"),
+        (np.array([[object()] * 2] * 40), NAMES, "holds Python objects, which are not read"),
+        (np.arange(80).reshape(40, 2), NAMES, "holds int64, not float32"),
+    ],
+)
+def test_tables_that_are_refused_leave_nothing_behind(tmp_path, array, ids, message):
+    np.save(tmp_path / "fruit.npy", array, allow_pickle=True)
+    (tmp_path / "ids.txt").write_text("\n".join(ids))
+    line = refused("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), cwd=tmp_path)
+    assert message in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_refused_table_leaves_a_run_as_it_was(table):
+    take(table)
+    before = rows_by_path(table / "runs/fruit")
+    data = (table / "fruit.npy").read_bytes()
+    (table / "fruit.npy").write_bytes(data[:-5])
+    assert "fruit.npy: damaged, or cut short" in refused("features", "--run", "fruit", cwd=table)
+    np.save(table / "fruit.npy", made_up())
+    (table / "ids.txt").write_text("\n".join(f"other{i}" for i in range(40)))
+    assert "is a run of other images" in refused("features", "--run", "fruit", cwd=table)
+    (table / "ids.txt").unlink()
+    assert "ids.txt: cannot be read" in refused("features", "--run", "fruit", cwd=table)
+    after = rows_by_path(table / "runs/fruit")
+    assert list(after) == list(before)
+    assert len(json.loads(visterm("search", NAMES[0], "--learner", "cosine", "--json", cwd=table).stdout)) == 1
+    (table / "ids.txt").write_text("\n".join(f"other{i}" for i in range(40)))
+    visterm("features", "--run", "fruit", "--force", cwd=table)
+    assert set(rows_by_path(table / "runs/fruit")) == {f"other{i}" for i in range(40)}
+
+
+def test_settings_of_tables_that_do_not_fit(table):
+    assert "vectors.ids names the vectors of vectors.file" in refused("features", ".", "--ids", "ids.txt", cwd=table)
+    line = refused("features", "--vectors", "fruit.npy", cwd=table)
+    assert "whose vectors are these?" in line
+    line = refused("features", "--vectors", "fruit.npy", "--set", "collection.classes=[pear]", cwd=table)
+    assert "classes chooses folders of images" in line
+
+
+def test_taking_over_that_was_killed_goes_on(table):
+    """A kill between two segments: what is in the catalogue stays, the rest comes with the next call."""
+    program = (
+        "import sys, os; from pathlib import Path; import visterm.pipeline.stages.vector_kinds as e; "
+        "from visterm.pipeline.store.catalogue import Collection as C; from visterm.pipeline.store.run import Run; "
+        "from visterm.pipeline.stages.features import features; from visterm.pipeline.console import Console\n"
+        "e.SEGMENT_BYTES = 4 * 12 * 8; n = 0; old = C.enter_segment\n"
+        "def enter(*a):\n"
+        "    global n; n += 1\n"
+        "    if n == 3: os.kill(os.getpid(), 9)\n"
+        "    old(*a)\n"
+        "C.enter_segment = enter\n"
+        "run = Run(Path('runs/fruit'))\n"
+        "features(run, run.configure(None, ['collection.vectors.file=fruit.npy', 'collection.vectors.ids=ids.txt']), "
+        "None, Console(quiet=True))"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], cwd=table, check=False)
+    assert killed.returncode == -9
+    with sqlite3.connect(table / "runs/fruit/collection/catalogue.sqlite") as db:
+        assert db.execute("SELECT status, count(*) FROM images GROUP BY status ORDER BY status").fetchall() == [
+            ("ok", 16), ("pending", 24),
+        ]  # fmt: skip
+    db.close()
+    assert take(table)["extracted"] == 24
+    for path, row in rows_by_path(table / "runs/fruit").items():
+        np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-7)
+    collection = Collection(table / "runs/fruit/collection")
+    assert len({image.segment for image in collection.images()}) == len(os.listdir(collection.segments))
+    collection.close()
+
+
+def test_the_shipped_configuration_names_every_setting(repository: Path):
+    from visterm.pipeline.config.loading import load_config
+
+    config = load_config(repository / "configs/resnet50-onnx.yaml")
+    assert config.features.kind == "onnx"
+    assert config.features.onnx.model == str(repository / "configs/resnet50.onnx")
+
+
+def test_a_damaged_segment_is_told_and_mended(table):
+    take(table)
+
+    def segment():
+        (found,) = (table / "runs/fruit/collection/segments").glob("*/vectors.npy")
+        return found
+
+    file = segment()
+    file.write_bytes(file.read_bytes()[:-8])
+    assert "damaged segment" in refused("search", NAMES[0], "--learner", "cosine", cwd=table)
+    assert take(table)["extracted"] == 40
+    np.save(segment(), np.zeros((2, 3), np.float32))
+    assert "damaged segment" in refused("search", NAMES[0], "--learner", "cosine", cwd=table)
