@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
 import sys
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,8 @@ def commands_of_pages(repository: Path) -> dict[str, set[str]]:
 def test_commands_and_options_exist(repository):
     commands = commands_of_pages(repository)
     assert {"search", "train", "feedback undo", "judge results"} <= set(commands)
-    program = [sys.executable, "-c", "from visterm.pipeline.cli import main; main()"]
+    (script,) = entry_points(group="console_scripts", name="visterm")
+    program = [sys.executable, "-c", f"from {script.module} import {script.attr}; {script.attr}()"]
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
     missing = []
     for command, options in commands.items():
@@ -164,7 +166,7 @@ def test_the_reference_names_functions_that_modules_hide(repository, room):
     """visterm.retrieval.evaluate is a function, and to mkdocstrings the module of that name."""
     page = (repository / "docs" / "api" / f"{room}.md").read_text()
     assert f"::: visterm.{room}\n" in page
-    hidden = [n for n in importlib.import_module(f"visterm.{room}").__all__ if (repository / room / f"{n}.py").exists()]
+    hidden = [n for n in import_module(f"visterm.{room}").__all__ if (repository / room / f"{n}.py").exists()]
     assert [name for name in hidden if f"::: visterm.{room}.{name}.{name}\n" not in page] == []
 
 
@@ -181,9 +183,7 @@ def test_every_public_example_runs(repository):
     n_tried = 0
     for room in ("features", "learners", "retrieval"):
         for file in sorted((repository / room).glob("*.py")):
-            module = importlib.import_module(
-                f"visterm.{room}.{file.stem}" if file.stem != "__init__" else f"visterm.{room}"
-            )
+            module = import_module(f"visterm.{room}.{file.stem}" if file.stem != "__init__" else f"visterm.{room}")
             failed, tried = doctest.testmod(module)
             assert not failed, module
             n_tried += tried
