@@ -85,8 +85,13 @@ def printable(path: StrPath) -> str:
     str
         Newlines, control characters and undecodable bytes escaped (``\n``, ``\x1b``, ``\xff``).
     """
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else _escape(c) for c in os.fsdecode(path))
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # Python's stand-in for a byte of a file name that is not UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
 
 
 # ---------------------------------------------------------------------------------------------------- finding
