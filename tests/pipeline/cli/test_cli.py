@@ -141,7 +141,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
 
 def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
     monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert "; the same command goes on from here" in visterm("train", cwd=mine, check=130).stderr
+    assert "; re-run the same command to resume" in visterm("train", cwd=mine, check=130).stderr
     assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
 
 

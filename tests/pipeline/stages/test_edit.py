@@ -516,7 +516,7 @@ def test_no_room_for_the_catalogue(mine):
     for command in (["add", "more"], ["remove", "id:1"]):
         line = in_small_files(*command, cwd=mine, most=2000)
         assert line.startswith("visterm: runs/fruit: ")
-        assert line.endswith("; mend this, then the same command goes on from here")
+        assert line.endswith("; fix this, then re-run the same command to resume")
         assert (rows(mine), counts(mine)) == before
     assert answer("add", "more", cwd=mine)["n_images"] == 30
 
@@ -526,7 +526,7 @@ def test_no_room_for_a_segment(tmp_path):
     collection, expected = synthetic(place)  # 1.7 MB of indices
     (place / "config.yaml").write_text("seed: 0\n")
     line = in_small_files("compact", cwd=tmp_path, most=1_000_000)
-    assert line.endswith("; mend this, then the same command goes on from here")
+    assert line.endswith("; fix this, then re-run the same command to resume")
     holds(collection, expected, range(1, 1201))
     assert len(list((place / "collection/segments").iterdir())) == 30
     assert answer("compact", cwd=tmp_path)["segments"] == 1
@@ -540,7 +540,7 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
 
     monkeypatch.setattr("visterm.pipeline.stages.write_segment", full)
     run = Run(mine / "runs/fruit")
-    with pytest.raises(UserError, match="No space left on device; mend this"):
+    with pytest.raises(UserError, match="No space left on device; fix this"):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
 
