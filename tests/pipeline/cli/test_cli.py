@@ -257,7 +257,7 @@ def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
     (answer,) = json.loads(visterm("search", "flat/pear0.jpg", "--learner", "cosine", "--json", cwd=tmp_path).stdout)
     assert len(answer["results"]) == 10
     line = refused("train", cwd=tmp_path)
-    for way in ("one folder a class", "labels.csv", "clicks.csv"):
+    for way in ("one folder per class", "labels.csv", "clicks.csv"):
         assert way in line
     line = refused("search", "flat/pear0.jpg", cwd=tmp_path)
     assert line.endswith("run flat has no labels that oasis could learn from; --learner cosine needs no training")

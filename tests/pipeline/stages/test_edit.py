@@ -224,7 +224,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_added(mine):
         ([""], "(empty name): no such file or folder"),
         (["notes.txt"], "notes.txt: not the name of an image; JPEG, PNG, WebP, BMP and TIFF files are read"),
         (["empty"], "empty: no images in this folder; JPEG, PNG, WebP, BMP and TIFF files are read"),
-        (["fruit/.hidden.jpg"], ".hidden.jpg: cannot be added: hidden files are passed over"),
+        (["fruit/.hidden.jpg"], ".hidden.jpg: cannot be added: hidden files are skipped"),
         (["more/pear", "--label", ""], "--label: the name of a label is empty"),
         (["pipe.jpg"], "pipe.jpg: no such file or folder"),
     ],
@@ -346,8 +346,8 @@ def synthetic(folder, n_segments=30, rows_each=40):
     """A collection of made-up counts in many small segments, image i in row i - 1 of the counts returned, too."""
     collection = Collection(folder / "collection", create=True)
     rng = np.random.default_rng(0)
-    with collection._transaction():
-        collection._insert([(b"%06d.jpg" % (i + 1), 1, 1, "pending", None) for i in range(n_segments * rows_each)])
+    with collection.transaction():
+        collection.insert([(b"%06d.jpg" % (i + 1), 1, 1, "pending", None) for i in range(n_segments * rows_each)])
         collection["root"] = os.fsencode(folder)
     pending = collection.pending()
     first = collection.reserve_segments(n_segments)
@@ -364,8 +364,8 @@ def synthetic(folder, n_segments=30, rows_each=40):
 
 
 def bury(collection, ids):
-    with collection._transaction():
-        collection._bury(ids)
+    with collection.transaction():
+        collection.bury(ids)
 
 
 def holds(collection, expected, ids):
@@ -388,13 +388,13 @@ def test_compacting_changes_nothing_that_can_be_read(tmp_path):
     assert [path.name for path in collection.segments.iterdir()] == [str(s.number) for s in collection.stored()]
     assert (sparse.vstack(mapped) != expected).nnz == 0, "who has the old ones mapped keeps them"
     assert collection.compact()["segments_before"] == 1
-    collection._insert([(b"new.jpg", 1, 1, "pending", None)])
+    collection.insert([(b"new.jpg", 1, 1, "pending", None)])
     assert collection.pending() == [(1201, "new.jpg")], "an id is never given twice"
     collection.close()
 
 
 def test_large_segments_are_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.pipeline.store.catalogue.MERGED_BYTES", 200_000)
+    monkeypatch.setattr("visterm.pipeline.store.compaction.MERGED_BYTES", 200_000)
     collection, expected = synthetic(tmp_path, n_segments=5)  # of 120 kB each
     assert collection.mergeable() == []
     bury(collection, range(1, 16))  # of 40: more than a quarter is dead
@@ -495,7 +495,7 @@ def test_a_killed_compact_leaves_the_old_or_the_new(tmp_path):
         collection = Collection(place / "collection")
         holds(collection, expected, living)
         assert [path.name for path in segments.iterdir()] == [str(s.number) for s in collection.stored()]
-        assert collection._db.execute("SELECT count(*) FROM images").fetchone() == (len(living) + 1,)
+        assert collection.execute("SELECT count(*) FROM images").fetchone() == (len(living) + 1,)
         collection.close()
 
 
@@ -538,7 +538,7 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("visterm.pipeline.stages.write_segment", full)
+    monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
     run = Run(mine / "runs/fruit")
     with pytest.raises(UserError, match="No space left on device; fix this"):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store import catalogue
+from visterm.pipeline.store import database
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.segments import read_segment, write_segment
 
@@ -314,7 +314,7 @@ def test_a_damaged_catalogue_is_refused(tmp_path):
 
 
 def test_a_catalogue_that_another_process_writes_is_not_called_damaged(collection, monkeypatch):
-    monkeypatch.setattr(catalogue, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     with contextlib.closing(sqlite3.connect(collection.folder / "catalogue.sqlite", isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(UserError, match=r"database is locked.*try again later") as refused:
@@ -326,9 +326,9 @@ def test_a_catalogue_that_another_process_writes_is_not_called_damaged(collectio
 def test_a_refused_transaction_is_rolled_back(collection):
 
     def enter():
-        with collection._transaction():
+        with collection.transaction():
             collection["a"] = "1"
-            collection._db.execute("INSERT INTO meta VALUES ('a', '2')")
+            collection.execute("INSERT INTO meta VALUES ('a', '2')")
 
     with pytest.raises(sqlite3.IntegrityError):
         enter()
