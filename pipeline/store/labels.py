@@ -21,7 +21,7 @@ WAYS_TO_LABEL = (
     "sort the images into one folder per class, or give a table: --set collection.labels=labels.csv (columns "
     "path,label) or --set collection.clicks=clicks.csv (columns query,path,count)"
 )
-Labels = Callable[[str], dict[str, float] | None]  # of a path
+Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
 def read_labels(

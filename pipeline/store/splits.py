@@ -18,26 +18,26 @@ SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "
 
 
 class Layout:
-    """What the folders say: root/{train,test,validation}/<label>/..., root/<label>/..., or nothing."""
+    """Meaning of the folders: root/{train,test,validation}/<label>/..., root/<label>/..., or none."""
 
     def __init__(self, kind: str):
         self.kind = kind  # split, classes or flat
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Layout:
-        """What the folders of these images say."""
+        """Recognise the layout of these images' folders."""
         folders = {top.lower() for top in {path.partition(os.sep)[0] for path in paths if os.sep in path}}
         if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
             return cls("split")
         return cls("classes" if folders else "flat")
 
     def label(self, path: str) -> str | None:
-        """The class that the folder of an image names; outside the root folders say nothing."""
+        """The class that the folder of an image names; None outside the root."""
         return self._label_in(path.rpartition(os.sep)[0])
 
     @functools.cached_property
     def _label_in(self) -> Callable[[str], str | None]:
-        """The class of the images in a folder; remembered, as there are many in each."""
+        """The class of the images in a folder, cached."""
 
         @functools.cache
         def label_in(folder: str) -> str | None:
@@ -55,7 +55,7 @@ class Layout:
 
 
 def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
-    """Warn if folders look like root/{train,test}/<class>/..., but are taken for classes, as one has another name."""
+    """Warn if folders look like root/{train,test}/<class>/... but count as classes because one has another name."""
     if layout.kind != "classes":
         return None
     folders = {path.rpartition(os.sep)[0] for path in paths}
@@ -75,14 +75,14 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
 
 
 def split_key(config: Config) -> str:
-    """What decides which images may be learned from, besides the images themselves."""
+    """Return the settings that decide the split, as JSON."""
     labels = config.collection.labels if config.collection.labels in ("auto", "none") else "table"
     kind = "clicks" if config.collection.clicks is not None else labels
     return json.dumps([config.split.model_dump(), config.collection.classes, kind])
 
 
 def share(wanted: int | float, n: int) -> int:
-    """Return how many of n images a number or a share means."""
+    """Return the number of images, out of n, that a number or a share means."""
     return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))
 
 

@@ -245,7 +245,7 @@ def test_images_that_a_scan_would_take_out_again_are_refused(tmp_path, write_ima
     settings = ["--set", "features.n_visterms=10", "--set", "collection.classes=[apple, pear]"]
     visterm("features", ".", "--run", "fruit", *settings, cwd=tmp_path / "fruit")
     line = refused("add", "plum/1.jpg", cwd=tmp_path / "fruit")
-    assert line == "plum/1.jpg: cannot be added: of plum, which collection.classes leaves out"
+    assert line == "plum/1.jpg: cannot be added: of plum, which collection.classes does not include"
     line = refused("add", "runs/other/images", cwd=tmp_path / "fruit")
     assert line == "runs/other/images/x/1.jpg: cannot be added: it belongs to a run of visterm"
 
