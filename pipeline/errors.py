@@ -34,22 +34,10 @@ def system_reason(error: BaseException) -> str | None:
 def explain_system_error(
     error: BaseException, where: str | os.PathLike[str] | None = None, problem: str = "", advice: str = FIX_AND_RESUME
 ) -> str | None:
-    """Turn an error of the system into one line: "where: problem (reason); advice".
+    """Turn an error of the system into one line, "where: problem (reason); advice"; None as for `system_reason`.
 
-    Parameters
-    ----------
-    error : BaseException
-    where : str or path, optional
-        The file or folder at fault. By default the file that the error names.
-    problem : str
-        The failed operation, such as "cannot be read"; without one, the reason alone.
-    advice : str
-        The command that fixes it, or what still works; may be empty.
-
-    Returns
-    -------
-    str or None
-        None as for `system_reason`.
+    By default ``where`` is the file that the error names. ``problem`` is the failed operation, such as "cannot be read",
+    and ``advice`` says what to do or what still works; both may be empty.
     """
     reason = system_reason(error)
     if reason is None:

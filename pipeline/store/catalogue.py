@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,12 +23,13 @@ from typing import Any, NamedTuple
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
-from . import compaction, edit
-from .compaction import Segment
+from . import edit
 from .database import Database, gc_paused
 from .paths import decoded
 from .scan import Changes, scan_root, scan_vectors
-from .segments import read_segment, stacked
+from .segments import is_whole, read_segment, read_segment_record, stacked, write_segment
+
+MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
 
 
 class Image(NamedTuple):
@@ -51,6 +53,15 @@ class Outcome(NamedTuple):
     height: int | None
     row: int | None
     reason: str | None
+
+
+class Segment(NamedTuple):
+    """One segment: its number, its rows, the rows of living images, and the bytes of those."""
+
+    number: int
+    rows: int
+    living: int
+    living_bytes: int
 
 
 class Collection(Database):
@@ -190,8 +201,16 @@ class Collection(Database):
     # --- extraction -----------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Remove the folders that a killed run left behind; images of lost segments become pending."""
-        compaction.clean(self)
+        """Remove folders that a killed run left behind and segments without a living row; mark lost images as pending.
+
+        A segment is lost if one of its files is missing, or has another size than it was written with.
+        """
+        alive = {str(n) for (n,) in self.execute("SELECT DISTINCT segment FROM images WHERE status = 'ok'")}
+        present = {folder.name for folder in self.segments.iterdir()}
+        for name in present - alive:
+            shutil.rmtree(self.segments / name, ignore_errors=True)  # a worker of that run may still be writing
+        for name in alive - {name for name in alive & present if is_whole(self.segments / name)}:
+            self.execute("UPDATE images SET status = 'pending' WHERE status = 'ok' AND segment = ?", (int(name),))
 
     def use_extractor(self, fingerprint: str) -> None:
         """Record the extractor of the counts; images with counts of another one become pending."""
@@ -231,16 +250,29 @@ class Collection(Database):
             )
 
     def reserve_segments(self, n: int) -> int:
-        """Return the first of n new segment numbers."""
-        return compaction.reserve_segments(self, n)
+        """Return the first of n new segment numbers.
+
+        No number is reused, so that a worker that outlives its killed run cannot write into a segment of a later run.
+        """
+        with self.transaction():
+            first = 1 + (self["last_segment"] or 0)
+            self["last_segment"] = first + n - 1
+        return first
 
     def stored(self) -> list[Segment]:
         """All segments that the catalogue names, by number."""
-        return compaction.stored(self)
+        query = "SELECT segment, count(*) FROM images WHERE status = 'ok' GROUP BY segment ORDER BY segment"
+        found = []
+        for number, living in self.execute(query):
+            record = read_segment_record(self.segments / str(number))
+            rows = record["shape"][0]
+            found.append(Segment(number, rows, living, sum(record.get("sizes", {}).values()) * living // rows))
+        return found
 
     def mergeable(self) -> list[Segment]:
-        """Segments that `compact` rewrites."""
-        return compaction.mergeable(self)
+        """Segments that `compact` writes anew: small ones, if there are several, and those with many dead rows."""
+        found = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
+        return found if len(found) > 1 or any(s.rows > s.living for s in found) else []
 
     def compact(self) -> dict[str, int]:
         """Merge small segments and those with many dead rows, and delete the tombstones.
@@ -257,7 +289,39 @@ class Collection(Database):
         the new one, and the next command that writes removes the rest. A process that has an old segment memory-mapped
         keeps it: its files are unlinked, not overwritten.
         """
-        return compaction.compact(self)
+        self.clean()
+        before, old = self.stored(), self.mergeable()
+        dropped = 0
+        while old:
+            group = [old.pop(0)]
+            while old and sum(s.living_bytes for s in group) + old[0].living_bytes <= MERGED_BYTES:
+                group.append(old.pop(0))
+            blocks, ids = [], []
+            for segment in group:
+                query = "SELECT id, row FROM images WHERE status = 'ok' AND segment = ? ORDER BY row"
+                living = self.execute(query, (segment.number,)).fetchall()
+                blocks.append(read_segment(self.segments / str(segment.number))[[row for _, row in living]])
+                ids += [id_ for id_, _ in living]
+            number = self.reserve_segments(1)
+            write_segment(self.segments / str(number), stacked(blocks))
+            with self.transaction():
+                self.executemany(
+                    "UPDATE images SET segment = ?, row = ? WHERE id = ?",
+                    [(number, row, i) for row, i in enumerate(ids)],
+                )
+            dropped += sum(s.rows - s.living for s in group)
+            self.clean()
+        with self.transaction():
+            # The last id must stay taken: SQLite gives the next image the one after it.
+            query = "DELETE FROM images WHERE status = 'removed' AND id < (SELECT max(id) FROM images)"
+            tombstones = self.execute(query).rowcount
+            self.execute("DELETE FROM given WHERE path NOT IN (SELECT path FROM images WHERE status != 'removed')")
+        return {
+            "segments_before": len(before),
+            "segments": len(self.stored()),
+            "dropped_rows": dropped,
+            "tombstones": tombstones,
+        }
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -142,7 +142,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
 def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
     monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     assert "; re-run the same command to resume" in visterm("train", cwd=mine, check=130).stderr
-    assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
+    assert "same command without --force to resume" in visterm("train", "--force", cwd=mine, check=130).stderr
 
 
 def test_an_interrupted_force_goes_on(mine):
@@ -708,7 +708,7 @@ def test_a_full_disk_is_one_line(mine, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
 
-    monkeypatch.setattr(features_stage, "publish", full)
+    monkeypatch.setattr(train_stage, "publish", full)
     line = refused("train", "--force", cwd=mine)
     assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
 

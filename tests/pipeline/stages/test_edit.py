@@ -394,7 +394,7 @@ def test_compacting_changes_nothing_that_can_be_read(tmp_path):
 
 
 def test_large_segments_are_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.pipeline.store.compaction.MERGED_BYTES", 200_000)
+    monkeypatch.setattr("visterm.pipeline.store.catalogue.MERGED_BYTES", 200_000)
     collection, expected = synthetic(tmp_path, n_segments=5)  # of 120 kB each
     assert collection.mergeable() == []
     bury(collection, range(1, 16))  # of 40: more than a quarter is dead
