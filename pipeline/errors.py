@@ -36,8 +36,8 @@ def explain_system_error(
 ) -> str | None:
     """Turn an error of the system into one line, "where: problem (reason); advice"; None as for `system_reason`.
 
-    By default ``where`` is the file that the error names. ``problem`` is the failed operation, such as "cannot be read",
-    and ``advice`` says what to do or what still works; both may be empty.
+    By default ``where`` is the file that the error names. ``problem`` is the failed operation, such as "cannot be
+    read"; ``advice`` says what to do, or what still works. Both may be empty.
     """
     reason = system_reason(error)
     if reason is None:
