@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from visterm.pipeline.errors import UserError, system_errors_explained
 
@@ -75,3 +77,13 @@ class AppendOnlyStore:
                 raise
             except sqlite3.DatabaseError as error:
                 raise UserError(f"{self.file}: damaged ({error}); move it away to start a new one") from None
+
+
+def append_row(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
+    """Add a row with its time (UTC, ISO 8601); return its number."""
+    row = {"time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"), **row}
+    cursor = db.execute(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
