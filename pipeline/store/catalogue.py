@@ -65,20 +65,7 @@ class Segment(NamedTuple):
 
 
 class Collection(Database):
-    """The images of one run.
-
-    Parameters
-    ----------
-    folder : Path
-        ``runs/<run>/collection``.
-    create : bool
-        Make an empty catalogue if there is none.
-
-    Raises
-    ------
-    UserError
-        As `Database`.
-    """
+    """The images of one run; `Database` has the parameters."""
 
     # --- comparing with the root ----------------------------------------------------------------------------------
 
@@ -270,7 +257,7 @@ class Collection(Database):
         return found
 
     def mergeable(self) -> list[Segment]:
-        """Segments that `compact` writes anew: small ones, if there are several, and those with many dead rows."""
+        """Segments that `compact` rewrites: small ones, if there are several, and those with many dead rows."""
         found = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
         return found if len(found) > 1 or any(s.rows > s.living for s in found) else []
 

@@ -84,7 +84,7 @@ class Run:
         Raises
         ------
         UserError
-            Another process is at work in this run.
+            Another process is at work in this run, or its folder cannot be written.
         """
         new = not self.folder.exists()
         lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")

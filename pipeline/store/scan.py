@@ -202,7 +202,8 @@ def compare_files(
     unchanged = 0
     folder = None
     with contextlib.suppress(OSError):  # the root may be missing while images from outside are added
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)  # paths relative to it are quicker to look up
+        flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)  # not on Windows
+        folder = os.open(root, flags)  # paths relative to it are quicker to look up
     try:
         for path in paths:
             old = known.get(path)
