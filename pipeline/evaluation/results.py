@@ -109,7 +109,7 @@ def write_results(
     )
 
     data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
-    write_precision_curve(folder / "precision_curve.png", data)
+    write_precision_curve(folder, data)
     page = render_report(data, lambda path: read_image(root / path, max_pixels=config.collection.max_pixels))
     write_bytes(folder / "report.html", page)
 
