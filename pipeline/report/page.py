@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -31,15 +29,11 @@ CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 
 
 # What the caller gets
-def write_report(
-    path: Path, data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10
-) -> None:
-    """Write the report as one HTML file.
+def render_report(data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10) -> bytes:
+    """Render the report as one HTML file.
 
     Parameters
     ----------
-    path : Path
-        Replaced in one step, so that a killed run leaves no half page.
     data : ReportData
     read_image : callable
         From a path of `Query` or `Result` to RGB uint8 (H, W, 3). An image that it cannot read becomes a labelled
@@ -64,10 +58,7 @@ def write_report(
             f"the report would have {len(html) / 1e6:.0f} MB even with one query in each gallery, more than "
             "browsers open with ease: shorten labels, paths or configuration"
         )
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(html)
-    os.replace(partial, path)
+    return html
 
 
 def verdict(data: ReportData) -> str:
@@ -115,7 +106,7 @@ class InlineThumbnails:
     Parameters
     ----------
     read_image : callable
-        As in `write_report`.
+        As in `render_report`.
     """
 
     def __init__(self, read_image: Callable[[str], np.ndarray]) -> None:

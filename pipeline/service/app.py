@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import sqlite3
 from collections.abc import AsyncIterator
@@ -18,7 +17,7 @@ from starlette.responses import Response
 
 from visterm.features import silence_decoders
 from visterm.pipeline.console import one_line
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.store.run import Run
 
 from . import schemas as api
@@ -105,7 +104,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(UserError)
     async def user_error(request: Request, error: UserError) -> Response:
         cause = error.__context__  # of the system: a mark that could not be written, say
-        status = _of_the_system(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
+        status = _status(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
         return error_answer(status, one_line(str(error)))
 
     @app.exception_handler(PictureGone)
@@ -115,15 +114,14 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(sqlite3.Error)
     @app.exception_handler(OSError)
     async def system(request: Request, error: Exception) -> Response:
-        reason = one_line(getattr(error, "strerror", None) or str(error))
+        reason = one_line(system_reason(error) or str(error))
         logging.getLogger(__name__).warning("%s: %s", request.url.path, reason)
-        return error_answer(_of_the_system(error), f"{reason}; nothing was changed, try again")
+        return error_answer(_status(error), f"{reason}; nothing was changed, try again")
 
 
-def _of_the_system(error: BaseException) -> int:
-    """507: the disk is full; 503: something else that may pass."""
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
-    return 507 if full else 503
+def _status(error: BaseException) -> int:
+    """507 Insufficient Storage for a full disk, else 503 Service Unavailable, as it may pass."""
+    return 507 if is_disk_full(error) else 503
 
 
 def _in_words(errors: Any) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from visterm.pipeline.store.files import write_bytes
+
 _log = logging.getLogger(__name__)
 UPLOAD_SECONDS = 7 * 24 * 3600
 MAX_UPLOADS = 1000
@@ -54,7 +56,6 @@ class Uploads:
     def add(self, key: str, pixels: np.ndarray) -> bool:
         """Keep a picture, RGB uint8 (height, width, 3), or keep it for longer; False: it could not be written."""
         file = self._file(key)
-        temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(file)
@@ -63,11 +64,8 @@ class Uploads:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             options = [cv2.IMWRITE_PNG_COMPRESSION, 1]  # quick
             png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]
-            temporary.write_bytes(png.tobytes())
-            os.replace(temporary, file)
+            write_bytes(file, png.tobytes())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             _log.warning("%s: %s; the upload is not kept", self._folder, error.strerror)
             return False
         self.sweep()
