@@ -109,7 +109,7 @@ class RequestHandlers:
         """Return the PNG of an upload."""
         data = self.uploads.read(key)
         if data is None:
-            raise HTTPException(404, "this upload has expired or does not exist; upload the image again")
+            raise HTTPException(404, "this upload has expired or does not exist; upload the picture again")
         return data
 
     def upload_pixels(self, key: str) -> np.ndarray:

@@ -6,9 +6,6 @@ import time
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from visterm.pipeline.service import middleware
 
 

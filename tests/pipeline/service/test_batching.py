@@ -5,11 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from visterm.pipeline.service.batching import MicroBatcher, Pool
 
 

@@ -6,9 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import update as feedback_update

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.service import schemas

@@ -9,10 +9,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from PIL import Image as Pillow
 
 from visterm.pipeline.console import Console

@@ -12,9 +12,6 @@ from contextlib import closing
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.service import reloader

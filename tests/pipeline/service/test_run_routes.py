@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from visterm.pipeline.service import schemas
 from visterm.pipeline.store.run import Run
 

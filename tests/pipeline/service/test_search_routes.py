@@ -7,10 +7,6 @@ import hashlib
 import io
 
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from PIL import Image as Pillow
 
 from visterm.pipeline.service import handlers, schemas

@@ -11,12 +11,8 @@ import sys
 import time
 from contextlib import closing
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 import httpx
+import pytest
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError

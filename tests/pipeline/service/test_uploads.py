@@ -8,10 +8,6 @@ import time
 
 import numpy as np
 import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from PIL import Image as Pillow
 
 from visterm.pipeline.service import handlers, reloader
