@@ -16,6 +16,8 @@ T = TypeVar("T")
 class Pool:
     """A number of threads, and a bounded queue of calls that wait for one.
 
+    When the service stops, waiting calls are dropped and running ones end before the process does.
+
     Parameters
     ----------
     workers : int
