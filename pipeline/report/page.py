@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
@@ -11,7 +10,6 @@ from typing import Any
 
 import jinja2
 import numpy as np
-from PIL import Image
 
 from visterm.features import printable
 from visterm.pipeline.console import count
@@ -19,6 +17,7 @@ from visterm.pipeline.console import count
 from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
 from .data import PROTOCOLS, Query, ReportData, Result
 from .text import file_parts_of, number_text, p_value_text, seconds_text
+from .thumbnail import make_thumbnail
 
 THUMBNAIL_SIDE = 160  # pixels; some 3.5 KiB each as WebP of quality 70
 SIZE_WANTED = 5_000_000  # bytes: galleries are shortened to stay below
@@ -121,14 +120,11 @@ class InlineThumbnails:
 
     def _make(self, path: str) -> dict[str, Any] | None:
         try:
-            image = Image.fromarray(self._read_image(path))
-            image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-            encoded = io.BytesIO()
-            image.save(encoded, "WEBP", quality=70)
+            made = make_thumbnail(self._read_image(path), THUMBNAIL_SIDE)
         except Exception:  # whatever is wrong with one picture, the report is about all of them
             return None
-        uri = "data:image/webp;base64," + base64.b64encode(encoded.getvalue()).decode()
-        return {"id": f"t{len(self._made)}", "width": image.width, "height": image.height, "uri": uri}
+        uri = "data:image/webp;base64," + base64.b64encode(made.webp).decode()
+        return {"id": f"t{len(self._made)}", "width": made.width, "height": made.height, "uri": uri}
 
 
 # The page
