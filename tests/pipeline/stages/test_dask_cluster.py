@@ -239,7 +239,7 @@ def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_pa
     names = [function.__name__ for function in there]
     assert names[:3] == ["<lambda>", "<lambda>", "count_batch"]  # palette, descriptors, counts
     assert names[3] == "extract_segment"
-    assert names[-1] == "_measure_there"
+    assert names[-1] == "_measure_on_worker"
     assert names.count("_learn") == len(names) - 5 > 0
 
 
@@ -350,7 +350,7 @@ def test_errors_of_a_function_come_back(dask, tmp_path):
     with run.locked(), connected(configured(dask.address), run) as cluster:
         with pytest.raises(ValueError, match="^not 1$"):
             list(cluster.map(refuse, [(1,), (2,)]))
-        with pytest.raises(UserError, match=r"^worker tcp://.*: /shared/1.tmp: No space left on device; mend"):
+        with pytest.raises(UserError, match=r"^worker tcp://.*: /shared/1.tmp: No space left on device; fix"):
             list(cluster.map(full, [(1,)]))
 
 
@@ -436,7 +436,7 @@ def test_a_worker_of_another_version(lonely, fruit, tmp_path):
     lonely.worker(PYTHONPATH=str(other.parent))
     told = refused(lonely.address, fruit, tmp_path)
     assert told.startswith("worker tcp://")
-    assert "has numpy 1.0, and here it is " in told
+    assert "has numpy 1.0, this machine " in told
 
 
 @pytest.mark.parametrize("package", ["python", "visterm", "distributed", "cloudpickle", "numpy", "pillow"])
@@ -445,7 +445,7 @@ def test_a_package_of_another_version(dask, fruit, tmp_path, monkeypatch, packag
     monkeypatch.setattr(dask_cluster_stage, "_versions", lambda: versions | {package: "1.0"})
     told = refused(dask.address, fruit, tmp_path)
     assert told.startswith("worker tcp://")
-    assert f"has {package} {versions[package]}, and here it is 1.0; install the same packages everywhere" in told
+    assert f"has {package} {versions[package]}, this machine 1.0; install the same packages everywhere" in told
 
 
 @pytest.mark.parametrize("package", ["python", "visterm", "distributed"])
@@ -461,7 +461,7 @@ def test_a_scheduler_of_another_version(dask, fruit, tmp_path, monkeypatch, pack
 
     monkeypatch.setattr(distributed.Client, "get_versions", other)
     told = refused(dask.address, fruit, tmp_path)
-    assert told.startswith(f"scheduler {dask.address} has {package} 1.0, and here it is ")
+    assert told.startswith(f"scheduler {dask.address} has {package} 1.0, this machine ")
 
 
 def in_its_own_mounts(script: str) -> tuple[str, ...]:
@@ -532,19 +532,19 @@ def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
         results = cluster.map(time.sleep, ((0.05,) for _ in range(1000)))
         next(results)
         mortal.end(mortal.scheduler)
-        with pytest.raises(UserError, match="the scheduler is gone; what is finished is kept"):
+        with pytest.raises(UserError, match="the scheduler is lost; finished work is kept"):
             list(results)
         # It may go while none of its workers is asked for anything, as between two passes of rankers.
         wait_for(lambda: cluster._client.status == "closed")
-        with pytest.raises(UserError, match="the scheduler is gone; what is finished is kept"):
+        with pytest.raises(UserError, match="the scheduler is lost; finished work is kept"):
             list(cluster.map(abs, [(1,)]))
         monkeypatch.setattr(cluster, "_n_threads", lambda: 1)  # as if it went right after it was asked for them
-        with pytest.raises(UserError, match="the scheduler is gone; what is finished is kept"):
+        with pytest.raises(UserError, match="the scheduler is lost; finished work is kept"):
             list(cluster.map(abs, [(1,)]))
 
 
 def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_cluster_stage, "ALONE_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster_stage, "NO_WORKER_SECONDS", 0.5)
     worker = lonely.worker()
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(lonely.address), run) as cluster:
@@ -561,5 +561,5 @@ def test_a_task_that_ends_its_workers(lonely, tmp_path):
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(lonely.address), run) as cluster:
         results = cluster.map(lambda: os.kill(os.getpid(), signal.SIGKILL), [()])
-        with pytest.raises(UserError, match="a task ended 2 workers, the last one being tcp://"):
+        with pytest.raises(UserError, match="a task killed 2 workers, the last one tcp://"):
             list(results)

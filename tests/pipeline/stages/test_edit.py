@@ -188,7 +188,7 @@ def test_labels_of_a_table_reach_what_is_added(tmp_path, write_images):
 def test_a_copy_of_what_is_there_is_warned_of(mine):
     shutil.copy(mine / "fruit/pear/0.jpg", mine / "copy.jpg")
     result = visterm("add", "copy.jpg", cwd=mine)
-    assert f"{mine}/copy.jpg is a copy of pear/0.jpg, which is there" in result.stderr.replace("\n", " ")
+    assert f"{mine}/copy.jpg is a copy of pear/0.jpg" in result.stderr.replace("\n", " ")
 
 
 def test_links_lead_to_the_names_of_a_scan(mine):
@@ -328,7 +328,7 @@ def test_a_name_with_two_meanings_is_refused(mine):
         ([""], "run fruit has no image (empty name); nothing was removed"),
         (["../.."], "run fruit has no image ../..; nothing was removed"),
         (["--label", "cherry"], "run fruit has no images with the label 'cherry'; nothing was removed"),
-        ([], "which images? give files, folders, id:N, or --label NAME"),
+        ([], "no images given; give files, folders, id:N, or --label NAME"),
     ],
 )
 def test_remove_refuses_what_is_a_mistake(mine, arguments, message):
@@ -516,7 +516,7 @@ def test_no_room_for_the_catalogue(mine):
     for command in (["add", "more"], ["remove", "id:1"]):
         line = in_small_files(*command, cwd=mine, most=2000)
         assert line.startswith("visterm: runs/fruit: ")
-        assert line.endswith("; mend this, then the same command goes on from here")
+        assert line.endswith("; fix this, then re-run the same command to resume")
         assert (rows(mine), counts(mine)) == before
     assert answer("add", "more", cwd=mine)["n_images"] == 30
 
@@ -526,7 +526,7 @@ def test_no_room_for_a_segment(tmp_path):
     collection, expected = synthetic(place)  # 1.7 MB of indices
     (place / "config.yaml").write_text("seed: 0\n")
     line = in_small_files("compact", cwd=tmp_path, most=1_000_000)
-    assert line.endswith("; mend this, then the same command goes on from here")
+    assert line.endswith("; fix this, then re-run the same command to resume")
     holds(collection, expected, range(1, 1201))
     assert len(list((place / "collection/segments").iterdir())) == 30
     assert answer("compact", cwd=tmp_path)["segments"] == 1
@@ -538,9 +538,9 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("visterm.pipeline.stages.write_segment", full)
+    monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
     run = Run(mine / "runs/fruit")
-    with pytest.raises(UserError, match="No space left on device; mend this"):
+    with pytest.raises(UserError, match="No space left on device; fix this"):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
 
@@ -620,7 +620,7 @@ def test_tables_of_vectors_grow_in_their_own_files(tmp_path):
     visterm("features", "--vectors", "table.npz", "--run", "fruit", cwd=tmp_path)
     (tmp_path / "x.jpg").touch()
     line = refused("add", "x.jpg", cwd=tmp_path)
-    assert line.startswith("run fruit has vectors that were made elsewhere: add them to ")
+    assert line.startswith("run fruit has precomputed vectors: add new ones to ")
     assert answer("remove", "b", cwd=tmp_path)["images"] == [{"id": 2, "path": "b"}]
     again = answer("features", "--vectors", "table.npz", "--run", "fruit", cwd=tmp_path)
     assert (again["n_images"], again["relabelled"]) == (3, 0)

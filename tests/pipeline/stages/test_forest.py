@@ -80,7 +80,7 @@ def test_a_forest_refuses_several_labels_and_clicks(fruit, table):
         lines = [",".join([*reversed(line.split(",")), "1"]) for line in lines]
     (fruit / "table.csv").write_text("\n".join([f"path,{name}" if table == "labels" else "query,path,count", *lines]))
     line = refused("features", "fruit", "--config", "forest.yaml", "--set", f"collection.{table}=table.csv")
-    assert "one label an image" in line
+    assert "one label per image" in line
     assert "kind=kmeans" in line
 
 

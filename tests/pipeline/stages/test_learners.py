@@ -156,7 +156,7 @@ def test_the_first_learner_is_the_one_whose_pictures_are_shown(mine):
 def test_all_leaves_out_what_is_stale(mine):
     visterm("train", "--learner", "oasis", cwd=mine)
     result = visterm("evaluate", "--learner", "all", "--set", "knn.n_neighbors=3", "--json", cwd=mine)
-    assert "must be trained again first: knn" in result.stderr
+    assert "skipped, as they must be trained again: knn" in result.stderr
     assert "knn" not in json.loads(result.stdout)["systems"]
     found = json.loads(visterm("info", "--json", cwd=mine).stdout)
     assert "stale" in found["learners"]["knn"]
@@ -258,7 +258,7 @@ def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
             assert metrics["systems"][name]["annotation"]["n_unknown_labels"] == 1
             assert metrics["systems"][name]["annotation"]["precision_at"]["1"] <= 3 / 4
         page = (tmp_path / "runs/fruit/evaluations" / EVERY_ONE / "report.html").read_text()
-        assert "1 label of test images, such as quince, no training image has: 5 test images" in page
+        assert "no training image has 1 label of the test images, such as quince: 5 test images" in page
     # Searched among all images, of which those of the unknown label are some.
     result = visterm("search", "fruit/test/quince/0.jpg", "--learner", "musl", cwd=tmp_path)
     assert "musl did not learn 1 label of 5 images, such as quince" in result.stderr
@@ -284,9 +284,9 @@ def test_several_labels_an_image(tmp_path, write_images):
         assert "round" in answer["results"][0]["labels"]
     for name in ("musl", "mcml"):  # they learn categories: an image is of one
         line = refused("train", "--learner", name, cwd=tmp_path)
-        assert f"{name} learns from one label an image, and " in line
+        assert f"{name} learns from one label per image, and " in line
         assert "have several (first: flat/" not in line  # a path below the root
-        assert line.endswith("; take oasis, aroma, wsabie, lego, pamir, ovr or knn")
+        assert line.endswith("; use oasis, aroma, wsabie, lego, pamir, ovr or knn")
         assert "training" not in visterm("train", "--learner", name, cwd=tmp_path, check=2).stderr
     result = visterm("train", "--learner", "musl knn", cwd=tmp_path, check=2)  # the others go on
     assert "visterm: musl learns from one label" in result.stderr
@@ -523,10 +523,10 @@ def test_a_killed_training_goes_on(done, tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    assert "interrupted; the same command goes on from here" in process.communicate(timeout=60)[1]
+    assert "visterm: interrupted; " in process.communicate(timeout=60)[1]
     assert process.returncode == 143
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "going on from the checkpoint" in again.stderr
+    assert "resuming from the checkpoint" in again.stderr
     found = {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
     subprocess.run([*command, "--force"], cwd=tmp_path, capture_output=True, check=True)
     assert found == {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
