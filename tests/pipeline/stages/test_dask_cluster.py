@@ -1,4 +1,4 @@
-"""Work on a Dask cluster, a real scheduler and real workers: it ends with the bytes of this machine alone."""
+"""Work on a Dask cluster, with a real scheduler and real workers: the same bytes as on this machine alone."""
 
 from __future__ import annotations
 
@@ -37,14 +37,13 @@ from visterm.pipeline.store.segments import write_segment
 pytest.importorskip("distributed", reason="needs pip install 'visterm[dask]'")
 
 SETTINGS = (
-    "features.n_visterms=60",
+    "features.n_visterms=40",
     "compute.segment_size=4",
     "compute.n_jobs=1",
-    "oasis.n_steps=3000",
+    "oasis.n_steps=2000",
     "oasis.pass_steps=1000",
     "oasis.n_rankers=3",
 )
-N_IMAGES = 40
 LIMIT = 60  # seconds to wait for a process
 
 
@@ -54,6 +53,7 @@ class Dask:
     def __init__(self, folder: Path, **environment):
         self.folder = folder
         self.processes: list[subprocess.Popen] = []
+        self.names: list[str] = []  # of the workers that are waited for
         file = folder / f"{uuid.uuid4().hex}.json"
         options = ["--port=0", "--no-dashboard", "--no-show", f"--scheduler-file={file}"]
         self.scheduler = self.start("scheduler", *options, **environment)
@@ -72,11 +72,20 @@ class Dask:
 
     def worker(self, *, address: str = "", before: tuple[str, ...] = (), **environment) -> subprocess.Popen:
         """Start a worker with one thread, that dies when it is killed, and wait for it."""
-        name = uuid.uuid4().hex
-        options = ["--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0", f"--name={name}"]
-        process = self.start("worker", address or self.address, *options, before=before, **environment)
-        self.wait(lambda names: name in names)
+        process = self.begin_worker(address=address, before=before, **environment)
+        self.wait_for_workers()
         return process
+
+    def begin_worker(self, *, address: str = "", before: tuple[str, ...] = (), **environment) -> subprocess.Popen:
+        """Start a worker without waiting for it."""
+        self.names.append(uuid.uuid4().hex)
+        options = ["--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0", f"--name={self.names[-1]}"]
+        return self.start("worker", address or self.address, *options, before=before, **environment)
+
+    def wait_for_workers(self) -> None:
+        """Wait for the workers that were started."""
+        self.wait(lambda names: set(self.names) <= set(names))
+        self.names.clear()
 
     def wait(self, condition) -> None:
         import distributed
@@ -137,9 +146,10 @@ def dask(tmp_path_factory, machines):
     found = Dask(tmp_path_factory.mktemp("dask"))
     try:
         for name, here, _ in machines[0]:
-            found.worker(address=f"tcp://{here}:{found.port}", before=("ip", "netns", "exec", name))
+            found.begin_worker(address=f"tcp://{here}:{found.port}", before=("ip", "netns", "exec", name))
         for _ in range(2 - len(machines[0])):
-            found.worker()
+            found.begin_worker()
+        found.wait_for_workers()
         yield found
     finally:
         found.end()
@@ -175,7 +185,7 @@ def mortal(tmp_path):
 def fruit(tmp_path_factory, write_images) -> Path:
     """Images, and a run of them that was made on this machine alone."""
     folder = tmp_path_factory.mktemp("fruit")
-    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum", "fig") for i in range(10)])
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum", "fig") for i in range(6)])
     (folder / "fruit/plum/3.jpg").write_bytes(b"no image")
     everything(Run(folder / "runs/alone"), configured(), folder / "fruit")
     return folder
@@ -556,8 +566,9 @@ def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
 
 
 def test_a_task_that_ends_its_workers(lonely, tmp_path):
-    for _ in range(3):
-        lonely.worker()
+    for _ in range(2):
+        lonely.begin_worker()
+    lonely.wait_for_workers()
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(lonely.address), run) as cluster:
         results = cluster.map(lambda: os.kill(os.getpid(), signal.SIGKILL), [()])
