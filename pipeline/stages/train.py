@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +129,8 @@ def _train(
     ):
         options: dict[str, Any] = {}
         if "callback" in fit_parameters:
-            save = _checkpoint_writer(checkpoint, record, started, config.compute.checkpoint_seconds, console)
-            options["callback"] = _between_passes(phase, save if hasattr(kind, "resume") else None)
+            every = config.compute.checkpoint_seconds
+            options["callback"] = _BetweenPasses(phase, console, checkpoint, record, started, every)
         if cluster is not None:
             options["distribute"] = cluster.map
         try:
@@ -161,41 +161,34 @@ def _train(
     return record["result"]
 
 
-def _between_passes(phase: Any, save: Callable[[Any], None] | None) -> Callable[[Any], None]:
-    """Return a callback that shows a learner's progress, and saves its checkpoints if it has any."""
+class _BetweenPasses:
+    """Callback that shows a learner's progress, and saves a checkpoint every so many seconds if the learner has any."""
 
-    def callback(learner: Any) -> None:
+    def __init__(
+        self, phase: Any, console: Console, checkpoint: Path, record: dict[str, Any], started: float, every: float
+    ):
+        self._phase, self._console = phase, console
+        self._checkpoint, self._record = checkpoint, record
+        self._started, self._every = started, every
+        self._saved = time.perf_counter()
+
+    def __call__(self, learner: Any) -> None:
         if (done := getattr(learner, "steps_done_", None)) is not None:
             history = getattr(learner, "history_", None) or [{}]
             validation = history[-1].get("validation")
             note = "" if validation is None else f"validation {learner.validation_measure} {validation:.3f}"
-            phase.advance_to(done, learner.steps_total_, note)
-        if save is not None:
-            save(learner)
-
-    return callback
-
-
-def _checkpoint_writer(
-    checkpoint: Path, record: dict[str, Any], started: float, every: float, console: Console
-) -> Callable[[Any], None]:
-    """Return a function that saves a learner if the last time was more than ``every`` seconds ago."""
-    saved = time.perf_counter()
-
-    def save(learner: Any) -> None:
-        nonlocal saved
-        if time.perf_counter() - saved <= every:
-            return
-        seconds = {"seconds": round(time.perf_counter() - started, 3)}
-        try:
-            with publish(checkpoint, record | seconds) as folder:
-                learner.save(folder / "files")
-        except OSError as error:  # the previous one stays; hours of training are not lost to a full disk
-            reason = error.strerror or error
-            console.warn(f"{checkpoint}: the checkpoint could not be written ({reason}); training continues")
-        saved = time.perf_counter()
-
-    return save
+            self._phase.advance_to(done, learner.steps_total_, note)
+        if hasattr(learner, "resume") and time.perf_counter() - self._saved > self._every:
+            seconds = {"seconds": round(time.perf_counter() - self._started, 3)}
+            try:
+                with publish(self._checkpoint, self._record | seconds) as folder:
+                    learner.save(folder / "files")
+            except OSError as error:  # the previous one stays; hours of training are not lost to a full disk
+                reason = error.strerror or error
+                self._console.warn(
+                    f"{self._checkpoint}: the checkpoint could not be written ({reason}); training continues"
+                )
+            self._saved = time.perf_counter()
 
 
 def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: str) -> None:

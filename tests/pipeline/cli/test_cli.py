@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visterm.features import images
+from visterm.features import VistermExtractor, images
 from visterm.learners import OASIS
 from visterm.pipeline import console
 from visterm.pipeline.cli.app import app, main
 from visterm.pipeline.stages import demo_images as demo_images_stage
-from visterm.pipeline.stages import features as features_stage
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
@@ -452,7 +451,7 @@ def test_unreadable_files_keep_their_places_in_the_split(mine):
 
 def test_visterms_of_another_split_are_refused(mine, monkeypatch):
     """A kill while visterms are learned again leaves the new split beside the old codebook."""
-    monkeypatch.setattr(features_stage, "_fit_extractor", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(VistermExtractor, "fit", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     visterm("features", "fruit", "--set", "split.seed=5", *SMALL, cwd=mine, check=130)
     assert "the features are not finished" in refused("train", cwd=mine)
     assert "the features are not finished" in refused("evaluate", cwd=mine)
@@ -711,7 +710,7 @@ def test_a_full_disk_is_one_line(mine, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
 
-    monkeypatch.setattr(features_stage, "publish", full)
+    monkeypatch.setattr(train_stage, "publish", full)
     line = refused("train", "--force", cwd=mine)
     assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
 
