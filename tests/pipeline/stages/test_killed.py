@@ -165,7 +165,10 @@ def test_an_interrupted_command_says_so(undisturbed, tmp_path):
     while not (tmp_path / "runs/fruit/extractor.tmp").exists() and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    lines = process.communicate(timeout=60)[1].splitlines()
+    for _ in range(10):  # Python loses the signal if it comes inside a callback from C, as while Numba compiles
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            lines = process.communicate(timeout=6)[1].splitlines()
+            break
     assert lines[-1].startswith("visterm: interrupted; ")
     assert process.returncode == 130

@@ -264,6 +264,18 @@ def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
     assert "musl did not learn 1 label of 5 images, such as quince" in result.stderr
 
 
+def test_queries_without_a_relevant_image_are_refused(tmp_path, write_images):
+    names = ["test/apple/0.jpg", "test/pear/0.jpg", *(f"train/plum/{i}.jpg" for i in range(3))]
+    write_images(tmp_path / "fruit", names)
+    visterm("features", "fruit", *small(), "--set", "features.n_visterms=10", cwd=tmp_path)
+    for protocol, why in (
+        ("test-test", "no class has two test images"),
+        ("query-gallery", "no test image has a label of the training images"),
+    ):
+        line = refused("evaluate", "--learner", "cosine", "--set", f"evaluate.protocol={protocol}", cwd=tmp_path)
+        assert f"{why}, so no query has a relevant image" in line
+
+
 def test_several_labels_an_image(tmp_path, write_images):
     names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
     write_images(tmp_path / "flat", names)
