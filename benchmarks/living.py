@@ -18,7 +18,7 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.stages.demo_images import write_demo_images
 from visterm.pipeline.stages.edit import add, remove
-from visterm.pipeline.stages.extraction import extract_segment
+from visterm.pipeline.stages.extraction import ImageSource, extract_segment
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.run import Run
@@ -71,8 +71,8 @@ def run(quick: bool = False) -> list[dict]:
 
         def extracting() -> float:
             started = time.perf_counter()
-            target = Path(folder) / "alone/1"
-            extract_segment(place.extractor / "files", version, Path(folder), images, target, 10**8, 0)
+            source = ImageSource(place.extractor / "files", version, Path(folder), 10**8, N_ADDED)
+            extract_segment(source, images, Path(folder) / "alone/1", 0)
             return time.perf_counter() - started
 
         def adding() -> float:

@@ -181,24 +181,19 @@ def demo(
     """
     from visterm.pipeline.config.loading import load_config
     from visterm.pipeline.stages.demo_images import DEMO_SETTINGS, write_demo_images
-    from visterm.pipeline.stages.evaluate import evaluate
-    from visterm.pipeline.stages.features import features
-    from visterm.pipeline.stages.train import train
+    from visterm.pipeline.stages.pipeline import run_pipeline
 
     place, console = run_named(run), make_console()
-    configuration = load_config(None, DEMO_SETTINGS)
     images = place.folder / "images"
     if not images.exists():
         console.say(f"writing demo images to {images}")
         place.folder.mkdir(parents=True, exist_ok=True)
         write_demo_images(images)
-    features(place, configuration, images, console)
-    train(place, configuration, "oasis", console)
-    folder = evaluate(place, configuration, "oasis", console)
-    metrics = json.loads((folder / "metrics.json").read_text())
+    report = run_pipeline(place, load_config(None, DEMO_SETTINGS), images, console)
+    metrics = json.loads(report.with_name("metrics.json").read_text())
     if as_json:
         print(json.dumps(metrics))
         return
     oasis, cosine = (metrics["systems"][name]["map"] for name in ("oasis", "cosine"))
     console.say(f"mAP {oasis:.3f} with OASIS, {cosine:.3f} with cosine. Open the report in a browser:")
-    print(folder / "report.html")
+    print(report)

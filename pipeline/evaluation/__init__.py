@@ -1,4 +1,4 @@
-"""Measures a trained learner and writes metrics.json, CSV tables and the data of the report.
+"""Measures trained learners; writes metrics.json, CSV tables and the report.
 
 Imports errors, console, report, config and store.
 """

@@ -47,7 +47,7 @@ def read_is_a(file: Path) -> dict[str, set[str]]:
 
 
 def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], sparse.csr_array], str | None]:
-    """Who is whose sibling, by an is-a table.
+    """Return which labels are siblings by an is-a table.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], spa
     Returns
     -------
     labels, siblings : list of str, CSR array of bool
-        The labels sorted, and the matrix of them.
+        The labels sorted, and the matrix of sibling pairs.
     warning : str or None
-        How many labels the table does not name.
+        Number of labels that are not in the table.
 
     Raises
     ------

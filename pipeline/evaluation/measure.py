@@ -1,4 +1,4 @@
-"""What ``evaluate`` measures of one learner: its rankings, the classes that its neighbours vote for, its labels."""
+"""Measures of one learner: its rankings, its k-nearest-neighbour accuracy, the labels that it predicts."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from visterm.retrieval import (
     sibling_precision_at,
 )
 
-LABEL_KS = (1, 5, 10)  # precision of the first k labels
+LABEL_KS = (1, 5, 10)  # k of the precision of the first k labels
 
 
 class Annotation(NamedTuple):
-    """How well the labels ranked for the test images fit; means over the images."""
+    """Precision of the labels ranked for the test images; means over the images."""
 
     precision_at: dict[int, float]
     sibling_precision_at: dict[int, float]  # empty without an is-a table
-    n_unknown_labels: int  # labels of test images that no training image has: never found
+    n_unknown_labels: int  # labels of test images that no training image has: never predicted
 
     def as_json(self) -> dict[str, Any]:
-        """As in metrics.json."""
-        found: dict[str, Any] = {"precision_at": {str(k): value for k, value in self.precision_at.items()}}
+        """Return the figures as in metrics.json."""
+        figures: dict[str, Any] = {"precision_at": {str(k): value for k, value in self.precision_at.items()}}
         if self.sibling_precision_at:
-            found["sibling_precision_at"] = {str(k): value for k, value in self.sibling_precision_at.items()}
-        return found | {"n_unknown_labels": self.n_unknown_labels}
+            figures["sibling_precision_at"] = {str(k): value for k, value in self.sibling_precision_at.items()}
+        return figures | {"n_unknown_labels": self.n_unknown_labels}
 
 
 class SystemResult(NamedTuple):
-    """One system: its figures, and its first results for every query."""
+    """Measures of one system, and its first results for every query."""
 
     learner: SimilarityLearner
-    trained: Mapping[str, Any]  # its record; of cosine an empty one
+    trained: Mapping[str, Any]  # its record; empty for cosine
     evaluation: Evaluation
     ranking: Ranking
     accuracy: float | None = None
@@ -52,21 +52,21 @@ class SystemResult(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What the systems are measured on."""
+    """The images that systems are measured on."""
 
     queries: Sequence[Image]
     gallery: Sequence[Image]
-    train: Sequence[Image]  # who votes for classes
+    train: Sequence[Image]  # the voters of k-nearest-neighbour accuracy
     Q: sparse.csr_matrix
     X: sparse.csr_matrix
     X_train: sparse.csr_matrix | None
     relevance: sparse.csr_matrix
-    classes: tuple[np.ndarray, np.ndarray] | None  # of queries and training images, where each has just one label
-    siblings: tuple[list[str], sparse.csr_array] | None  # labels by number, and who is whose sibling
+    classes: tuple[np.ndarray, np.ndarray] | None  # of queries and training images, if each has just one label
+    siblings: tuple[list[str], sparse.csr_array] | None  # labels, and the matrix of sibling pairs
 
     @property
     def own(self) -> bool:
-        """Whether the queries are the gallery, each without itself."""
+        """Whether the queries are the gallery; each query is excluded from its own ranking."""
         return self.queries is self.gallery
 
 
@@ -83,12 +83,12 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
 
     Returns
     -------
-    Measured
+    SystemResult
     """
     n_jobs = config.compute.n_jobs
     k = min(config.evaluate.neighbours, len(task.gallery) - task.own)
     exclude = np.arange(len(task.queries)) if task.own else np.full(len(task.queries), -1)
-    # The labels of test images are what is measured, so no learner may read them; those of training images it may.
+    # Learners may read the labels of training images, but not those of test images, which are what is measured.
     labels = None if task.own or task.classes is None else task.classes[1]
     index = ExactIndex(learner, task.X, labels, n_jobs=n_jobs)
     evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=config.evaluate.max_k)
@@ -98,26 +98,26 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
         if task.own:
             index = ExactIndex(learner, task.X_train, task.classes[1], n_jobs=n_jobs)
         n_votes = min(config.evaluate.accuracy_neighbours, index.n_gallery)
-        if hasattr(learner, "categorize"):  # MuSL's distances are whole numbers: many tie, and share the votes
-            found = learner.categorize(task.Q, task.X_train, task.classes[1], n_neighbors=n_votes)
-            accuracy = mean_recall(task.classes[0], found)
+        if hasattr(learner, "categorize"):  # MuSL's distances are integers: many tie, and share the votes
+            predicted = learner.categorize(task.Q, task.X_train, task.classes[1], n_neighbors=n_votes)
+            accuracy = mean_recall(task.classes[0], predicted)
         else:
             accuracy = knn_accuracy(index.search(task.Q, k=n_votes), *task.classes, n_votes)
     return SystemResult(learner, trained, evaluation, ranking, accuracy, _annotation(learner, trained, task))
 
 
 def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotation | None:
-    """Precision of the labels that an annotator ranks for the test images; None of other learners."""
+    """Return the precision of the labels that an annotator ranks for the test images; None for other learners."""
     if not hasattr(learner, "annotate"):
         return None
     known = trained["labels"]
     own = {label for image in task.queries for label in image.labels}
     names = task.siblings[0] if task.siblings is not None else sorted({*known, *own})
-    place = {name: i for i, name in enumerate(names)}
+    number = {name: i for i, name in enumerate(names)}
     ks = [k for k in LABEL_KS if k <= len(known)]
-    ranked = np.array([place[name] for name in known])[learner.annotate(task.Q, ks[-1])[0]]
+    ranked = np.array([number[name] for name in known])[learner.annotate(task.Q, ks[-1])[0]]
     rows = [row for row, image in enumerate(task.queries) for _ in image.labels]
-    columns = [place[label] for image in task.queries for label in image.labels]
+    columns = [number[label] for image in task.queries for label in image.labels]
     truth = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(task.queries), len(names)))
     siblings = {}
     if task.siblings is not None:

@@ -1,4 +1,4 @@
-"""What ``evaluate`` writes: metrics.json, curves.csv, neighbours.csv, precision_curve.png and report.html."""
+"""Writes the files of an evaluation: metrics.json, CSV tables, the precision curve and the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -55,14 +55,15 @@ def write_results(
     run : Run
     config : Config
     systems : dict
-        The learners, of which the report shows the pictures of the first, then cosine.
+        The learners, then cosine. The report shows the rankings of the first as pictures.
     task : Task
     root : Path
-        Where the images lie.
+        Directory of the images.
     warnings : sequence of str
     seconds : float
-        How long ranking took.
+        Time that ranking took.
     command : str
+        Command line shown in the report.
     """
     first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {
@@ -70,7 +71,7 @@ def write_results(
         "n_queries": first.n_queries,
         "n_without_relevant": first.n_without_relevant,
         "n_gallery": len(task.gallery),
-        "systems": {system: _figures(measured) for system, measured in systems.items()},
+        "systems": {name: _figures(system) for name, system in systems.items()},
     }
     ks = _ks(first)
     metrics["systems"]["chance"] = {
@@ -86,11 +87,11 @@ def write_results(
             "n_classes": len(tested),
             "n_unknown_labels": len(tested - trained),
         }
-        # A label drawn at random from those of the training images.
+        # The accuracy of a label drawn at random from those of the training images.
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
 
-    curves = {system: measured.evaluation.precision_curve for system, measured in systems.items()}
+    curves = {name: system.evaluation.precision_curve for name, system in systems.items()}
     curves["chance"] = np.full(first.max_k, first.chance_precision)
     _write_csv(
         folder / "curves.csv",
@@ -101,10 +102,10 @@ def write_results(
         folder / "neighbours.csv",
         ["query", "rank", "path", "score", "labels", "relevant", "system"],
         (
-            [query.path, rank, r.path, f"{r.score:.6f}", ";".join(r.labels), int(r.relevant), system]
-            for system in list(systems)[: max(1, len(systems) - 1)]  # cosine only if it is the only one
+            [query.path, rank, r.path, f"{r.score:.6f}", ";".join(r.labels), int(r.relevant), name]
+            for name in list(systems)[: max(1, len(systems) - 1)]  # cosine only if it is the only one
             for row, query in enumerate(task.queries)
-            for rank, r in enumerate(_results(systems[system].ranking, task, row), start=1)
+            for rank, r in enumerate(_results(systems[name].ranking, task, row), start=1)
         ),
     )
 
@@ -118,34 +119,34 @@ def _ks(evaluation: Evaluation) -> list[int]:
     return [k for k in KS if k <= evaluation.max_k]
 
 
-def _figures(measured: SystemResult) -> dict[str, Any]:
-    """One system as in metrics.json."""
-    evaluation = measured.evaluation
+def _figures(system: SystemResult) -> dict[str, Any]:
+    """Return the figures of one system as in metrics.json."""
+    evaluation = system.evaluation
     low, high = evaluation.map_interval()
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "map": evaluation.mean_average_precision,
         "map_interval": [low, high],
         "precision_at": {str(k): evaluation.precision_at(k) for k in _ks(evaluation)},
     }
-    if measured.accuracy is not None:
-        found["knn_accuracy"] = measured.accuracy
-    if measured.annotation is not None:
-        found["annotation"] = measured.annotation.as_json()
-    if result := measured.trained["result"]:
-        found |= {"steps": result["steps"], "train_seconds": result["seconds"]}
-    return found
+    if system.accuracy is not None:
+        figures["knn_accuracy"] = system.accuracy
+    if system.annotation is not None:
+        figures["annotation"] = system.annotation.as_json()
+    if result := system.trained["result"]:
+        figures |= {"steps": result["steps"], "train_seconds": result["seconds"]}
+    return figures
 
 
 def _results(ranking: Ranking, task: Task, row: int) -> tuple[Result, ...]:
-    """First results of one query."""
+    """Return the first results of one query."""
     relevance = task.relevance
     relevant = set(relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]])
-    found = []
+    results = []
     for i, score in zip(ranking.indices[row], ranking.scores[row], strict=True):
         if i >= 0:
             image = task.gallery[i]
-            found.append(Result(image.path, tuple(sorted(image.labels)), int(i) in relevant, float(score)))
-    return tuple(found)
+            results.append(Result(image.path, tuple(sorted(image.labels)), int(i) in relevant, float(score)))
+    return tuple(results)
 
 
 def _hits(evaluation: Evaluation, row: int) -> Hits:
@@ -156,25 +157,35 @@ def _hits(evaluation: Evaluation, row: int) -> Hits:
     )
 
 
-def _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command) -> ReportData:
-    name = next(iter(systems))
-    evaluation, baseline = systems[name].evaluation, systems["cosine"].evaluation
-    learners = [system for system in systems if system != "cosine"]
-    best = max(learners, key=lambda system: metrics["systems"][system]["map"]) if len(learners) > 1 else None
+def _report_data(
+    run: Run,
+    config: Config,
+    metrics: dict[str, Any],
+    curves: dict[str, np.ndarray],
+    systems: dict[str, SystemResult],
+    task: Task,
+    warnings: Sequence[str],
+    seconds: float,
+    command: str,
+) -> ReportData:
+    first = next(iter(systems.values()))
+    evaluation, baseline = first.evaluation, systems["cosine"].evaluation
+    learners = [name for name in systems if name != "cosine"]
+    best = max(learners, key=lambda name: metrics["systems"][name]["map"]) if len(learners) > 1 else None
     rows = []
-    for system, figures in metrics["systems"].items():
-        annotation = systems[system].annotation if system in systems else None
+    for name, figures in metrics["systems"].items():
+        annotation = systems[name].annotation if name in systems else None
         rows.append(
             System(
-                system,
+                name,
                 figures["map"],
                 interval=tuple(figures["map_interval"]) if "map_interval" in figures else None,
                 precision_at={int(k): value for k, value in figures["precision_at"].items()},
-                precision_curve=curves[system].tolist(),
+                precision_curve=curves[name].tolist(),
                 steps=figures.get("steps"),
                 train_seconds=figures.get("train_seconds"),
-                comparison=compare(systems[system].evaluation, baseline) if system in learners else None,
-                p_of_best=_p_of_best(systems, system, best) if system in learners else None,
+                comparison=compare(systems[name].evaluation, baseline) if name in learners else None,
+                p_of_best=_p_of_best(systems, name, best) if name in learners else None,
                 knn_accuracy=figures.get("knn_accuracy"),
                 label_precision_at=annotation.precision_at if annotation else {},
                 sibling_precision_at=annotation.sibling_precision_at if annotation else {},
@@ -182,16 +193,15 @@ def _report_data(run, config, metrics, curves, systems, task, warnings, seconds,
         )
     collected = read_record(run.collection)
     durations = {"features": collected["result"]["seconds"]} if collected else {}
-    for system in learners:
-        label = "train" if len(learners) == 1 else f"train {system}"
-        durations[label] = metrics["systems"][system]["train_seconds"]
+    for name in learners:
+        durations["train" if len(learners) == 1 else f"train {name}"] = metrics["systems"][name]["train_seconds"]
     queries = tuple(
         Query(
             query.path,
             tuple(sorted(query.labels)),
             _hits(evaluation, row),
             _hits(baseline, row) if learners else None,
-            _results(systems[name].ranking, task, row),
+            _results(first.ranking, task, row),
         )
         for row, query in enumerate(task.queries)
     )
@@ -205,9 +215,9 @@ def _report_data(run, config, metrics, curves, systems, task, warnings, seconds,
         n_without_relevant=evaluation.n_without_relevant,
         protocol=config.evaluate.protocol,
         accuracy_neighbours=metrics["accuracy"]["neighbours"] if "accuracy" in metrics else None,
-        histories=tuple(h for system in learners if (h := _history(system, systems[system].learner)) is not None),
+        histories=tuple(h for name in learners if (h := _history(name, systems[name].learner)) is not None),
         side_by_side=_side_by_side(queries, systems, task) if len(learners) > 1 else (),
-        groups={system: found for system in learners if (found := _groups(systems[system])) is not None},
+        groups={name: groups for name in learners if (groups := _groups(systems[name].learner)) is not None},
         warnings=(*warnings, *_learner_warnings(systems, task)),
         facts={
             "Date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
@@ -228,32 +238,32 @@ def _report_data(run, config, metrics, curves, systems, task, warnings, seconds,
     )
 
 
-def _p_of_best(systems: dict[str, SystemResult], system: str, best: str | None) -> float | None:
-    """p-value of the paired test against the learner with the highest mAP; None of itself, and of the only one."""
-    if best in (None, system):
+def _p_of_best(systems: dict[str, SystemResult], name: str, best: str | None) -> float | None:
+    """Return the p-value of the paired test against the learner with the highest mAP; None for that learner itself."""
+    if best in (None, name):
         return None
-    return compare(systems[best].evaluation, systems[system].evaluation).p_value
+    return compare(systems[best].evaluation, systems[name].evaluation).p_value
 
 
 def _config_shown(config: Config, systems: dict[str, SystemResult]) -> str:
-    """The configuration, with the sections that the learners were trained with, and without those of other learners."""
+    """Return the configuration with the sections that the learners were trained with, without other learners."""
     shown = config.model_dump()
     if config.index.uri is not None:  # reports are passed on
         shown["index"]["uri"] = without_password(config.index.uri)
     for name in TRAINED:
         if name not in systems:
             shown.pop(name, None)
-    for measured in systems.values():
-        shown |= measured.trained["config"]
+    for system in systems.values():
+        shown |= system.trained["config"]
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
 
 
 def _side_by_side(
     queries: Sequence[Query], systems: dict[str, SystemResult], task: Task
 ) -> tuple[tuple[Query, dict[str, tuple[Result, ...]]], ...]:
-    """Some queries with the results of every system: from the best to the worst of the first learner, evenly."""
-    measured = [row for row, query in enumerate(queries) if not math.isnan(query.learner.average_precision)]
-    order = sorted(measured, key=lambda row: -queries[row].learner.average_precision)
+    """Return some queries with the results of every system, spread from the first learner's best to its worst."""
+    with_relevant = [row for row, query in enumerate(queries) if not math.isnan(query.learner.average_precision)]
+    order = sorted(with_relevant, key=lambda row: -queries[row].learner.average_precision)
     chosen = [order[i] for i in np.unique(np.linspace(0, len(order) - 1, SIDE_BY_SIDE).astype(int))]
     return tuple(
         (queries[row], {name: _results(system.ranking, task, row) for name, system in systems.items()})
@@ -261,34 +271,32 @@ def _side_by_side(
     )
 
 
-def _groups(measured: SystemResult) -> list[list[str]] | None:
-    """Categories of each metric, of a learner that has several metrics (MuSL)."""
-    metric_of = getattr(measured.learner, "metric_of_category_", None)
+def _groups(learner: Any) -> list[list[str]] | None:
+    """Return the categories of each metric of a learner with several metrics (MuSL), or None."""
+    metric_of = getattr(learner, "metric_of_category_", None)
     if metric_of is None:
         return None
     groups: list[list[str]] = [[] for _ in range(max(metric_of) + 1)]
-    for name, metric in zip(measured.learner.classes_.tolist(), metric_of, strict=True):
+    for name, metric in zip(learner.classes_.tolist(), metric_of, strict=True):
         groups[metric].append(str(name))
     return groups
 
 
 def _learner_warnings(systems: dict[str, SystemResult], task: Task) -> list[str]:
-    """What a reader should know about how single learners were measured."""
-    found = []
-    for name, measured in systems.items():
-        if not hasattr(measured.learner, "metric_of_category_"):
-            continue
-        if task.own or task.classes is None:
-            why = "they are what is measured" if task.own else "an image may have several"
-            found.append(
-                f"{name} ranks without the labels of the ranked images ({why}), which choose its metrics: all have an "
-                "equal say"
-            )
-    return found
+    """Return warnings about how single learners were measured."""
+    if not task.own and task.classes is not None:
+        return []
+    why = "they are what is measured" if task.own else "an image may have several"
+    return [
+        f"{name} ranks without the labels of the ranked images ({why}), which choose its metrics: all metrics count "
+        "equally"
+        for name, system in systems.items()
+        if hasattr(system.learner, "metric_of_category_")
+    ]
 
 
 def _history(name: str, learner: SimilarityLearner) -> History | None:
-    """Validation along training; the mAP before the first step is cosine's if W started as the identity."""
+    """Return the validation history; the first measure is that of cosine if W started as the identity."""
     entries = [e for e in getattr(learner, "history_", None) or [] if e.get("validation") is not None]
     if len(entries) < 2:
         return None
@@ -302,7 +310,7 @@ def _history(name: str, learner: SimilarityLearner) -> History | None:
     )
 
 
-def _write_csv(file: Path, header: Sequence[str], rows) -> None:
+def _write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

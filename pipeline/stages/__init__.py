@@ -1,4 +1,4 @@
-"""One module per stage: features, train, evaluate, changes by hand, drift, info, and the cluster they can run on.
+"""One module per stage: features, train, evaluate, edit, drift and info; `run_pipeline` chains them.
 
 Imports all rooms up to evaluation and feedback, never search.
 """

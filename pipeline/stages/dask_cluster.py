@@ -1,10 +1,10 @@
-"""A Dask cluster in place of this machine's processes: the same functions run there, over shared storage.
+"""A Dask cluster instead of this machine's processes: the same functions run on workers with shared storage.
 
-Tasks carry their arguments with them, and what is large lies on the shared storage: nothing is kept on a worker that is
-lost with it. So a worker that dies costs the tasks that it was at, which the scheduler gives to another one.
+Tasks carry their arguments, and large data lie on the shared storage: workers keep no state. So a worker that dies
+costs only its running tasks, which the scheduler gives to another one.
 
-A worker must see the run's folder and the images under the paths that they have here, and have the same packages: this
-is asked of all workers before the work begins, and of each one again with each task, as others may join later.
+A worker must have the same packages, and see the run's folder and the images under the same paths as this machine. All
+workers are checked before the work begins, and again with each task, as workers may join later.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.run import Run
 
-CONNECT_SECONDS = 5  # to reach the scheduler, and to wait for a first worker
-ALONE_SECONDS = 60  # without any worker in the middle of the work: one that died may be started again
-AHEAD = 4  # tasks that are sent or waited for, for each thread of the workers
+CONNECT_SECONDS = 5  # to reach the scheduler, and again to wait for a first worker
+NO_WORKER_SECONDS = 60  # during the work: workers that died may be restarted
+TASKS_PER_THREAD = 4  # sent ahead, per thread of the workers
 _TOKEN = ".worker-"
-# What work is sent with (of Dask, distributed wants its own version), and what decides about bytes: decoders,
+# Packages that send tasks (distributed requires its own version of Dask), and those that results depend on: decoders,
 # arithmetic, compiled kernels.
 _SENT_WITH = ("distributed", "cloudpickle")
 _PACKAGES = ("visterm", *_SENT_WITH, "numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "pillow")
 _SAME = "install the same packages everywhere"
-_GO_ON = "what is finished is kept, and the same command goes on from here"
+_RESUME = "finished work is kept; re-run the same command to resume"
 
 
 class _Place(NamedTuple):
-    """What a worker must see and have; travels with every task."""
+    """What a worker must see and have; sent with every task."""
 
-    token: Path  # in the run's folder, with a name that no other storage has
+    token: Path  # in the run's folder, with a unique name: seen only on the same storage
     image: Path | None
     size: int  # of the image, in bytes
     versions: dict[str, str]
 
 
 class Cluster:
-    """The workers of a Dask scheduler, as `connected` gives them."""
+    """The workers of a Dask scheduler; see `connected`."""
 
     def __init__(self, client: Any, address: str, place: _Place):
         self._client = client
@@ -58,31 +58,31 @@ class Cluster:
         self._place = place
 
     def map(self, function: Callable, tasks: Iterable[tuple]) -> Iterator[Any]:
-        """Yield ``function(*task)`` of each task, in order; a bounded number of tasks is on its way at any moment.
+        """Yield ``function(*task)`` of each task, in order; a bounded number of tasks is sent ahead.
 
         Parameters
         ----------
         function : callable
-            What it gives must not depend on where it runs, nor on whether it ran before: a task whose worker dies is
-            run again.
+            Its result must not depend on where it runs, or on whether it ran before: a task is repeated if its worker
+            dies.
         tasks : iterable of tuple
-            Drawn as the work goes on.
+            Consumed lazily.
 
         Raises
         ------
         UserError
-            As `connected`; or the scheduler is gone, no worker is left, or a task ends each worker that tries it.
+            As `connected`; or the scheduler is lost, no worker is left, or a task kills each worker that runs it.
         OSError, ValueError, ...
-            What the function raised.
+            Raised by the function.
         """
         tasks, waiting = iter(tasks), deque[Any]()
         try:
             while True:
-                room = AHEAD * max(self._n_threads(), 1) - len(waiting)
+                room = TASKS_PER_THREAD * max(self._n_threads(), 1) - len(waiting)
                 for task in itertools.islice(tasks, max(room, 0)):
-                    # As one object: of arguments Dask would look into each list and tuple for tasks.
+                    # As one object: Dask would search all lists and tuples among arguments for tasks.
                     work = functools.partial(_work, self._place, function, task)
-                    with self._while_there():
+                    with self._connected():
                         waiting.append(self._client.submit(work, pure=False))
                 if not waiting:
                     return
@@ -92,68 +92,68 @@ class Cluster:
                 self._client.cancel(list(waiting))
 
     def _n_threads(self) -> int:
-        """Threads of all workers."""
-        with self._while_there():
+        """Return the number of threads of all workers."""
+        with self._connected():
             return sum(self._client.nthreads().values())
 
     @contextlib.contextmanager
-    def _while_there(self) -> Iterator[None]:
-        """Turn into one line what a client raises that has lost the scheduler, or has given it up and closed itself."""
+    def _connected(self) -> Iterator[None]:
+        """Turn errors of a client that has lost the scheduler, or has closed itself since, into one line."""
         try:
             yield
-        except Exception as error:  # a client that is closed has errors of many kinds, and no name for them
+        except Exception as error:  # a closed client raises many types of errors, without a common one
             if isinstance(error, OSError) or self._is_closed():
-                raise self._gone() from None
+                raise self._lost() from None
             raise
 
     def _is_closed(self) -> bool:
-        """Whether the client has waited in vain for the scheduler to come back."""
+        """Return whether the client has given up waiting for the scheduler to come back."""
         return self._client.status in ("closing", "closed")
 
-    def _gone(self) -> UserError:
-        return UserError(f"{self._address}: the scheduler is gone; {_GO_ON}")
+    def _lost(self) -> UserError:
+        return UserError(f"{self._address}: the scheduler is lost; {_RESUME}")
 
     def _result(self, future: Any) -> Any:
-        """Wait for a result, as long as there is somebody to bring it."""
+        """Wait for a result while there are workers."""
         import distributed
 
-        alone_since = None
+        no_worker_since = None
         while not future.done():
-            if self._is_closed():  # a task that was sent just then stays without an end
-                raise self._gone()
+            if self._is_closed():  # a task sent at that moment never ends
+                raise self._lost()
             with contextlib.suppress(TimeoutError):
                 future.exception(timeout=1)
             now = time.monotonic()
-            alone_since = None if self._client.status != "running" or self._n_threads() else alone_since or now
-            if alone_since is not None and now - alone_since > ALONE_SECONDS:
-                raise UserError(f"{self._address}: no worker is left; start some, then {_GO_ON}")
+            no_worker_since = None if self._client.status != "running" or self._n_threads() else no_worker_since or now
+            if no_worker_since is not None and now - no_worker_since > NO_WORKER_SECONDS:
+                raise UserError(f"{self._address}: no worker is left; start some; {_RESUME}")
         if future.cancelled():
-            raise self._gone()
+            raise self._lost()
         try:
             return future.result()
         except distributed.KilledWorker as error:
             raise UserError(
-                f"{self._address}: a task ended {error.allowed_failures + 1} workers, the last one being "
-                f"{error.last_worker.address}; if they had too little memory, give them more (--memory-limit); {_GO_ON}"
+                f"{self._address}: a task killed {error.allowed_failures + 1} workers, the last one "
+                f"{error.last_worker.address}; if they ran out of memory, raise --memory-limit; {_RESUME}"
             ) from None
 
 
 @contextlib.contextmanager
 def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[Cluster | None]:
-    """Connect to the cluster that the configuration names; None if it names none.
+    """Connect to the cluster of the configuration; yield None if it has none.
 
     Parameters
     ----------
     config : Config
     run : Run
-        Locked by the caller; its folder must be there.
+        Locked by the caller; its folder must exist.
     image : Path or None
-        One of the images that workers are to read.
+        One of the images that workers must see.
 
     Raises
     ------
     UserError
-        Dask is not installed, the scheduler cannot be reached or has no workers, one of them has other versions of
+        Dask is not installed, the scheduler cannot be reached or has no workers, or a worker has other versions of
         packages, does not see the image or the run's folder, or cannot write there.
     """
     address = config.cluster.scheduler
@@ -165,42 +165,42 @@ def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[C
         import distributed
     except ModuleNotFoundError as error:
         raise UserError(f"cluster.scheduler needs {error.name}: pip install 'visterm[dask]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters becomes a line of ours
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # problems are reported as UserError
     folder = run.folder.absolute()
-    _sweep(folder)  # after a process that was killed
+    _remove_tokens(folder)  # of a killed process
     token = folder / f"{_TOKEN}{uuid.uuid4().hex}"
-    # The first tasks of a codebook are larger than Dask likes to see in a graph, and are no graph.
+    # The first tasks of a codebook are larger than Dask wants a graph to be; they are not a graph.
     settings = {"distributed.admin.large-graph-warning-threshold": "1GiB"}
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(settings))
         try:
-            asyncio.run(asyncio.wait_for(_greet(address), CONNECT_SECONDS))
+            asyncio.run(asyncio.wait_for(_shake_hands(address), CONNECT_SECONDS))
             client = stack.enter_context(_client(distributed.Client, address))
-        except Exception as error:  # whatever it is that answers there may send anything
+        except Exception as error:  # a server of another kind may send anything
             raise UserError(
                 f"{address}: no Dask scheduler answers ({_first_line(error)}); start one with 'dask scheduler', "
-                "or give --scheduler none to work on this machine alone"
+                "or use --scheduler none to work on this machine only"
             ) from None
-        stack.callback(_sweep, folder)
+        stack.callback(_remove_tokens, folder)
         token.touch()
         size = 0 if image is None else _size(image) or 0
         place = _Place(token, image if size else None, size, _versions())
         _check_versions(client, address)
-        reasons = client.run(_unfit, place, on_error="return")
+        reasons = client.run(_problem, place, on_error="return")
         for worker, reason in sorted(reasons.items()):
             if reason is not None:
                 raise UserError(f"worker {worker} {reason}")
         yield Cluster(client, address, place)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the files by which workers are asked whether they see the run's folder."""
+def _remove_tokens(folder: Path) -> None:
+    """Remove the files that show whether a worker sees the run's folder."""
     for file in folder.glob(f"{_TOKEN}*"):
         file.unlink(missing_ok=True)
 
 
-async def _greet(address: str) -> None:
-    """Shake hands; a client would wait forever for one that takes the call and says nothing."""
+async def _shake_hands(address: str) -> None:
+    """Connect once with a timeout; a client would wait forever for a server that accepts and stays silent."""
     from distributed.core import connect
     from distributed.security import Security
 
@@ -211,17 +211,17 @@ async def _greet(address: str) -> None:
 
 @contextlib.contextmanager
 def _client(kind: Any, address: str) -> Iterator[Any]:
-    with warnings.catch_warnings(action="ignore"):  # of versions, which are compared below
+    with warnings.catch_warnings(action="ignore"):  # about versions, which are compared below
         client = kind(address, timeout=CONNECT_SECONDS, set_as_default=False)
     try:
         yield client
     finally:
-        with contextlib.suppress(Exception):  # the scheduler may be gone
+        with contextlib.suppress(Exception):  # the scheduler may be lost
             client.close(timeout=CONNECT_SECONDS)
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Refuse a scheduler without workers, and workers of other versions."""
+    """Raise if there are no workers, or if workers or scheduler have other versions of packages."""
     deadline = time.monotonic() + CONNECT_SECONDS
     while not client.nthreads():
         if time.monotonic() > deadline:
@@ -234,12 +234,12 @@ def _check_versions(client: Any, address: str) -> None:
             raise UserError(f"worker {worker} {reason}")
     packages = found["scheduler"]["packages"]
     if reason := _other_version(packages, {name: _versions()[name] for name in ("python", "visterm", "distributed")}):
-        raise UserError(f"scheduler {address} {reason}")  # it reads the names of what workers are to do
+        raise UserError(f"scheduler {address} {reason}")  # it handles the pickled tasks
 
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    """Of Python, the first two numbers; and of the packages that must be the same."""
+    """Return the versions of the packages that must be the same, and the first two numbers of Python's."""
     import sys
 
     found = {"python": "{}.{}".format(*sys.version_info)}
@@ -250,7 +250,7 @@ def _versions() -> dict[str, str]:
 
 
 def _other_version(theirs: dict[str, str | None], wanted: dict[str, str]) -> str | None:
-    """What keeps a worker with these versions from giving the same results."""
+    """Return why a worker with these versions may give other results, or None."""
     for name, own in wanted.items():
         other = theirs.get(name)
         if name == "python" and other is not None:
@@ -258,7 +258,7 @@ def _other_version(theirs: dict[str, str | None], wanted: dict[str, str]) -> str
         if other is None:
             return f"has no {name}; {_SAME}"
         if other != own:
-            return f"has {name} {other}, and here it is {own}; {_SAME}"
+            return f"has {name} {other}, this machine {own}; {_SAME}"
     return None
 
 
@@ -269,8 +269,8 @@ def _size(file: Path) -> int | None:
         return None
 
 
-def _unfit(place: _Place) -> str | None:
-    """What keeps this process from working for a run; None if nothing does."""
+def _problem(place: _Place) -> str | None:
+    """Return why this process cannot work for a run, or None."""
     if reason := _other_version(dict(_versions()), place.versions):
         return reason
     folder = place.token.parent
@@ -288,21 +288,21 @@ def _unfit(place: _Place) -> str | None:
 
 
 def _work(place: _Place, function: Callable, arguments: tuple) -> Any:
-    """What a worker does."""
+    """Run a task on a worker, after checking the worker."""
     import distributed
 
     here = f"worker {distributed.get_worker().address}"
-    if reason := _unfit(place):
-        raise UserError(f"{here} {reason}; {_GO_ON}")
+    if reason := _problem(place):
+        raise UserError(f"{here} {reason}; {_RESUME}")
     try:
         return function(*arguments)
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        raise UserError(f"{here}: {where}{error.strerror or error}; mend this: {_GO_ON}") from error
+        raise UserError(f"{here}: {where}{error.strerror or error}; fix this; {_RESUME}") from error
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error in one line."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"no answer within {CONNECT_SECONDS} s"
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

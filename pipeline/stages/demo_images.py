@@ -1,4 +1,4 @@
-"""Images for a first try that need no download: crops of photos that scikit-image and scikit-learn ship."""
+"""Demo images without a download: crops of photos that scikit-image and scikit-learn ship."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import skimage.data
 import sklearn.datasets
 
-# class -> where its photo comes from
+# class -> loader of its photo
 _PHOTOS = {
     "astronaut": skimage.data.astronaut,
     "brick": skimage.data.brick,
@@ -30,8 +30,8 @@ _PHOTOS = {
     "temple": lambda: sklearn.datasets.load_sample_image("china.jpg"),
     "tissue": skimage.data.immunohistochemistry,
 }
-CROPS = {"train": 30, "test": 20}  # of each photo
-# Crops are small and few, so the codebook is too.
+CROPS = {"train": 30, "test": 20}  # per photo
+# A small codebook for few, small images.
 DEMO_SETTINGS = ["features.n_visterms=1000", "oasis.n_steps=100000", "oasis.pass_steps=5000"]
 _TILES = (4, 3)  # columns, rows: a crop lies within one tile
 _SIZE = (160, 256)  # longest side of a crop in pixels
@@ -40,15 +40,15 @@ _SIZE = (160, 256)  # longest side of a crop in pixels
 def write_demo_images(folder: Path, seed: int = 0) -> int:
     """Write ``folder/{train,test}/<class>/<number>.jpg``.
 
-    Each photo is cut into tiles like a chessboard: crops of the black tiles train, crops of the white ones test, so no
-    crop of one overlaps a crop of the other. A crop differs from its tile by position, size, mirror image and light.
+    Each photo is cut into tiles like a chessboard: crops of black tiles are for training, crops of white ones for
+    testing, so no training image overlaps a test image. Crops vary in position, size, mirroring and brightness.
 
     Parameters
     ----------
     folder : Path
         Replaced if it exists.
     seed : int
-        Of the crops.
+        Seed of the crops.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def write_demo_images(folder: Path, seed: int = 0) -> int:
 
 
 def tile_of_split(split: str, i: int) -> tuple[int, int]:
-    """Column and row of the tile that crop i of a split is cut from."""
+    """Return column and row of the tile that crop i of a split is cut from."""
     columns, rows = _TILES
     parity = int(split == "test")
     tiles = [(x, y) for y in range(rows) for x in range(columns) if (x + y) % 2 == parity]
@@ -80,7 +80,7 @@ def tile_of_split(split: str, i: int) -> tuple[int, int]:
 
 
 def tile_box(shape: tuple[int, ...], tile: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of a tile of a photo of this shape, in pixels, the last two exclusive."""
+    """Return left, top, right and bottom (exclusive) in pixels of a tile of a photo of this shape."""
     (columns, rows), (x, y) = _TILES, tile
     height, width = shape[:2]
     return x * width // columns, y * height // rows, (x + 1) * width // columns, (y + 1) * height // rows
@@ -93,6 +93,6 @@ def _crop(photo: np.ndarray, tile: tuple[int, int], rng: np.random.Generator) ->
     crop = photo[y : y + height, x : x + width]
     if rng.random() < 0.5:
         crop = crop[:, ::-1]
-    light = rng.uniform(0.7, 1.3) * crop.astype(np.float32) + rng.uniform(-20, 20)
+    lit = rng.uniform(0.7, 1.3) * crop.astype(np.float32) + rng.uniform(-20, 20)
     scale = rng.integers(*_SIZE) / max(width, height)
-    return cv2.resize(np.clip(light, 0, 255).astype(np.uint8), None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
+    return cv2.resize(np.clip(lit, 0, 255).astype(np.uint8), None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)

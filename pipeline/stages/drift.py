@@ -1,4 +1,4 @@
-"""How far a collection has grown away from the visterms and weights that were learned when it was younger."""
+"""Drift: how far the images have changed since visterms and idf were learned."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
 
-REFIT_COSINE = 0.995  # idf moves little, even where what is in the images changes much
-_SAMPLE = 20_000  # images that the cosine is measured on: of more, one cannot tell the difference
+REFIT_COSINE = 0.995  # idf changes little even if the content of the images changes much
+_SAMPLE = 20_000  # images that the cosine is measured on; more would not change it visibly
 
 
-def growth(run: Run, collection: Collection) -> dict[str, Any] | None:
-    """What came since visterms and idf were learned, and whether to learn them again would pay.
+def measure_drift(run: Run, collection: Collection) -> dict[str, Any] | None:
+    """Measure what changed since visterms and idf were learned, and whether to learn them again.
 
     Parameters
     ----------
@@ -25,17 +25,17 @@ def growth(run: Run, collection: Collection) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        ``images``: how many came or changed since; None: the run is of a version that did not note it. ``mean_cosine``:
-        between the vectors of the images under the idf that stands and under one of the images of now; 1: no drift;
-        None: nothing came, or there is nothing to measure. ``refit``: learning again would pay. None where no idf was
+        ``images``: how many are new or changed since; None for runs of a version that did not record it.
+        ``mean_cosine`` of the images' vectors under the idf in use with those under the current idf; 1: no drift; None:
+        nothing is new, or there is nothing to measure. ``refit``: learning again is worth it. None if no idf was
         learned.
 
     Notes
     -----
-    The idf of now is that of the images that would be learned from now: training images, or all where there are none.
-    Images that are not among them move no weight, however many they are. It pays to learn again when the mean cosine is
-    below REFIT_COSINE, or when more images came since than were there before: what the new ones look like, the visterms
-    may not tell apart, and that the cosine does not show.
+    The current idf is that of the images that would be learned from now: the training images, or all if there are none.
+    Other images change no weight, however many they are. Learning again is worth it if the mean cosine is below
+    REFIT_COSINE, or if more than half of the images are new: the visterms may not tell them apart, which the cosine
+    does not show.
     """
     record = read_record(run.extractor)
     file = run.extractor / "files" / "idf.npy"
@@ -50,7 +50,7 @@ def growth(run: Run, collection: Collection) -> dict[str, Any] | None:
 
 
 def _mean_cosine(collection: Collection, idf_file: Path) -> float | None:
-    """Mean over images of the cosine between their vectors under the idf of a file and under that of the images."""
+    """Return the mean cosine of the images' vectors under the idf of a file with those under the images' own idf."""
     import numpy as np
 
     from visterm.features import VistermWeighting
@@ -63,10 +63,10 @@ def _mean_cosine(collection: Collection, idf_file: Path) -> float | None:
         return None
     counts = collection.counts(images)
     training = np.array([image.split == "train" for image in images])
-    now = VistermWeighting().fit(counts[training] if training.any() else counts)
-    standing = VistermWeighting()
-    standing.idf_ = np.load(idf_file, allow_pickle=False)
-    new, old = now.transform(counts), standing.transform(counts)
-    something = (np.diff(new.indptr) > 0) | (np.diff(old.indptr) > 0)
-    cosines = np.asarray(new.multiply(old).sum(axis=1)).ravel()[something]
+    current = VistermWeighting().fit(counts[training] if training.any() else counts)
+    in_use = VistermWeighting()
+    in_use.idf_ = np.load(idf_file, allow_pickle=False)
+    new, old = current.transform(counts), in_use.transform(counts)
+    not_empty = (np.diff(new.indptr) > 0) | (np.diff(old.indptr) > 0)
+    cosines = np.asarray(new.multiply(old).sum(axis=1)).ravel()[not_empty]
     return round(float(cosines.mean()), 4) if len(cosines) else None

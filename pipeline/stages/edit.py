@@ -1,7 +1,7 @@
-"""Changing a collection by hand: add, remove, compact. What stands - codebook, idf, learners - stays as it is.
+"""Updating a collection by hand: add, remove, compact. Codebook, idf and learners stay as they are.
 
-`stages.features` finds by itself what is new, changed or gone below the root. Here single images, of wherever, come and
-go without a look at the others.
+`features` finds new, changed and removed images below the root by itself. Here single images, from anywhere, are added
+or removed without a scan.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
-from .dask_cluster import connected
-from .extraction import extract, report_skipped
+from .extraction import ImageSource, check_cluster, extract, report_skipped
 
 READ = "JPEG, PNG, WebP, BMP and TIFF files are read"
 
@@ -29,7 +28,7 @@ READ = "JPEG, PNG, WebP, BMP and TIFF files are read"
 def add(
     run: Run, config: Config, paths: Iterable[str | Path], console: Console, *, labels: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Add images to a collection; they can be found at once, with the learners that stand.
+    """Add images to a collection; searches find them at once, with the learners as they are.
 
     Parameters
     ----------
@@ -37,30 +36,30 @@ def add(
     config : Config
         The run's own, but for the cluster.
     paths : iterable of path
-        Image files, and folders, of which all images are taken; from here, or else from the root. Those below the root
-        are entered as a scan would do it, others by their absolute paths, until their files are gone.
+        Image files, and folders, whose images are all added; relative to the working directory, or else to the root.
+        Images below the root are entered as by a scan, others by their absolute paths, until their files are removed.
     console : Console
     labels : sequence of str
-        Of all of them, in place of what folders and tables say.
+        Labels of all of them, overriding folders and tables.
 
     Returns
     -------
     dict
         Numbers of images: ``added``, ``changed``, ``present`` (already there), ``relabelled``, ``extracted``,
-        ``skipped`` (could not be read), ``n_images`` (now in the collection); ``ids``: those of the images given that
-        can be found; ``refused``: ``{"path", "reason"}`` of each that could not be read or taken; ``seconds``.
+        ``skipped`` (could not be read), ``n_images`` (now in the collection); ``ids`` of the given images that are now
+        in the collection; ``refused``: ``{"path", "reason"}`` of each that could not be read or added; ``seconds``.
 
     Raises
     ------
     UserError
-        A path does not exist or is no image, a folder has none, another process is at work in the run, there are no
-        visterms yet, or the cluster that the images need cannot be used: then nothing has changed. Or the disk is full,
-        or the cluster goes in the middle: what is finished is kept, and the same call goes on from there.
+        A path does not exist or is not an image, a folder has no images, another process is writing to the run, the
+        features are not finished, or the cluster that the images need cannot be used: nothing has changed. Or the disk
+        is full, or the cluster is lost during the work: finished work is kept, and the same call resumes.
     """
     if "" in labels:
         raise UserError("--label: the name of a label is empty")
     started = time.perf_counter()
-    with _at_work(run) as collection:
+    with _editing(run) as collection:
         root = collection.root
         if root is None or collection["extractor"] != extractor_content(run):
             raise UserError(
@@ -68,31 +67,33 @@ def add(
             )
         if extractor_of(run) is None:
             raise UserError(
-                f"run {run.name} has vectors that were made elsewhere: add them to "
+                f"run {run.name} has precomputed vectors: add new ones to "
                 f"{config.collection.vectors.file} and run 'visterm features --run {run.name}'"
             )
-        files, found = _look_up(paths, root)
-        named, names = set(collection.names(files)), list(dict.fromkeys(collection.names([*files, *found])))
+        files, in_folders = _find_files(paths, root)
+        named, names = set(collection.names(files)), list(dict.fromkeys(collection.names([*files, *in_folders])))
         unfit = collection.unfit(names, config)
         for path in names:
             if path in unfit and (path in named or len(unfit) == len(names)):
                 raise UserError(f"{path}: cannot be added: {unfit[path]}")
         names = [path for path in names if path not in unfit]
-        among = set(names)
+        given = set(names)
         collection.clean()
-        if len(names) - len(collection.ids(names)) > config.compute.segment_size:
-            with connected(config, run, root / names[0]):  # images that no worker extracts would wait in the catalogue
-                pass
+        source = ImageSource.of(run, config, collection, root)
+        if names:
+            check_cluster(run, config, source, len(names) - len(collection.ids(names)), root / names[0])
         changes = collection.add(names, labels, config)
-        waiting = [(id_, path) for id_, path in collection.pending() if path in among]
-        extracted = extract(run, config, collection, root, waiting, console)
-        skipped = [(path, reason) for path, reason in collection.skipped() if path in among]
+        pending = [(id_, path) for id_, path in collection.pending() if path in given]
+        extracted = extract(run, config, source, collection, pending, console)
+        skipped = [(path, reason) for path, reason in collection.skipped() if path in given]
         if extracted:
-            report_skipped(collection.skipped(), run, console, among)
-        copies = collection.copies(id_ for id_, _ in waiting)
+            report_skipped(collection.skipped(), run, console, given)
+        copies = collection.copies(id_ for id_, _ in pending)
         if copies:
+            copy, original = copies[0]
             console.warn(
-                f"{count(len(copies), 'image')} added again: {copies[0][0]} is a copy of {copies[0][1]}, which is there"
+                f"{count(len(copies), 'added image')} already in the run under another name: {copy} is a copy of "
+                f"{original}"
             )
         if unfit:
             path, reason = next(iter(unfit.items()))
@@ -111,17 +112,17 @@ def add(
         }
 
 
-def _look_up(paths: Iterable[str | Path], root: Path) -> tuple[list[str], list[Path]]:
-    """Files that were named, and images of folders that were."""
+def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], list[Path]]:
+    """Return the files given, and the images in the folders given."""
     from visterm.features import find_images
     from visterm.features.images import EXTENSIONS
 
     files: list[str] = []
-    found: list[Path] = []
+    in_folders: list[Path] = []
     for given in paths:
         path = os.fspath(given)
         if path and not os.path.lexists(path) and os.path.lexists(root / path):
-            path = os.path.join(root, path)  # as search and remove print it
+            path = os.path.join(root, path)  # as search and remove print paths
         if os.path.isdir(path):
             try:
                 images = find_images(path)
@@ -129,16 +130,16 @@ def _look_up(paths: Iterable[str | Path], root: Path) -> tuple[list[str], list[P
                 raise UserError(str(error)) from None
             if not images:
                 raise UserError(f"{given}: no images in this folder; {READ}")
-            found += images
+            in_folders += images
         elif not os.path.isfile(path):
             raise UserError(f"{given or '(empty name)'}: no such file or folder")
         elif os.path.splitext(path)[1].lower() not in EXTENSIONS:
             raise UserError(f"{given}: not the name of an image; {READ}")
         else:
             files.append(path)
-    if not files and not found:
-        raise UserError("which images? give their files or folders")
-    return files, found
+    if not files and not in_folders:
+        raise UserError("no images given; give files or folders")
+    return files, in_folders
 
 
 def remove(
@@ -149,68 +150,68 @@ def remove(
     labels: Sequence[str] = (),
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Take images out of a collection; their files stay, and no scan brings them back: `add` does.
+    """Remove images from a collection; their files stay. `features` will not re-add them; `add` will.
 
     Parameters
     ----------
     run : Run
     given : iterable of str or path
-        ``id:12``, files, and folders, of which all images are meant; from here, or as search prints them. Their files
-        may be gone.
+        ``id:12``, files, and folders, whose images are all removed; relative to the working directory, or as search
+        prints them. The files need not exist.
     console : Console
     labels : sequence of str
-        The images with one of these labels, too.
+        Also remove the images with one of these labels.
     dry_run : bool
-        Only tell what would be removed.
+        Only return what would be removed.
 
     Returns
     -------
     dict
-        ``removed``, ``already`` (were removed before), ``n_images`` (that are left), as numbers of images; ``images``:
-        ``{"id", "path"}`` of each that was removed; ``dry_run``.
+        Numbers of images: ``removed``, ``already`` (removed before), ``n_images`` (left); ``images``:
+        ``{"id", "path"}`` of each removed one; ``dry_run``.
 
     Raises
     ------
     UserError
-        An id, path or label that no image has, another process is at work in the run, or the disk is full. Then nothing
-        is removed.
+        An id, path or label that no image has, another process is writing to the run, or the disk is full: nothing is
+        removed.
     """
-    with _at_work(run) as collection:
+    with _editing(run) as collection:
         if collection.root is None:
             raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES --run {run.name}' first")
         rows: dict[int, tuple[str, str]] = {}
         for image in given:
-            found = collection.find(text := os.fspath(image))
-            if not found:
+            matches = collection.find(text := os.fspath(image))
+            if not matches:
                 raise UserError(f"run {run.name} has no image {text or '(empty name)'}; nothing was removed")
-            rows |= {id_: (path, status) for id_, path, status in found}
+            rows |= {id_: (path, status) for id_, path, status in matches}
         for label in labels:
-            found = collection.labelled(label)
-            if not found:
+            matches = collection.labelled(label)
+            if not matches:
                 raise UserError(f"run {run.name} has no images with the label {label!r}; nothing was removed")
-            rows |= {id_: (path, status) for id_, path, status in found}
+            rows |= {id_: (path, status) for id_, path, status in matches}
         if not rows:
-            raise UserError("which images? give files, folders, id:N, or --label NAME")
-        there = {id_: path for id_, (path, status) in rows.items() if status != "excluded"}
+            raise UserError("no images given; give files, folders, id:N, or --label NAME")
+        removed = {id_: path for id_, (path, status) in rows.items() if status != "excluded"}
         n_images = collection.counts_by("status")["ok"]
         if dry_run:
             n_images -= sum(status == "ok" for _, status in rows.values())
         else:
-            collection.exclude(there)
+            collection.exclude(removed)
             n_images = collection.counts_by("status")["ok"]
         if not n_images:
             console.warn(f"no image {'would be' if dry_run else 'is'} left in run {run.name}")
         return {
-            "removed": len(there),
-            "already": len(rows) - len(there),
+            "removed": len(removed),
+            "already": len(rows) - len(removed),
             "n_images": n_images,
-            "images": [{"id": id_, "path": path} for id_, path in there.items()],
+            "images": [{"id": id_, "path": path} for id_, path in removed.items()],
             "dry_run": dry_run,
         }
 
 
 def compact(run: Run, console: Console) -> dict[str, Any]:
-    """Merge small segments and those with many dead rows; drop what was left of images that changed or went.
+    """Merge small segments and those with many dead rows; drop the rows of changed and removed images.
 
     Parameters
     ----------
@@ -226,17 +227,17 @@ def compact(run: Run, console: Console) -> dict[str, Any]:
     Raises
     ------
     UserError
-        Another process is at work in the run, or the disk is full: what is compacted by then stays so.
+        Another process is writing to the run, or the disk is full: segments compacted by then stay compacted.
     """
     started = time.perf_counter()
-    with _at_work(run) as collection, console.phase("compacting"):
+    with _editing(run) as collection, console.phase("compacting"):
         done = collection.compact()
     return done | {"seconds": round(time.perf_counter() - started, 3)}
 
 
 @contextlib.contextmanager
-def _at_work(run: Run) -> Iterator[Collection]:
-    """Lock a run and open its collection; turn a full disk, and the like, into one line."""
+def _editing(run: Run) -> Iterator[Collection]:
+    """Lock a run and open its collection; turn a full disk and similar errors into one line."""
     with (
         system_errors_explained(run.folder),
         run.locked(),

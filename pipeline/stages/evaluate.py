@@ -1,10 +1,10 @@
-"""The stage evaluate: rankings, figures and the report."""
+"""The stage evaluate: rankings, measures and the report."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +28,13 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
 from .dask_cluster import connected
-from .train import check_features, train_record
+from .features import check_features
+from .train import train_record
 
 if TYPE_CHECKING:
+    import numpy as np
+    from scipy import sparse
+
     from visterm.pipeline.evaluation.measure import Task
 
 
@@ -43,19 +47,19 @@ def evaluate(
     force: bool = False,
     command: str = "",
 ) -> Path:
-    """Rank the test images with learners and with cosine; write figures, curves and the report.
+    """Rank the test images with learners and with cosine; write measures, curves and the report.
 
     Parameters
     ----------
     run : Run
     config : Config
     learners : str or sequence of str
-        Of RANKERS, in the order that they are shown; "all": every learner of the run that is fresh.
+        Of RANKERS, in the order of the report; "all": every learner of the run that is up to date.
     console : Console
     force : bool
-        Rank again, whatever is fresh.
+        Evaluate again even if up to date.
     command : str
-        What the report says that it was made with.
+        Command line shown in the report.
 
     Returns
     -------
@@ -65,17 +69,16 @@ def evaluate(
     Raises
     ------
     UserError
-        No labelled test images, nothing trained, or an is-a table that does not fit.
+        No labelled test images, nothing trained, or an is-a table without the labels of the run.
     """
     wanted = [learners] if isinstance(learners, str) else list(learners)
     check_learners([name for name in wanted if name != "all"])
-    with run.locked():
-        collection = Collection(run.collection)
+    with run.locked(), contextlib.closing(Collection(run.collection)) as collection:
         check_features(run, config, collection)
         learnt_from = collection.images("train", "validation", labelled=True)
-        _test_images(run, config, collection)  # without any, no learner would help
+        _queries_and_gallery(run, config, collection)  # before any learner: without test images none can be evaluated
         if "all" in wanted:
-            wanted = _all_fresh(run, config, learnt_from, console)
+            wanted = _all_up_to_date(run, config, learnt_from, console)
         names = [name for name in dict.fromkeys(wanted) if name != "cosine"] or ["cosine"]
         for name in names:
             check_trained(run, name)
@@ -83,41 +86,38 @@ def evaluate(
         record = evaluation_record(run, config, collection, names)
         for name in names:
             warn_if_stale(run, name, learnt_from, console)
-            _warn_of_settings(run, config, name, console)
+            _warn_of_other_settings(run, config, name, console)
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:
                 _evaluate(run, config, collection, names, target, console, command)
             run.save_config(config)
-        collection.close()
     return folder
 
 
-def _all_fresh(run: Run, config: Config, learnt_from: Sequence[Image], console: Console) -> list[str]:
-    """Names of the learners of a run that are fresh; say which are not."""
-    found: list[str] = []
+def _all_up_to_date(run: Run, config: Config, learnt_from: Sequence[Image], console: Console) -> list[str]:
+    """Return the learners of a run that are up to date; warn of the others."""
+    up_to_date: list[str] = []
     stale: list[str] = []
     for name in TRAINED:
         if name in run.learners():
             fresh = is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
-            (found if fresh else stale).append(name)
-    if not found:
-        why = f"its {', '.join(stale)} must be trained again" if stale else "nothing is trained"
+            (up_to_date if fresh else stale).append(name)
+    if not up_to_date:
+        why = f"{', '.join(stale)} must be trained again" if stale else "nothing is trained"
         raise UserError(f"run {run.name}: {why}; run 'visterm train --run {run.name}' first")
     if stale:
-        console.warn(f"left out, as they must be trained again first: {', '.join(stale)}")
-    return found
+        console.warn(f"skipped, as they must be trained again: {', '.join(stale)}")
+    return up_to_date
 
 
-def _warn_of_settings(run: Run, config: Config, name: str, console: Console) -> None:
+def _warn_of_other_settings(run: Run, config: Config, name: str, console: Console) -> None:
     trained = trained_record(run, name)
     if trained["inputs"] and trained["config"] != {name: getattr(config, name).model_dump(), "seed": config.seed}:
-        console.warn(
-            f"{name} was trained with other settings than these; '{how_to_train(run, name)}' with them renews it"
-        )
+        console.warn(f"{name} was trained with other settings; '{how_to_train(run, name)}' trains it with these")
 
 
-def _test_images(run: Run, config: Config, collection: Collection) -> tuple[list[Image], list[Image]]:
-    """Queries and gallery; the same list if the test images query each other."""
+def _queries_and_gallery(run: Run, config: Config, collection: Collection) -> tuple[list[Image], list[Image]]:
+    """Return queries and gallery; the same list if the test images query each other."""
     queries = collection.images("test", labelled=True)
     if not queries:
         has_labels = bool(collection.images(labelled=True))
@@ -128,13 +128,13 @@ def _test_images(run: Run, config: Config, collection: Collection) -> tuple[list
     own = config.evaluate.protocol == "test-test"
     gallery = queries if own else collection.images("train", labelled=True)
     if len(gallery) - own < 1:
-        raise UserError(f"run {run.name}: {count(len(gallery), 'image')} cannot be ranked; more images are needed")
+        raise UserError(f"run {run.name}: {count(len(gallery), 'image')} cannot be ranked; add images")
     return queries, gallery
 
 
 def evaluation_record(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> dict[str, Any]:
-    """What an evaluation of these learners would be made from."""
-    queries, gallery = _test_images(run, config, collection)
+    """Return the record that an evaluation of these learners would have."""
+    queries, gallery = _queries_and_gallery(run, config, collection)
     is_a = config.evaluate.is_a
     trained = [trained_record(run, name) for name in names]
     return make_record(
@@ -151,16 +151,24 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
     )
 
 
-def _evaluate(run, config, collection, names, folder, console, command) -> None:
-    """Measure, and write every file of an evaluation but its record."""
+def _evaluate(
+    run: Run,
+    config: Config,
+    collection: Collection,
+    names: Sequence[str],
+    folder: Path,
+    console: Console,
+    command: str,
+) -> None:
+    """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
     from visterm.pipeline.evaluation.measure import SystemResult, measure
     from visterm.pipeline.evaluation.results import write_results
 
     silence_decoders()
     started = time.perf_counter()
-    task, warnings = _measured_on(run, config, collection, names)
-    systems = {}
+    task, warnings = _make_task(run, config, collection, names)
+    systems: dict[str, SystemResult] = {}
     n_queries, n_gallery = count(len(task.queries), "query"), count(len(task.gallery), "image")
     names = list(dict.fromkeys((*names, "cosine")))
     with (
@@ -168,13 +176,15 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
         console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase,
     ):
         if cluster is None:
-            found = (measure(load_trained(run, name), trained_record(run, name), task, config) for name in names)
+            results: Iterable[SystemResult] = (
+                measure(load_trained(run, name), trained_record(run, name), task, config) for name in names
+            )
         else:
             place = Run(run.folder.absolute())
-            there = cluster.map(_measure_there, ((place, config, names, name) for name in names))
-            found = (SystemResult(load_trained(run, name), *rest) for rest, name in zip(there, names, strict=True))
-        for name, measured in zip(names, found, strict=True):
-            systems[name] = measured
+            measured = cluster.map(_measure_on_worker, ((place, config, names, name) for name in names))
+            results = (SystemResult(load_trained(run, name), *rest) for rest, name in zip(measured, names, strict=True))
+        for name, result in zip(names, results, strict=True):
+            systems[name] = result
             phase.advance_to(len(systems), note=name)
     with console.phase("writing the report"):
         write_results(
@@ -183,43 +193,44 @@ def _evaluate(run, config, collection, names, folder, console, command) -> None:
             config,
             systems,
             task,
-            root=collection.root,
+            root=collection.root or Path(),
             warnings=warnings,
             seconds=time.perf_counter() - started,
             command=command or f"visterm evaluate --run {run.name}",
         )
 
 
-def _measure_there(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
-    """Measure one learner in a worker of a cluster; return all of `SystemResult` but the learner."""
+def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str) -> tuple:
+    """Measure one learner on a worker of a cluster; return `SystemResult` without the learner."""
     from visterm.pipeline.evaluation.measure import measure
 
     with contextlib.closing(Collection(run.collection)) as collection:
-        task, _ = _measured_on(run, config, collection, names)
+        task, _ = _make_task(run, config, collection, names)
     alone = config.model_copy(update={"compute": config.compute.model_copy(update={"n_jobs": 1})})
     return measure(load_trained(run, name), trained_record(run, name), task, alone)[1:]
 
 
-def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
-    """The images that learners are measured on, and what a reader of the figures should know about them."""
+def _make_task(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> tuple[Task, list[str]]:
+    """Return the images that learners are measured on, and warnings for readers of the report."""
     import numpy as np
 
     from visterm.pipeline.evaluation.is_a import siblings_of
     from visterm.pipeline.evaluation.measure import Task
     from visterm.retrieval import relevance_from_labels
 
-    queries, gallery = _test_images(run, config, collection)
+    queries, gallery = _queries_and_gallery(run, config, collection)
     own = queries is gallery
     clicks = config.collection.clicks is not None
     Q = mapped_vectors(run, collection, queries)
     X = Q if own else mapped_vectors(run, collection, gallery)
-    # Together, so that both sides number several labels alike.
+    # Together, so that labels have the same numbers on both sides.
     labels, _ = supervision([*queries, *gallery], clicks=clicks)
     exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
     relevance = relevance_from_labels(labels[: len(queries)], labels[len(queries) :], exclude=exclude)
     if not relevance.nnz:
-        raise UserError(f"run {run.name}: no test image has another of its class to find; test on more images a class")
-    warnings = _warnings(collection, queries, gallery, Q, X)
+        why = "no class has two test images" if own else "no test image has a label of the training images"
+        raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
+    warnings = _image_warnings(collection, queries, Q, X)
     train = collection.images("train", labelled=True)
     classes = X_train = None
     if train:
@@ -232,40 +243,47 @@ def _measured_on(run, config, collection, names) -> tuple[Task, list[str]]:
     if new and not clicks:
         n_new = sum(known.isdisjoint(image.labels) for image in queries)
         warnings.append(
-            f"{count(len(new), 'label')} of test images, such as {new[0]}, no training image has: "
-            f"{count(n_new, 'test image')} cannot be given the right label (k-NN accuracy, precision of labels)"
+            f"no training image has {count(len(new), 'label')} of the test images, such as {new[0]}: "
+            f"{count(n_new, 'test image')} cannot be labelled correctly (k-NN accuracy, precision of labels)"
         )
     siblings = None
     if config.evaluate.is_a is not None:
-        # Of the learners, too: they may know labels of validation images, or of images that are gone.
-        labels = {label for image in (*queries, *train) for label in image.labels}
-        labels.update(*(trained_record(run, name).get("labels", ()) for name in names))
-        siblings, warning = siblings_of(sorted(labels), Path(config.evaluate.is_a))
+        # Also the labels that learners know from validation images and from removed images.
+        all_labels = {label for image in (*queries, *train) for label in image.labels}
+        all_labels.update(*(trained_record(run, name).get("labels", ()) for name in names))
+        siblings, warning = siblings_of(sorted(all_labels), Path(config.evaluate.is_a))
         warnings += [warning] if warning else []
     return Task(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 
 
-def _warnings(collection: Collection, queries, gallery, Q, X) -> list[str]:
-    """What a reader of the figures should know about the images."""
+def _image_warnings(
+    collection: Collection,
+    queries: Sequence[Image],
+    Q: np.ndarray | sparse.csr_matrix,
+    X: np.ndarray | sparse.csr_matrix,
+) -> list[str]:
+    """Return warnings about duplicates, empty vectors and skipped files."""
     import numpy as np
 
-    found = []
+    warnings = []
     train = {image.sha256 for image in collection.images("train", "validation")}
-    copies = sum(image.sha256 in train for image in queries)
-    again = len(queries) - len({image.sha256 for image in queries})
-    if copies:
-        found.append(
-            f"{count(copies, 'test image')} of {len(queries):,} are exact duplicates of training images: "
+    n_in_training = sum(image.sha256 in train for image in queries)
+    n_repeated = len(queries) - len({image.sha256 for image in queries})
+    if n_in_training:
+        warnings.append(
+            f"{count(n_in_training, 'test image')} of {len(queries):,} are exact duplicates of training images: "
             "the figures flatter the learner"
         )
-    if again:
-        found.append(f"{count(again, 'test image')} of {len(queries):,} are exact duplicates of other test images")
+    if n_repeated:
+        warnings.append(
+            f"{count(n_repeated, 'test image')} of {len(queries):,} are exact duplicates of other test images"
+        )
     n_empty = sum(int((np.asarray((part != 0).sum(axis=1)) == 0).sum()) for part in ([Q] if X is Q else [Q, X]))
     if n_empty:
-        found.append(
-            f"{count(n_empty, 'image')} with vectors of zeros only (visterms that every training image has count as "
-            "nothing): nothing is near them"
+        warnings.append(
+            f"{count(n_empty, 'image')} with all-zero vectors (visterms that every training image has get no weight): "
+            "no image is similar to them"
         )
     if n_skipped := len(collection.skipped()):
-        found.append(f"{count(n_skipped, 'file')} could not be read and took no part (visterm info --skipped)")
-    return found
+        warnings.append(f"{count(n_skipped, 'file')} could not be read and were skipped (visterm info --skipped)")
+    return warnings

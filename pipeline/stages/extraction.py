@@ -7,9 +7,10 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
@@ -26,8 +27,68 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def read_outcome(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.ndarray | None]:
-    """Read an image for a segment; the row in the outcome is set by the caller."""
+class Source(Protocol):
+    """What the vectors of a segment are made from."""
+
+    title: ClassVar[str]  # of the progress bar
+    noun: ClassVar[str]
+    parallel: ClassVar[bool]  # whether segments may be extracted in other processes
+
+    @property
+    def segment_size(self) -> int:
+        """Images per segment."""
+
+    def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
+        """Return an outcome per image (id, path), and a matrix with a row per image that could be read."""
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """Image files, and the saved extractor of a run."""
+
+    title: ClassVar[str] = "extracting"
+    noun: ClassVar[str] = "images"
+    parallel: ClassVar[bool] = True
+
+    files: Path  # the saved extractor
+    version: str  # its fingerprint: a worker that outlives an extractor must not keep using the old one
+    root: Path
+    max_pixels: int
+    segment_size: int
+
+    @classmethod
+    def of(cls, run: Run, config: Config, collection: Collection, root: Path) -> ImageSource:
+        """Return the source for the images of a run."""
+        files = (run.extractor / "files").absolute()  # workers may run in another directory
+        limits = config.collection.max_pixels, config.compute.segment_size
+        return cls(files, collection["extractor"], root, *limits)
+
+    def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
+        """Read images; count their visterms, or embed them."""
+        from visterm.features import silence_decoders
+
+        silence_decoders()
+        outcomes: list[Outcome] = []
+
+        def readable() -> Iterator[np.ndarray]:
+            row = 0
+            for id_, path in images:
+                outcome, pixels = try_read(id_, self.root / path, self.max_pixels)
+                if pixels is None:
+                    outcomes.append(outcome)
+                else:
+                    outcomes.append(outcome._replace(row=row))
+                    row += 1
+                    yield pixels
+
+        extractor: Any = load_extractor(self.files, self.version)
+        if hasattr(extractor, "count"):
+            return outcomes, extractor.count(readable())
+        return outcomes, embed(extractor, readable(), parent or os.getppid())
+
+
+def try_read(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.ndarray | None]:
+    """Read an image; return its outcome, without a row yet, and its pixels, or None if it must be skipped."""
     from visterm.features import ImageError, read_image
 
     sha256 = file_sha256(path) or ""
@@ -38,45 +99,66 @@ def read_outcome(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.nda
     return Outcome(id_, sha256, pixels.shape[1], pixels.shape[0], None, None), pixels
 
 
-def extract(
-    run: Run, config: Config, collection: Collection, root: Path, pending: Sequence[tuple[int, str]], console: Console
-) -> int:
-    """Extract pending images, a segment at a time; each counts from the moment it is in the catalogue.
+def check_cluster(run: Run, config: Config, source: Source, n_images: int, image: Path | None = None) -> None:
+    """Raise if `extract` would need the cluster and cannot use it: images that wait for it must not be entered."""
+    if source.parallel and n_images > source.segment_size:
+        with connected(config, run, image):
+            pass
 
-    Returns how many were tried; ``pending`` holds (id, path), as `Collection.pending` gives it.
+
+def extract(
+    run: Run,
+    config: Config,
+    source: Source,
+    collection: Collection,
+    pending: Sequence[tuple[int, str]],
+    console: Console,
+) -> int:
+    """Extract pending images, one segment at a time; a segment exists once it is in the catalogue.
+
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    source : Source
+    collection : Collection
+    pending : sequence of (id, path)
+        As `Collection.pending` returns it.
+    console : Console
+
+    Returns
+    -------
+    int
+        Number of images tried.
     """
     if not pending:
         return 0
-    from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-
     from visterm.features import silence_decoders
 
-    silence_decoders()  # before the bar takes hold of standard error
-    size = config.compute.segment_size
+    silence_decoders()  # before the progress bar takes over standard error
+    size = source.segment_size
     chunks = [pending[i : i + size] for i in range(0, len(pending), size)]
     first = collection.reserve_segments(len(chunks))
-    version = collection["extractor"]  # read here: joblib draws the tasks in a thread of its own
-    files, segments = (run.extractor / "files").absolute(), collection.segments.absolute()  # workers may be elsewhere
+    segments = collection.segments.absolute()  # workers may run in another directory
+    root = collection.root
+    assert root is not None
     n_skipped = done = 0
     with contextlib.ExitStack() as stack:
-        # Of a few images there is one segment: starting processes for it, or asking a cluster, is slow.
-        cluster = stack.enter_context(connected(config, run, root / pending[0][1])) if len(chunks) > 1 else None
+        cluster = None
+        if source.parallel and len(chunks) > 1:  # for one segment, starting processes or asking a cluster is slow
+            cluster = stack.enter_context(connected(config, run, root / pending[0][1]))
         parent = os.getpid() if cluster is None else 0
-        tasks = (
-            (files, version, root, chunk, segments / str(first + i), config.collection.max_pixels, parent)
-            for i, chunk in enumerate(chunks)
-        )
-        phase = stack.enter_context(console.phase("extracting", len(pending), "images"))
+        tasks = ((source, chunk, segments / str(first + i), parent) for i, chunk in enumerate(chunks))
+        phase = stack.enter_context(console.phase(source.title, len(pending), source.noun))
         if cluster is not None:
-            results = cluster.map(extract_segment, tasks)
+            results: Iterable[list[Outcome]] = cluster.map(extract_segment, tasks)
+        elif source.parallel:
+            results = _in_processes(config, tasks, len(chunks), stack)
         else:
-            n_jobs = min(effective_n_jobs(config.compute.n_jobs), len(chunks))
-            backend = config.compute.backend if n_jobs > 1 else "sequential"
-            stack.enter_context(parallel_config(backend=backend, n_jobs=n_jobs))
-            results = Parallel(return_as="generator")(delayed(extract_segment)(*task) for task in tasks)
+            results = (extract_segment(*task) for task in tasks)
         for i, outcomes in enumerate(results):
             if cluster is not None:
-                _check_seen(root, chunks[i], outcomes)
+                _check_shared(root, chunks[i], outcomes)
             collection.enter_segment(first + i, outcomes)
             done += len(outcomes)
             n_skipped += sum(o.row is None for o in outcomes)
@@ -84,75 +166,60 @@ def extract(
     return done
 
 
-def _check_seen(root: Path, images: Sequence[tuple[int, str]], outcomes: Sequence[Outcome]) -> None:
-    """Refuse what a worker of a cluster could not open, and this machine can: it would be taken for damaged."""
+def _in_processes(
+    config: Config, tasks: Iterable[tuple[Any, ...]], n_tasks: int, stack: contextlib.ExitStack
+) -> Iterable[list[Outcome]]:
+    """Extract segments in processes of this machine, in order."""
+    from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+
+    n_jobs = min(effective_n_jobs(config.compute.n_jobs), n_tasks)
+    backend = config.compute.backend if n_jobs > 1 else "sequential"
+    stack.enter_context(parallel_config(backend=backend, n_jobs=n_jobs))
+    return Parallel(return_as="generator")(delayed(extract_segment)(*task) for task in tasks)
+
+
+def _check_shared(root: Path, images: Sequence[tuple[int, str]], outcomes: Sequence[Outcome]) -> None:
+    """Raise if a worker could not open a file that this machine can: it would be skipped as damaged."""
     paths = dict(images)
     for outcome in outcomes:
         file = root / paths[outcome.id]
         if outcome.sha256 == "" and file_sha256(file) is not None:
             raise UserError(
-                f"{file}: a worker cannot open it ({outcome.reason}), and this machine can; the images must lie on "
-                "storage that all workers share; mend this, then the same command goes on from here"
+                f"{file}: a worker cannot open it ({outcome.reason}), but this machine can; the images must lie on "
+                "storage that all workers share; fix this, then re-run the same command to resume"
             )
 
 
-def extract_segment(
-    files: Path, version: str, root: Path, images: Sequence[tuple[int, str]], target: Path, max_pixels: int, parent: int
-) -> list[Outcome]:
-    """Read images, count their visterms or embed them, and write one segment. The unit of work: it runs in any process.
+def extract_segment(source: Source, images: Sequence[tuple[int, str]], target: Path, parent: int) -> list[Outcome]:
+    """Extract and write one segment. The unit of work: it runs in any process.
 
     Parameters
     ----------
-    files : Path
-        The saved extractor.
-    version : str
-        Its fingerprint: a worker that outlives an extractor must not go on with the old one.
-    root : Path
+    source : Source
     images : sequence of (id, path)
         Paths relative to the root.
     target : Path
         Folder of the segment; not written if no image could be read.
-    max_pixels : int
     parent : int
-        Process that this one must not outlive; 0: a worker that others started, on this machine or another.
+        Process that this one must not outlive; 0: a cluster's worker, which others start and end.
 
     Returns
     -------
     list of Outcome
-        One an image, in the order given.
+        One per image, in the order given.
     """
-    from visterm.features import silence_decoders
-
-    _end_with(parent)
-    silence_decoders()
-    outcomes = []
-
-    def readable() -> Iterator[np.ndarray]:
-        n = 0
-        for id_, path in images:
-            outcome, pixels = read_outcome(id_, root / path, max_pixels)
-            if pixels is None:
-                outcomes.append(outcome)
-            else:
-                outcomes.append(outcome._replace(row=n))
-                n += 1
-                yield pixels
-
-    extractor: Any = load_extractor(files, version)
-    if hasattr(extractor, "count"):
-        counts = extractor.count(readable())
-    else:
-        counts = embed(extractor, readable(), parent or os.getppid())
-    if counts.shape[0]:
-        write_segment(target, counts)
+    _exit_with(parent)
+    outcomes, vectors = source.vectors(images, parent)
+    if vectors.shape[0]:
+        write_segment(target, vectors)
     return outcomes
 
 
 @functools.cache
-def _end_with(parent: int) -> None:
-    """Have this worker end soon after the process that started it, which may be killed without a word to anyone.
+def _exit_with(parent: int) -> None:
+    """Make this worker exit soon after the process that started it, which may be killed without notice.
 
-    A worker left behind would wait for minutes, and keep the pipes open that a reader waits for the end of.
+    An orphaned worker would wait for minutes and keep its pipes open, whose reader waits for their end.
     """
     if os.getppid() != parent or parent == 0:  # the process itself, or a worker of a cluster
         return
@@ -168,7 +235,7 @@ def _end_with(parent: int) -> None:
 def report_skipped(
     skipped: list[tuple[str, str]], run: Run, console: Console, among: Container[str] | None = None
 ) -> None:
-    """Write skipped.txt, of all skipped files, and warn of them, or of those among some paths."""
+    """List all skipped files in skipped.txt; warn of them, or only of those among some paths."""
     from visterm.features import printable
 
     file = run.folder / "skipped.txt"

@@ -1,4 +1,4 @@
-"""What a run holds, for `visterm info`."""
+"""The description of a run that ``visterm info`` prints."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from visterm.pipeline.store.models import RANKERS, TRAINED, how_to_train
 from visterm.pipeline.store.records import is_fresh, read_metrics, read_record
 from visterm.pipeline.store.run import Run
 
-from .drift import growth
+from .drift import measure_drift
 from .evaluate import evaluation_record
-from .train import checkpoint_folder, train_record
+from .train import checkpoint_path, train_record
 
 
 def describe_run(run: Run, config: Config) -> dict[str, Any]:
-    """What a run holds, for ``visterm info``."""
-    collection = Collection(run.collection)
+    """Describe images, learners and evaluations of a run, and what is stale."""
+    with contextlib.closing(Collection(run.collection)) as collection:
+        return _describe(run, config, collection)
+
+
+def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any]:
     status, splits = collection.counts_by("status"), collection.counts_by("split")
     classes = {label for labels in collection.counts_by("labels") if labels for label in json.loads(labels)}
     extractor = read_record(run.extractor)
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "run": run.name,
         "folder": str(run.folder),
         "root": os.fspath(collection.root or ""),
@@ -38,7 +42,7 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         "splits": {split or "none": n for split, n in splits.items()},
         **_describe_extractor(extractor, config),
         "excluded": status["excluded"],
-        **_describe_counts(run, collection),
+        **_describe_segments(run, collection),
         "learners": {},
         "evaluations": {},
         "skipped_files": collection.skipped(),
@@ -48,28 +52,27 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
         try:
             record = read_record(run.learner(name))
         except UserError:
-            found["learners"][name] = f"damaged: '{how_to_train(run, name)} --force' makes it again"
+            description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         assert record is not None
         fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
         steps = f"{record['result']['steps']:,} steps" if record["result"]["steps"] else "trained"
-        found["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
-    if unfinished := [name for name in TRAINED if (checkpoint_folder(run, name) / "record.json").exists()]:
-        found["unfinished"] = {
-            name: f"training was interrupted: '{how_to_train(run, name)}' with the same settings goes on"
+        description["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
+    if unfinished := [name for name in TRAINED if (checkpoint_path(run, name) / "record.json").exists()]:
+        description["unfinished"] = {
+            name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"
             for name in unfinished
         }
     if indexes := _describe_indexes(run, extractor):
-        found["indexes"] = indexes
+        description["indexes"] = indexes
     for folder in sorted(run.folder.glob("evaluations/*")):
         if (folder / "record.json").exists() and "." not in folder.name:
-            found["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
-    collection.close()
-    return found
+            description["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
+    return description
 
 
-def _describe_counts(run: Run, collection: Collection) -> dict[str, Any]:
-    """How the counts lie on disk, and how far they have grown away from what was learned of them."""
+def _describe_segments(run: Run, collection: Collection) -> dict[str, Any]:
+    """Describe the segments on disk, and the drift since visterms and idf were learned."""
     try:
         stored = collection.stored()
         segments = {
@@ -77,24 +80,24 @@ def _describe_counts(run: Run, collection: Collection) -> dict[str, Any]:
             "dead_rows": sum(segment.rows - segment.living for segment in stored),
             "to_merge": len(collection.mergeable()),
         }
-        return {"segments": segments, "growth": growth(run, collection)}
-    except UserError as error:  # a damaged segment; the rest is worth knowing
+        return {"segments": segments, "growth": measure_drift(run, collection)}
+    except UserError as error:  # a damaged segment; the rest can be described
         return {"segments": {"error": str(error)}, "growth": None}
 
 
 def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
-    """What two-stage indexes of the vectors of now found of the nearest images, when they were made."""
-    found = {}
+    """Describe the recall that two-stage indexes of the current vectors had when they were built."""
+    recalls = {}
     for name in RANKERS:
         with contextlib.suppress(UserError):
             record = read_record(run.folder / "index" / name)
             if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
-                found[name] = record["recall"]
-    return found
+                recalls[name] = record["recall"]
+    return recalls
 
 
 def _describe_extractor(record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
-    """How vectors are made."""
+    """Describe how vectors are made."""
     if record is None or "training_images" in record:
         return {
             "visterms": record["config"]["features"]["n_visterms"] if record else 0,
@@ -106,7 +109,7 @@ def _describe_extractor(record: dict[str, Any] | None, config: Config) -> dict[s
 
 
 def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:
-    """Protocol, mean average precisions, and whether they still are what would be found."""
+    """Describe protocol and mean average precisions of an evaluation, and whether it is up to date."""
     try:
         metrics = read_metrics(folder)
         fresh = is_fresh(folder, evaluation_record(run, config, collection, folder.name.split("+")))

@@ -1,127 +1,316 @@
-"""Runs without visterms: vectors that were made elsewhere, and those of an ONNX image model."""
+"""The kinds of vectors that a run can have: visterms, vectors of an ONNX model, or a table of precomputed vectors.
+
+`VectorKind` is the interface. The stage features calls its methods in this order: ``scan``, ``fit``, ``source``; the
+source returned then extracts one segment at a time.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console
+from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection, Outcome
+from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
 from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.segments import write_segment
 from visterm.pipeline.store.vectors import extractor_content
+
+from .dask_cluster import connected
+from .extraction import ImageSource, Source, try_read
 
 if TYPE_CHECKING:
     from visterm.features import VectorTable
 
 
-SEGMENT_BYTES = 64_000_000  # of vectors taken over at once
+SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
 
 
-def extractor_config(config: Config) -> dict[str, Any]:
-    """What the configuration says of how vectors are made, as records of extractors hold it."""
+def vector_kind(run: Run, config: Config) -> VectorKind:
+    """Return the kind of vectors that a configuration asks for."""
     if config.collection.vectors.file is not None:
-        return {"vectors": {"unit": config.collection.vectors.unit}}
-    if config.features.kind == "onnx":  # the model itself is known by its SHA-256, wherever it lies
-        return {"features": {"kind": "onnx", "onnx": config.features.onnx.model_dump(exclude={"model"})}}
-    return {"features": config.features.model_dump(exclude={"kind", "onnx"}), "seed": config.seed}
+        return _PrecomputedVectors(run, config)
+    return _ModelVectors(run, config) if config.features.kind == "onnx" else _VistermVectors(run, config)
 
 
-def fit_embedder(run: Run, config: Config, console: Console, *, force: bool) -> str:
-    """Check the ONNX model and copy it into the run, if it is not there; return the fingerprint of the extractor.
+class VectorKind(ABC):
+    """One way to get the vectors of a run.
 
-    Once it is there, the file that it came from may go.
+    Parameters
+    ----------
+    run : Run
+    config : Config
     """
-    sha256 = file_sha256(config.features.onnx.model or "")
-    record = make_record("extractor", extractor_config(config), {"model": sha256})
-    if sha256 is None and not force:
-        old = read_record(run.extractor)
-        if old is not None and old["config"] == record["config"]:
-            record["inputs"] = old["inputs"]
-    if not force and is_fresh(run.extractor, record):
-        return extractor_content(run)
-    from visterm.features import OnnxEmbedder, silence_decoders
 
-    silence_decoders()
-    embedder = OnnxEmbedder(**config.features.onnx.model_dump(), max_pixels=config.collection.max_pixels)
-    with console.phase("checking the model"), publish(run.extractor, record) as folder:
-        try:
-            embedder.fit()
-            embedder.save(folder / "files")
-        except (ValueError, ImportError) as error:
-            raise UserError(str(error)) from None
-        record["n_features"] = embedder.n_features_out_
-        record["content"] = fingerprint(record["config"], embedder.sha256_)
-    return extractor_content(run)
+    def __init__(self, run: Run, config: Config):
+        self.run = run
+        self.config = config
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Return the part of the configuration that the vectors depend on, as the extractor's record holds it."""
+
+    @abstractmethod
+    def inputs(self, collection: Collection) -> dict[str, Any]:
+        """Return the fingerprints of everything else that the extractor depends on."""
+
+    @abstractmethod
+    def knows_images(self) -> bool:
+        """Return whether `scan` can do without a directory."""
+
+    @abstractmethod
+    def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+        """Enter new, changed and removed images; return the root of the images and the changes."""
+
+    @abstractmethod
+    def any_readable(self, collection: Collection, root: Path) -> bool:
+        """Return whether there is anything to fit; if not, enter why each image was skipped."""
+
+    def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
+        """Make the extractor unless it is up to date; return its fingerprint."""
+        record = make_record("extractor", self.settings(), self.inputs(collection))
+        if force or not is_fresh(self.run.extractor, record):
+            self._make_extractor(record, collection, root, console)
+        return extractor_content(self.run)
+
+    @abstractmethod
+    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+        """Learn, check or note what turns images into vectors; publish it with its record."""
+
+    @abstractmethod
+    def source(self, collection: Collection, root: Path) -> Source:
+        """Return what extracts one segment."""
 
 
-def read_table(config: Config, root: Path | None) -> tuple[VectorTable, Path]:
-    """Read the vectors that the configuration names, with ids relative to the root of the images, and that root.
+class _ImageVectors(VectorKind):
+    """Vectors that are computed from the images of a directory."""
 
-    Without a root it is the folder of the vectors: whether there are images below it does not matter before one is
-    shown.
-    """
-    from visterm.features import printable, read_vectors
+    def knows_images(self) -> bool:
+        return (self.run.collection / "catalogue.sqlite").exists()
 
-    given = config.collection.vectors
-    assert given.file is not None
-    columns = given.model_dump(include={"vector_column", "id_column", "label_column"})
-    try:
-        table = read_vectors(given.file, given.ids, **columns)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    root = root if root is not None else Path(given.file).absolute().parent
-    prefix = os.path.join(root, "")
-    ids = [one.removeprefix(prefix) for one in table.ids]
-    for one in ids:
-        if os.path.isabs(one) or os.pardir in one.split(os.sep):
+    def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+        root = root.absolute() if root is not None else collection.root
+        if root is None:
+            raise UserError(f"run {self.run.name} has no images yet; give their directory: visterm features IMAGES")
+        return root, collection.scan(root, self.config, replace=force)
+
+    def any_readable(self, collection: Collection, root: Path) -> bool:
+        if collection.counts_by("status")["ok"]:
+            return True
+        training = set(collection.training_paths())
+        skipped = []
+        for id_, path in collection.pending():
+            if path in training:
+                outcome, pixels = try_read(id_, root / path, self.config.collection.max_pixels)
+                if pixels is not None:
+                    return True
+                skipped.append(outcome)
+        collection.enter_segment(0, skipped)
+        return False
+
+    def source(self, collection: Collection, root: Path) -> Source:
+        return ImageSource.of(self.run, self.config, collection, root)
+
+
+class _VistermVectors(_ImageVectors):
+    """Visterm counts; palette, codebook and idf are learned from the training images."""
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "features": self.config.features.model_dump(exclude={"kind", "onnx"}),
+            "seed": self.config.seed,
+        }
+
+    def inputs(self, collection: Collection) -> dict[str, Any]:
+        # Only the split: if new images made the extractor stale, each would change the vectors of all others.
+        return {"split": collection["split"]}
+
+    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+        from visterm.features import VistermExtractor, silence_decoders
+
+        paths, y = self._training_images(collection, root)
+        features = self.config.features
+        silence_decoders()
+        codebook = features.codebook.model_dump()
+        extractor = VistermExtractor(
+            **features.model_dump(exclude={"kind", "onnx", "max_training_images", "codebook"}),
+            codebook=codebook.pop("kind"),
+            **codebook,
+            max_pixels=self.config.collection.max_pixels,
+            random_state=self.config.seed,
+            n_jobs=self.config.compute.n_jobs,
+            on_error="skip",
+        )
+        title = f"learning {count(features.n_visterms, 'visterm')} from {count(len(paths), 'training image')}"
+        with (
+            connected(self.config, self.run, root / paths[0]) as cluster,
+            console.phase(title, unit="images") as phase,
+            publish(self.run.extractor, record) as folder,
+        ):
+            distribute = None if cluster is None else cluster.map
+            try:
+                with warnings.catch_warnings(action="ignore", category=UserWarning):  # unreadable: reported at the end
+                    extractor.fit([root / path for path in paths], y, callback=phase.advance_to, distribute=distribute)
+            except ValueError as error:
+                raise UserError(f"{root}: {error}") from None
+            extractor.save(folder / "files")
+            record["training_images"] = len(paths)
+            record["last_image"] = collection.last_id  # images with larger ids are new since
+            arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
+            record["content"] = fingerprint(record["config"], arrays)
+
+    def _training_images(self, collection: Collection, root: Path) -> tuple[list[str], list[str] | None]:
+        """Return paths of at most ``max_training_images`` images, and their labels if the codebook learns from them."""
+        paths = collection.training_paths()
+        if not paths:
             raise UserError(
-                f"{given.ids or given.file}: the id {printable(one)!r} is a path outside of {root}; give a directory "
-                "above all images: visterm features IMAGES --vectors FILE"
+                f"{root}: no training images to learn visterms from; see the split section of the configuration"
             )
-    if len(set(ids)) < len(ids):
-        raise UserError(f"{given.ids or given.file}: some image has two ids, one absolute and one relative to {root}")
-    return table._replace(ids=ids), root
+        labels = None
+        if self.config.features.codebook.kind == "forest":
+            labels = collection.labels()
+            paths = [path for path in paths if path in labels]
+            if not paths:
+                raise UserError(
+                    f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
+                    "or give a table: --set collection.labels=labels.csv (columns path,label)"
+                )
+            if self.config.collection.clicks is not None or any(len(labels[path]) > 1 for path in paths):
+                raise UserError(
+                    f"{root}: a forest codebook learns from one label per image; "
+                    "with several, or with clicks, use features.codebook.kind=kmeans"
+                )
+        most = self.config.features.max_training_images
+        if len(paths) > most:
+            from numpy.random import default_rng
+
+            chosen = default_rng(self.config.seed).choice(len(paths), most, replace=False)
+            paths = [paths[i] for i in sorted(chosen)]
+        return paths, None if labels is None else [next(iter(labels[path])) for path in paths]
 
 
-def fit_table(run: Run, config: Config, table: VectorTable, *, force: bool) -> str:
-    """Note what kind of vectors the run has; return the fingerprint of that."""
-    kind = {"n_features": table.X.shape[1], "dense": not hasattr(table.X, "indptr")}
-    record = make_record("extractor", extractor_config(config), kind)
-    if not force and is_fresh(run.extractor, record):
-        return extractor_content(run)
-    with publish(run.extractor, record) as folder:
-        write_text(folder / "files" / "vectors.json", json.dumps(kind))
-        record["n_features"] = table.X.shape[1]
-        record["content"] = fingerprint(record["config"], kind)
-    return extractor_content(run)
+class _ModelVectors(_ImageVectors):
+    """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
+
+    def settings(self) -> dict[str, Any]:
+        # The model itself is identified by its SHA-256, wherever it lies.
+        return {"features": {"kind": "onnx", "onnx": self.config.features.onnx.model_dump(exclude={"model"})}}
+
+    def inputs(self, collection: Collection) -> dict[str, Any]:
+        sha256 = file_sha256(self.config.features.onnx.model or "")
+        old = read_record(self.run.extractor) if sha256 is None else None
+        return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
+
+    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+        from visterm.features import OnnxEmbedder, silence_decoders
+
+        silence_decoders()
+        embedder = OnnxEmbedder(**self.config.features.onnx.model_dump(), max_pixels=self.config.collection.max_pixels)
+        with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
+            try:
+                embedder.fit()
+                embedder.save(folder / "files")
+            except (ValueError, ImportError) as error:
+                raise UserError(str(error)) from None
+            record["n_features"] = embedder.n_features_out_
+            record["content"] = fingerprint(record["config"], embedder.sha256_)
 
 
-def copy_table(
-    config: Config, collection: Collection, table: VectorTable, digests: Sequence[str], console: Console
-) -> int:
-    """Take pending vectors over, a segment at a time; return how many."""
-    pending = collection.pending()
-    place = {one: row for row, one in enumerate(table.ids)}
-    size = max(1, SEGMENT_BYTES // (4 * table.X.shape[1]))
-    chunks = [pending[i : i + size] for i in range(0, len(pending), size)]
-    first = collection.reserve_segments(len(chunks)) if chunks else 0
-    with console.phase("taking vectors over", len(pending), "vectors") as phase:
-        for i, chunk in enumerate(chunks):
-            rows = [place[one] for _, one in chunk]
-            X = table.rows(rows, unit=config.collection.vectors.unit)
-            write_segment(collection.segments / str(first + i), X)
-            outcomes = [
-                Outcome(id_, digests[row], None, None, n, None)
-                for n, ((id_, _), row) in enumerate(zip(chunk, rows, strict=True))
-            ]
-            collection.enter_segment(first + i, outcomes)
-            phase.advance_to(min((i + 1) * size, len(pending)))
-    return len(pending)
+class _PrecomputedVectors(VectorKind):
+    """Vectors made elsewhere, in a table with an id per vector."""
+
+    _table: VectorTable  # by scan
+    _digests: list[str]
+
+    def settings(self) -> dict[str, Any]:
+        return {"vectors": {"unit": self.config.collection.vectors.unit}}
+
+    def inputs(self, collection: Collection) -> dict[str, Any]:
+        return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
+
+    def knows_images(self) -> bool:
+        return True
+
+    def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
+        root = root.absolute() if root is not None else collection.root
+        # Without a directory of images the folder of the vectors is the root; it matters only once images are shown.
+        file = self.config.collection.vectors.file
+        assert file is not None
+        root = root if root is not None else Path(file).absolute().parent
+        self._table = self._read_table(root)
+        self._digests = self._table.digests()
+        table = self._table
+        return root, collection.take_vectors(root, table.ids, self._digests, table.labels, self.config, replace=force)
+
+    def _read_table(self, root: Path) -> VectorTable:
+        """Read the table; ids that are absolute paths become relative to the root."""
+        from visterm.features import printable, read_vectors
+
+        given = self.config.collection.vectors
+        assert given.file is not None
+        columns = given.model_dump(include={"vector_column", "id_column", "label_column"})
+        try:
+            table = read_vectors(given.file, given.ids, **columns)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        prefix = os.path.join(root, "")
+        ids = [id_.removeprefix(prefix) for id_ in table.ids]
+        for id_ in ids:
+            if os.path.isabs(id_) or os.pardir in id_.split(os.sep):
+                raise UserError(
+                    f"{given.ids or given.file}: the id {printable(id_)!r} is a path outside of {root}; give a "
+                    "directory above all images: visterm features IMAGES --vectors FILE"
+                )
+        if len(set(ids)) < len(ids):
+            raise UserError(f"{given.ids or given.file}: an image has two ids, one absolute and one relative to {root}")
+        return table._replace(ids=ids)
+
+    def any_readable(self, collection: Collection, root: Path) -> bool:
+        return True
+
+    def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
+        shape = record["inputs"]
+        with publish(self.run.extractor, record) as folder:
+            write_text(folder / "files" / "vectors.json", json.dumps(shape))
+            record["n_features"] = shape["n_features"]
+            record["content"] = fingerprint(record["config"], shape)
+
+    def source(self, collection: Collection, root: Path) -> Source:
+        rows = {id_: row for row, id_ in enumerate(self._table.ids)}
+        return _TableSource(self._table, rows, self._digests, self.config.collection.vectors.unit)
+
+
+@dataclass(frozen=True)
+class _TableSource:
+    """A table in memory."""
+
+    title: ClassVar[str] = "importing vectors"
+    noun: ClassVar[str] = "vectors"
+    parallel: ClassVar[bool] = False
+
+    table: VectorTable
+    row_of: dict[str, int]
+    digests: Sequence[str]
+    unit: bool
+
+    @property
+    def segment_size(self) -> int:
+        """Vectors per segment."""
+        return max(1, SEGMENT_BYTES // (4 * self.table.X.shape[1]))
+
+    def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
+        """Return an outcome per vector, and the vectors."""
+        rows = [self.row_of[path] for _, path in images]
+        outcomes = [
+            Outcome(id_, self.digests[row], None, None, i, None)
+            for i, ((id_, _), row) in enumerate(zip(images, rows, strict=True))
+        ]
+        return outcomes, self.table.rows(rows, unit=self.unit)

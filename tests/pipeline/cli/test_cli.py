@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visterm.features import images
+from visterm.features import VistermExtractor, images
 from visterm.learners import OASIS
 from visterm.pipeline import console
 from visterm.pipeline.cli.app import app, main
 from visterm.pipeline.stages import demo_images as demo_images_stage
-from visterm.pipeline.stages import features as features_stage
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
@@ -132,7 +131,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
     (mine / "runs/fruit/learners/oasis/record.json").write_text("{")
     found = json.loads(visterm("info", "--json", cwd=mine).stdout)
     assert found["images"] == 30
-    assert found["learners"]["oasis"] == "damaged: 'visterm train --learner oasis --run fruit --force' makes it again"
+    assert found["learners"]["oasis"] == "damaged: run 'visterm train --learner oasis --run fruit --force'"
     line = refused("search", "fruit/pear/0.jpg", cwd=mine)
     assert "damaged record; remove" in line
     visterm("train", "--learner", "oasis", "--run", "fruit", "--force", cwd=mine)
@@ -150,7 +149,7 @@ def test_an_interrupted_force_goes_on(mine):
     shutil.copytree(learners / "oasis", learners / "oasis.checkpoint")
     assert "unfinished:" in visterm("info", cwd=mine).stdout
     result = visterm("train", cwd=mine)
-    assert "going on from the checkpoint" in result.stderr
+    assert "resuming from the checkpoint" in result.stderr
     assert not (learners / "oasis.checkpoint").exists()
     assert "unfinished" not in visterm("info", cwd=mine).stdout
     assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
@@ -454,7 +453,7 @@ def test_unreadable_files_keep_their_places_in_the_split(mine):
 
 def test_visterms_of_another_split_are_refused(mine, monkeypatch):
     """A kill while visterms are learned again leaves the new split beside the old codebook."""
-    monkeypatch.setattr(features_stage, "_fit_extractor", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(VistermExtractor, "fit", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     visterm("features", "fruit", "--set", "split.seed=5", *SMALL, cwd=mine, check=130)
     assert "the features are not finished" in refused("train", cwd=mine)
     assert "the features are not finished" in refused("evaluate", cwd=mine)
@@ -521,11 +520,14 @@ def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):
     checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
     shutil.copytree(mine / "runs/fruit/learners/oasis", checkpoint)
     line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
-    assert "oasis.checkpoint is of an interrupted training with C=0.1, now 0.05: train as then to go on" in line
+    assert (
+        "oasis.checkpoint is of an interrupted training with C=0.1, now 0.05: train with those settings to resume it"
+        in line
+    )
     assert checkpoint.exists()
     (mine / "fruit/pear/more.jpg").write_bytes((mine / "fruit/pear/1.jpg").read_bytes())
     visterm("features", "fruit", cwd=mine)
-    assert "with other images or labels: train as then" in refused("train", cwd=mine)
+    assert "with other images or labels: train with those" in refused("train", cwd=mine)
     assert "going on" not in visterm("train", "--force", "--set", "oasis.C=0.05", cwd=mine).stderr
     assert not checkpoint.exists()
 
@@ -547,7 +549,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_training(mine, monkeyp
 
     monkeypatch.setattr(OASIS, "save", full)
     result = visterm("train", "--force", "--set", "compute.checkpoint_seconds=0", cwd=mine)
-    assert f"oasis.checkpoint: no checkpoint could be written ({reason}); training goes on" in result.stderr
+    assert f"oasis.checkpoint: the checkpoint could not be written ({reason}); training continues" in result.stderr
     assert "Next: visterm evaluate" in result.stderr
 
 
@@ -593,7 +595,7 @@ def test_a_lost_segment_is_extracted_again(mine):
 
 def test_a_lost_collection_loses_nothing_else(mine):
     shutil.rmtree(mine / "runs/fruit/collection")
-    assert "which images?" in refused("features", "--run", "fruit", cwd=mine)
+    assert "no images given" in refused("features", "--run", "fruit", cwd=mine)
     assert (mine / "runs/fruit/learners/oasis/record.json").exists()
 
 

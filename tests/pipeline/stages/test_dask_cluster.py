@@ -1,4 +1,4 @@
-"""Work on a Dask cluster, a real scheduler and real workers: it ends with the bytes of this machine alone."""
+"""Work on a Dask cluster, with a real scheduler and real workers: the same bytes as on this machine alone."""
 
 from __future__ import annotations
 
@@ -37,14 +37,13 @@ from visterm.pipeline.store.segments import write_segment
 pytest.importorskip("distributed", reason="needs pip install 'visterm[dask]'")
 
 SETTINGS = (
-    "features.n_visterms=60",
+    "features.n_visterms=40",
     "compute.segment_size=4",
     "compute.n_jobs=1",
-    "oasis.n_steps=3000",
+    "oasis.n_steps=2000",
     "oasis.pass_steps=1000",
     "oasis.n_rankers=3",
 )
-N_IMAGES = 40
 LIMIT = 60  # seconds to wait for a process
 
 
@@ -54,6 +53,7 @@ class Dask:
     def __init__(self, folder: Path, **environment):
         self.folder = folder
         self.processes: list[subprocess.Popen] = []
+        self.names: list[str] = []  # of the workers that are waited for
         file = folder / f"{uuid.uuid4().hex}.json"
         options = ["--port=0", "--no-dashboard", "--no-show", f"--scheduler-file={file}"]
         self.scheduler = self.start("scheduler", *options, **environment)
@@ -72,11 +72,20 @@ class Dask:
 
     def worker(self, *, address: str = "", before: tuple[str, ...] = (), **environment) -> subprocess.Popen:
         """Start a worker with one thread, that dies when it is killed, and wait for it."""
-        name = uuid.uuid4().hex
-        options = ["--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0", f"--name={name}"]
-        process = self.start("worker", address or self.address, *options, before=before, **environment)
-        self.wait(lambda names: name in names)
+        process = self.begin_worker(address=address, before=before, **environment)
+        self.wait_for_workers()
         return process
+
+    def begin_worker(self, *, address: str = "", before: tuple[str, ...] = (), **environment) -> subprocess.Popen:
+        """Start a worker without waiting for it."""
+        self.names.append(uuid.uuid4().hex)
+        options = ["--nthreads=1", "--no-nanny", "--no-dashboard", "--memory-limit=0", f"--name={self.names[-1]}"]
+        return self.start("worker", address or self.address, *options, before=before, **environment)
+
+    def wait_for_workers(self) -> None:
+        """Wait for the workers that were started."""
+        self.wait(lambda names: set(self.names) <= set(names))
+        self.names.clear()
 
     def wait(self, condition) -> None:
         import distributed
@@ -137,9 +146,10 @@ def dask(tmp_path_factory, machines):
     found = Dask(tmp_path_factory.mktemp("dask"))
     try:
         for name, here, _ in machines[0]:
-            found.worker(address=f"tcp://{here}:{found.port}", before=("ip", "netns", "exec", name))
+            found.begin_worker(address=f"tcp://{here}:{found.port}", before=("ip", "netns", "exec", name))
         for _ in range(2 - len(machines[0])):
-            found.worker()
+            found.begin_worker()
+        found.wait_for_workers()
         yield found
     finally:
         found.end()
@@ -175,7 +185,7 @@ def mortal(tmp_path):
 def fruit(tmp_path_factory, write_images) -> Path:
     """Images, and a run of them that was made on this machine alone."""
     folder = tmp_path_factory.mktemp("fruit")
-    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum", "fig") for i in range(10)])
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum", "fig") for i in range(6)])
     (folder / "fruit/plum/3.jpg").write_bytes(b"no image")
     everything(Run(folder / "runs/alone"), configured(), folder / "fruit")
     return folder
@@ -239,7 +249,7 @@ def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_pa
     names = [function.__name__ for function in there]
     assert names[:3] == ["<lambda>", "<lambda>", "count_batch"]  # palette, descriptors, counts
     assert names[3] == "extract_segment"
-    assert names[-1] == "_measure_there"
+    assert names[-1] == "_measure_on_worker"
     assert names.count("_learn") == len(names) - 5 > 0
 
 
@@ -350,7 +360,7 @@ def test_errors_of_a_function_come_back(dask, tmp_path):
     with run.locked(), connected(configured(dask.address), run) as cluster:
         with pytest.raises(ValueError, match="^not 1$"):
             list(cluster.map(refuse, [(1,), (2,)]))
-        with pytest.raises(UserError, match=r"^worker tcp://.*: /shared/1.tmp: No space left on device; mend"):
+        with pytest.raises(UserError, match=r"^worker tcp://.*: /shared/1.tmp: No space left on device; fix"):
             list(cluster.map(full, [(1,)]))
 
 
@@ -436,7 +446,7 @@ def test_a_worker_of_another_version(lonely, fruit, tmp_path):
     lonely.worker(PYTHONPATH=str(other.parent))
     told = refused(lonely.address, fruit, tmp_path)
     assert told.startswith("worker tcp://")
-    assert "has numpy 1.0, and here it is " in told
+    assert "has numpy 1.0, this machine " in told
 
 
 @pytest.mark.parametrize("package", ["python", "visterm", "distributed", "cloudpickle", "numpy", "pillow"])
@@ -445,7 +455,7 @@ def test_a_package_of_another_version(dask, fruit, tmp_path, monkeypatch, packag
     monkeypatch.setattr(dask_cluster_stage, "_versions", lambda: versions | {package: "1.0"})
     told = refused(dask.address, fruit, tmp_path)
     assert told.startswith("worker tcp://")
-    assert f"has {package} {versions[package]}, and here it is 1.0; install the same packages everywhere" in told
+    assert f"has {package} {versions[package]}, this machine 1.0; install the same packages everywhere" in told
 
 
 @pytest.mark.parametrize("package", ["python", "visterm", "distributed"])
@@ -461,7 +471,7 @@ def test_a_scheduler_of_another_version(dask, fruit, tmp_path, monkeypatch, pack
 
     monkeypatch.setattr(distributed.Client, "get_versions", other)
     told = refused(dask.address, fruit, tmp_path)
-    assert told.startswith(f"scheduler {dask.address} has {package} 1.0, and here it is ")
+    assert told.startswith(f"scheduler {dask.address} has {package} 1.0, this machine ")
 
 
 def in_its_own_mounts(script: str) -> tuple[str, ...]:
@@ -532,19 +542,19 @@ def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
         results = cluster.map(time.sleep, ((0.05,) for _ in range(1000)))
         next(results)
         mortal.end(mortal.scheduler)
-        with pytest.raises(UserError, match="the scheduler is gone; what is finished is kept"):
+        with pytest.raises(UserError, match="the scheduler is lost; finished work is kept"):
             list(results)
         # It may go while none of its workers is asked for anything, as between two passes of rankers.
         wait_for(lambda: cluster._client.status == "closed")
-        with pytest.raises(UserError, match="the scheduler is gone; what is finished is kept"):
+        with pytest.raises(UserError, match="the scheduler is lost; finished work is kept"):
             list(cluster.map(abs, [(1,)]))
         monkeypatch.setattr(cluster, "_n_threads", lambda: 1)  # as if it went right after it was asked for them
-        with pytest.raises(UserError, match="the scheduler is gone; what is finished is kept"):
+        with pytest.raises(UserError, match="the scheduler is lost; finished work is kept"):
             list(cluster.map(abs, [(1,)]))
 
 
 def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_cluster_stage, "ALONE_SECONDS", 0.5)
+    monkeypatch.setattr(dask_cluster_stage, "NO_WORKER_SECONDS", 0.5)
     worker = lonely.worker()
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(lonely.address), run) as cluster:
@@ -556,10 +566,11 @@ def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
 
 
 def test_a_task_that_ends_its_workers(lonely, tmp_path):
-    for _ in range(3):
-        lonely.worker()
+    for _ in range(2):
+        lonely.begin_worker()
+    lonely.wait_for_workers()
     run = Run(tmp_path / "runs/fruit")
     with run.locked(), connected(configured(lonely.address), run) as cluster:
         results = cluster.map(lambda: os.kill(os.getpid(), signal.SIGKILL), [()])
-        with pytest.raises(UserError, match="a task ended 2 workers, the last one being tcp://"):
+        with pytest.raises(UserError, match="a task killed 2 workers, the last one tcp://"):
             list(results)

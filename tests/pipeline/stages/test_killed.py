@@ -1,7 +1,8 @@
-"""kill -9 at random moments: the next run ends with the same bytes as one that was left in peace."""
+"""kill -9 at random moments: the next run ends with the same bytes as an uninterrupted one."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import signal
@@ -13,18 +14,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.console import Console
+from visterm.pipeline.stages.features import features
+from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.run import Run
 
 CLASSES = ("apple", "pear", "plum", "quince")
 SETTINGS = (
-    "features.n_visterms=200",
+    "features.n_visterms=100",
     "oasis.n_steps=400000",
     "oasis.pass_steps=20000",
     "oasis.patience=null",
     "compute.segment_size=12",
     "compute.checkpoint_seconds=0",
-    "split.train=12",
-    "split.test=8",
+    "split.train=8",
+    "split.test=4",
 )
 
 
@@ -40,12 +46,20 @@ def run(cwd, *arguments):
 
 
 def run_and_kill(cwd, sign, most, rng, *arguments):
-    """Kill a stage within some seconds of a new file, but not its workers; tell whether it was still at work."""
-    known = set(cwd.glob(sign))
+    """Kill a stage, but not its workers, within some seconds of a new file; return whether it was still running."""
+
+    def signs():
+        found = set()
+        for path in cwd.glob(sign):
+            with contextlib.suppress(FileNotFoundError):
+                found.add((path, path.stat().st_mtime_ns))
+        return found
+
+    known = signs()
     process = subprocess.Popen(command(*arguments), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
-        while known.issuperset(cwd.glob(sign)) and process.poll() is None and time.monotonic() < deadline:
+        while signs() <= known and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, most))
         return process.poll() is None
@@ -55,7 +69,7 @@ def run_and_kill(cwd, sign, most, rng, *arguments):
 
 
 def result(folder):
-    """Everything that must come out the same: paths, counts, the extractor's and the model's bytes."""
+    """Return everything that must be the same: paths, counts, the extractor's and the model's bytes."""
     place = folder / "runs/fruit"
     collection = Collection(place / "collection")
     images = collection.images()
@@ -73,19 +87,20 @@ def result(folder):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, write_images):
     folder = tmp_path_factory.mktemp("undisturbed")
-    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(24)])
-    for c in CLASSES:  # what cannot be read must not move others from split to split
+    write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(14)])
+    for c in CLASSES:  # unreadable images must not change the split of others
         (folder / f"fruit/{c}/broken.jpg").write_bytes((folder / f"fruit/{c}/1.jpg").read_bytes()[:500])
-    run(folder, "features", "fruit")
-    run(folder, "train")
+    place, config, console = Run(folder / "runs/fruit"), load_config(None, list(SETTINGS)), Console(quiet=True)
+    features(place, config, folder / "fruit", console)
+    train(place, config, "oasis", console)
     return folder
 
 
-# By stage: a file that shows that the work has begun, and within how many seconds thereafter it is killed. Before that
-# most time goes into imports.
+# By stage: a file that shows that the work has begun, and within how many seconds thereafter it is killed. Most of the
+# time before is spent on imports.
 KILLS = {
     "features": (("extractor.tmp", 0.4), ("collection/segments/*", 0.1)),
-    "train": (("learners/oasis.tmp", 0.2), ("learners/oasis.checkpoint*/*", 0.1)),
+    "train": (("learners/oasis.tmp", 0.2), ("learners/oasis.checkpoint/record.json", 0.1)),
 }
 
 
@@ -98,10 +113,11 @@ def test_kills_leave_no_trace(undisturbed, tmp_path):
             for _ in range(10):
                 if run_and_kill(tmp_path, f"runs/fruit/{sign}", most, rng, stage, *arguments):
                     break
-                shutil.rmtree(tmp_path / "runs/fruit" / made[stage])  # it was quicker than the kill: begin again
+                shutil.rmtree(tmp_path / "runs/fruit" / made[stage])  # it was quicker than the kill: start again
             else:
                 pytest.fail("the kills come too late")
-        run(tmp_path, stage, *arguments)
+        last = run(tmp_path, stage, *arguments)
+    assert "resuming from the checkpoint" in last.stderr
 
     paths, counts, files = result(tmp_path)
     expected_paths, expected_counts, expected_files = result(undisturbed)
@@ -113,23 +129,8 @@ def test_kills_leave_no_trace(undisturbed, tmp_path):
     assert left == []
 
 
-def test_training_goes_on_from_its_checkpoint(undisturbed, tmp_path):
-    """A killed training must not start from the beginning."""
-    shutil.copytree(undisturbed / "runs", tmp_path / "runs")
-    shutil.rmtree(tmp_path / "runs/fruit/learners")
-    process = subprocess.Popen(command("train"), cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    checkpoint = tmp_path / "runs/fruit/learners/oasis.checkpoint"
-    deadline = time.monotonic() + 60
-    while not (checkpoint / "record.json").exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert "going on from the checkpoint" in run(tmp_path, "train").stderr
-    assert result(tmp_path)[2] == result(undisturbed)[2]
-
-
 def test_workers_end_with_the_process_that_started_them(undisturbed, tmp_path):
-    """Or whoever reads its standard error to the end would wait for minutes."""
+    """Otherwise a reader of its standard error would wait for minutes."""
     (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
     segments = tmp_path / "runs/fruit/collection/segments"
     shutil.copytree(undisturbed / "runs", tmp_path / "runs")
@@ -149,22 +150,25 @@ def test_workers_end_with_the_process_that_started_them(undisturbed, tmp_path):
     process.communicate(timeout=20)  # ends when the last process that holds the pipe does
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_an_interrupted_command_says_so(undisturbed, tmp_path, number, code):
+def test_an_interrupted_command_says_so(undisturbed, tmp_path):
+    """As for SIGTERM in test_train."""
     (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
     process = subprocess.Popen(
         command("features", "fruit"),
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        # Jobs in a shell's background ignore Ctrl-C, and so would what they start.
+        # Background jobs of a shell ignore Ctrl-C, and so would their child processes.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "runs/fruit/extractor.tmp").exists() and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(number)
-    lines = process.communicate(timeout=60)[1].splitlines()
+    for _ in range(10):  # Python loses the signal if it comes inside a callback from C, as while Numba compiles
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            lines = process.communicate(timeout=6)[1].splitlines()
+            break
     assert lines[-1] == "visterm: interrupted; re-run the same command to resume"
-    assert process.returncode == code
+    assert process.returncode == 130

@@ -357,7 +357,7 @@ def test_queries_that_cannot_be_answered(table, write_images):
     assert "vectors of 13 numbers; those of the run have 12" in errors[1]
     assert "no image of this id" in errors[2]
     assert "made elsewhere" in errors[3]
-    assert "add them to" in refused("add", "other.jpg", "--run", "fruit", cwd=table)
+    assert "add new ones to" in refused("add", "other.jpg", "--run", "fruit", cwd=table)
 
 
 def test_images_beside_the_vectors(table, write_images):

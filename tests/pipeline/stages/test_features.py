@@ -1,4 +1,4 @@
-"""A run whose codebook is a forest, from images to answers."""
+"""The stage features with a codebook that is a forest, up to a search."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refused(*arguments):
     return visterm(*arguments, check=2).stderr.splitlines()[-1]
 
 
-def test_a_forest_takes_a_run_from_images_to_answers(fruit):
+def test_a_forest_from_images_to_a_search(fruit):
     visterm("features", "fruit", "--config", "forest.yaml")
     run = Run(fruit / "runs/forest")
     extractor = VistermExtractor.load(run.extractor / "files")
@@ -80,11 +80,11 @@ def test_a_forest_refuses_several_labels_and_clicks(fruit, table):
         lines = [",".join([*reversed(line.split(",")), "1"]) for line in lines]
     (fruit / "table.csv").write_text("\n".join([f"path,{name}" if table == "labels" else "query,path,count", *lines]))
     line = refused("features", "fruit", "--config", "forest.yaml", "--set", f"collection.{table}=table.csv")
-    assert "one label an image" in line
+    assert "one label per image" in line
     assert "kind=kmeans" in line
 
 
-def test_images_without_a_label_are_left_out_of_a_forest(fruit):
+def test_a_forest_skips_images_without_a_label(fruit):
     lines = [f"{c}/{i}.jpg,{c}" for c in CLASSES for i in range(8)]
     (fruit / "table.csv").write_text("\n".join(["path,label", *lines]))
     visterm("features", "fruit", "--config", "forest.yaml", "--set", "collection.labels=table.csv")

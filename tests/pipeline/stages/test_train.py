@@ -1,4 +1,4 @@
-"""Every learner by the command: trained, evaluated beside the others in one report, asked for images and labels."""
+"""Every learner on the command line: trained, evaluated in one report with the others, and searched with."""
 
 from __future__ import annotations
 
@@ -153,10 +153,10 @@ def test_the_first_learner_is_the_one_whose_pictures_are_shown(mine):
     assert "first results under knn" in (mine / out.strip()).read_text()
 
 
-def test_all_leaves_out_what_is_stale(mine):
+def test_all_skips_stale_learners(mine):
     visterm("train", "--learner", "oasis", cwd=mine)
     result = visterm("evaluate", "--learner", "all", "--set", "knn.n_neighbors=3", "--json", cwd=mine)
-    assert "must be trained again first: knn" in result.stderr
+    assert "skipped, as they must be trained again: knn" in result.stderr
     assert "knn" not in json.loads(result.stdout)["systems"]
     found = json.loads(visterm("info", "--json", cwd=mine).stdout)
     assert "stale" in found["learners"]["knn"]
@@ -248,20 +248,32 @@ def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
     names = [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(5)]
     write_images(tmp_path / "fruit", [name for name in names if not name.startswith("train/quince")])
     visterm("features", "fruit", *small(), cwd=tmp_path)
-    for name in TRAINED:
-        visterm("train", "--learner", name, cwd=tmp_path)
+    names = [*ANNOTATORS, "musl"]
+    visterm("train", "--learner", ",".join(names), cwd=tmp_path)
     for protocol in ("test-test", "query-gallery"):
-        options = ["--learner", "all", "--set", f"evaluate.protocol={protocol}"]
+        options = ["--learner", ",".join(names), "--set", f"evaluate.protocol={protocol}"]
         metrics = json.loads(visterm("evaluate", *options, "--json", cwd=tmp_path).stdout)
         assert metrics["accuracy"]["n_unknown_labels"] == 1
         for name in ANNOTATORS:
             assert metrics["systems"][name]["annotation"]["n_unknown_labels"] == 1
             assert metrics["systems"][name]["annotation"]["precision_at"]["1"] <= 3 / 4
-        page = (tmp_path / "runs/fruit/evaluations" / EVERY_ONE / "report.html").read_text()
-        assert "1 label of test images, such as quince, no training image has: 5 test images" in page
+        page = (tmp_path / "runs/fruit/evaluations" / "+".join(names) / "report.html").read_text()
+        assert "no training image has 1 label of the test images, such as quince: 5 test images" in page
     # Searched among all images, of which those of the unknown label are some.
     result = visterm("search", "fruit/test/quince/0.jpg", "--learner", "musl", cwd=tmp_path)
     assert "musl did not learn 1 label of 5 images, such as quince" in result.stderr
+
+
+def test_queries_without_a_relevant_image_are_refused(tmp_path, write_images):
+    names = ["test/apple/0.jpg", "test/pear/0.jpg", *(f"train/plum/{i}.jpg" for i in range(3))]
+    write_images(tmp_path / "fruit", names)
+    visterm("features", "fruit", *small(), "--set", "features.n_visterms=10", cwd=tmp_path)
+    for protocol, why in (
+        ("test-test", "no class has two test images"),
+        ("query-gallery", "no test image has a label of the training images"),
+    ):
+        line = refused("evaluate", "--learner", "cosine", "--set", f"evaluate.protocol={protocol}", cwd=tmp_path)
+        assert f"{why}, so no query has a relevant image" in line
 
 
 def test_several_labels_an_image(tmp_path, write_images):
@@ -270,7 +282,7 @@ def test_several_labels_an_image(tmp_path, write_images):
     rows = [f"{name},{label}\n" for name in names for label in (name[:-5], "round" if "p" in name[:2] else "other")]
     (tmp_path / "labels.csv").write_text("path,label\n" + "".join(rows))
     visterm("features", "flat", *small(), "--set", "collection.labels=labels.csv", cwd=tmp_path)
-    for name in ANNOTATORS:
+    for name in ("wsabie", "knn"):  # with and without label vectors
         visterm("train", "--learner", name, cwd=tmp_path)
         metrics = json.loads(visterm("evaluate", "--learner", name, "--json", cwd=tmp_path).stdout)
         assert "accuracy" not in metrics
@@ -284,9 +296,9 @@ def test_several_labels_an_image(tmp_path, write_images):
         assert "round" in answer["results"][0]["labels"]
     for name in ("musl", "mcml"):  # they learn categories: an image is of one
         line = refused("train", "--learner", name, cwd=tmp_path)
-        assert f"{name} learns from one label an image, and " in line
+        assert f"{name} learns from one label per image, and " in line
         assert "have several (first: flat/" not in line  # a path below the root
-        assert line.endswith("; take oasis, aroma, wsabie, lego, pamir, ovr or knn")
+        assert line.endswith("; use oasis, aroma, wsabie, lego, pamir, ovr or knn")
         assert "training" not in visterm("train", "--learner", name, cwd=tmp_path, check=2).stderr
     result = visterm("train", "--learner", "musl knn", cwd=tmp_path, check=2)  # the others go on
     assert "visterm: musl learns from one label" in result.stderr
@@ -299,12 +311,12 @@ def test_validation_folders(tmp_path, write_images):
     ]
     write_images(tmp_path / "fruit", names)
     visterm("features", "fruit", *small(), cwd=tmp_path)
-    for name in TRAINED:
-        found = json.loads(visterm("train", "--learner", name, "--json", cwd=tmp_path).stdout)
-        # A learner that watches no validation images must not learn from them either.
-        assert (found["n_images"], found["n_validation"]) in ((48, 16), (32, 0)), name
-        assert (found["n_validation"] == 0) == (name in ("knn", "musl")), name
-        assert json.loads(visterm("train", "--learner", name, "--json", cwd=tmp_path).stdout)["fresh"]
+    train = ("train", "--learner", ",".join(TRAINED), "--json")
+    for name, summary in zip(TRAINED, json.loads(visterm(*train, cwd=tmp_path).stdout), strict=True):
+        # A learner that does not validate on these images must not learn from them either.
+        assert (summary["n_images"], summary["n_validation"]) in ((48, 16), (32, 0)), name
+        assert (summary["n_validation"] == 0) == (name in ("knn", "musl")), name
+    assert all(summary["fresh"] for summary in json.loads(visterm(*train, cwd=tmp_path).stdout))
 
 
 # ------------------------------------------------------------------------------------------------- annotate, search
@@ -411,13 +423,7 @@ def test_the_only_trained_learner_answers(mine):
     for name in TRAINED:
         if name != "pamir":
             shutil.rmtree(learners / name)
-    for arguments in (
-        ["annotate", "fruit/pear/0.jpg"],
-        ["annotate", "--label", "pear"],
-        ["search", "--label", "pear"],
-        ["search", "fruit/pear/0.jpg"],
-        ["evaluate"],
-    ):
+    for arguments in (["annotate", "--label", "pear"], ["search", "fruit/pear/0.jpg"], ["evaluate"]):
         result = visterm(*arguments, "--json", cwd=mine)
         assert "by pamir, the only learner of run fruit that is trained for this" in result.stderr
         assert json.loads(result.stdout) == json.loads(
@@ -514,8 +520,8 @@ def test_a_killed_training_goes_on(done, tmp_path):
     shutil.copytree(done / "runs", tmp_path / "runs")
     settings = {"n_steps": 1_000_000, "pass_steps": 20_000, "patience": "null"}
     options = [part for key, value in settings.items() for part in ("--set", f"pamir.{key}={value}")]
-    command = [str(Path(sys.executable).with_name("visterm")), "train", "--learner", "pamir", *options]
-    command += ["--set", "compute.checkpoint_seconds=0"]
+    arguments = ["train", "--learner", "pamir", *options, "--set", "compute.checkpoint_seconds=0"]
+    command = [str(Path(sys.executable).with_name("visterm")), *arguments]
     learners = tmp_path / "runs/fruit/learners"
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     deadline = time.monotonic() + 60
@@ -523,12 +529,11 @@ def test_a_killed_training_goes_on(done, tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    assert "interrupted; re-run the same command to resume" in process.communicate(timeout=60)[1]
+    assert "visterm: interrupted; " in process.communicate(timeout=60)[1]
     assert process.returncode == 143
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "going on from the checkpoint" in again.stderr
+    assert "resuming from the checkpoint" in visterm(*arguments, cwd=tmp_path).stderr
     found = {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
-    subprocess.run([*command, "--force"], cwd=tmp_path, capture_output=True, check=True)
+    visterm(*arguments[:-2], "--force", cwd=tmp_path)
     assert found == {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
 
 

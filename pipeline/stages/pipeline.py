@@ -1,0 +1,51 @@
+"""The whole pipeline, from a directory of images to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import Console
+from visterm.pipeline.store.run import Run
+
+from .evaluate import evaluate
+from .features import features
+from .train import train
+
+
+def run_pipeline(
+    run: Run, config: Config, images: Path, console: Console, learners: Sequence[str] = ("oasis",)
+) -> Path:
+    """Run all stages; each skips what is up to date.
+
+    Parameters
+    ----------
+    run : Run
+        The folder of all results:
+
+        - ``collection/``, ``extractor/``: by `features`
+        - ``learners/<name>/``: by `train`
+        - ``evaluations/<names>/``: by `evaluate`
+    config : Config
+    images : Path
+        Directory with a folder per class, or with folders ``train/`` and ``test/`` of such.
+    console : Console
+    learners : sequence of str
+        Compared in one report, with cosine and chance.
+
+    Returns
+    -------
+    Path
+        ``report.html``; ``metrics.json`` and the CSV tables lie beside it.
+    """
+    # Pixels -> descriptors of blocks -> visterms: a sparse vector per image.
+    features(run, config, images, console)
+
+    # Vectors and labels of the training images -> a similarity.
+    for learner in learners:
+        train(run, config, learner, console)
+
+    # Similarity and test images -> ranked lists -> measures, curves and the report.
+    evaluation = evaluate(run, config, learners, console)
+    return evaluation / "report.html"
