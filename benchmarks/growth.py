@@ -135,7 +135,7 @@ def run(quick: bool = False) -> list[dict]:
 
 def draw(records: list[dict], path: Path) -> None:
     """Four panels: time and memory of learning and of searching, against the number of images."""
-    from experiments.plots import legend, new_figure, save, series
+    from .plots import legend, new_figure, save, series
 
     figure, panels = new_figure(4, n_rows=2, width=10, height=7)
     titles = {

@@ -23,6 +23,8 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, plus_minus
 from visterm.learners import PAMIR, WSABIE, KNNAnnotator, OneVsRestPA
 from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.retrieval import average_precision, label_precision_at, sibling_precision_at
@@ -30,12 +32,10 @@ from visterm.retrieval import average_precision, label_precision_at, sibling_pre
 from .jobs import ROOT
 from .newsgroups import TERM, page_chosen, read_posts, settings_chosen
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
 from .protocol import N_FOLDS, N_INNER_FOLDS, choose, load_fold
-from .statistics import clearly_above, difference, plus_minus
 
 ALONE = False
-SOURCES: tuple[str, ...] = ("experiments/newsgroups.py", "pipeline/measure.py", "configs/caltech101-is-a.csv")
+SOURCES: tuple[str, ...] = ("experiments/newsgroups.py", "pipeline/evaluation/is_a.py", "configs/caltech101-is-a.csv")
 
 CLASSES = 38
 IS_A = ROOT / "configs" / "caltech101-is-a.csv"

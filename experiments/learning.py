@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import normalize
 
+from benchmarks.plots import mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 from visterm.learners import AROMA, OASIS, Cosine
 
 from .pages import Finding, Page, Plot, Table
-from .plots import mean_series, new_figure
 from .protocol import N_FOLDS, figures, load_fold
-from .statistics import clearly_above, difference, mean_and_error, plus_minus
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()

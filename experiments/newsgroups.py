@@ -22,14 +22,14 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.metric_learn_peer import Linear, learn_metric
 from benchmarks.peers import PeerError
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, plus_minus
 from benchmarks.vectors import CACHE, DATA, keep
 from visterm.learners import AROMA, OASIS, Cosine
 from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
 from .protocol import CURVE, choose
-from .statistics import clearly_above, difference, plus_minus
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py", "benchmarks/peers.py")

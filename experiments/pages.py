@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from .plots import save
+from benchmarks.plots import save
 
 
 @dataclass

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import plots
 from benchmarks.metric_learn_peer import REQUIREMENTS, Linear, learn_metric
 from benchmarks.peers import PeerError, environment
+from benchmarks.statistics import clearly_above, difference, mean_and_error
 from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE, Cosine
 from visterm.learners.online import OnlineLearner
 
-from . import plots
 from .pages import Finding, Page, Plot, Table
 from .protocol import CURVE, N_FOLDS, choose, figures, load_fold, settings_of
-from .statistics import clearly_above, difference, mean_and_error
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py",)

@@ -17,11 +17,12 @@ import scipy.sparse as sp
 from matplotlib.ticker import NullFormatter
 from sklearn.preprocessing import normalize
 
+from benchmarks import plots
 from benchmarks.metric_learn_peer import learn_metric
 from benchmarks.peers import PeerError
 from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE
 
-from . import plots, retrieval
+from . import retrieval
 from .jobs import run_jobs
 from .pages import Finding, Page, Plot, Table
 from .protocol import load_fold

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, plus_minus
 from visterm.learners import OASIS, Cosine
 
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
 from .protocol import N_FOLDS, N_INNER_FOLDS, choose, figures, load_fold
-from .statistics import clearly_above, difference, plus_minus
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()
