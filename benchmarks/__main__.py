@@ -46,6 +46,8 @@ MODULES = (
     "scale",
 )
 LONG = {"scale"}  # hours: only where it is named
+# Commands outside this folder that merge records of their own, and the module whose records theirs follow.
+ELSEWHERE = {"experiments.musl_records": "musl"}
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -80,13 +82,19 @@ def main() -> None:
 
 
 def merge(results: Path, records: list[dict], module: str) -> list[dict]:
-    """All records in the order of the modules: `records` in place of those the module wrote before.
+    """All records in the order of the modules: `records` in place of those that the module wrote before.
 
-    A record that the module no longer gives, because it is gone or its peer could not run, goes.
+    A record that the module no longer gives, because it is gone or its peer could not run, is dropped; so is one of a
+    module that is gone.
     """
     kept = json.loads(results.read_text()) if results.exists() else []
-    kept = [record for record in kept if module_of(record) in MODULES and module_of(record) != module]
-    return sorted(kept + records, key=lambda record: MODULES.index(module_of(record)))
+    kept = [record for record in kept if module_of(record) in {*MODULES, *ELSEWHERE} - {module}]
+    return sorted(kept + records, key=rank)
+
+
+def rank(record: dict) -> tuple[int, bool]:
+    name = module_of(record)
+    return MODULES.index(ELSEWHERE.get(name, name)), name in ELSEWHERE
 
 
 def module_of(record: dict) -> str:

@@ -75,15 +75,20 @@ def row(record: dict) -> str:
     )
 
 
-def write(records: list[dict]) -> None:
-    """Write the page, and the figures of those records that are there."""
-    text = HEAD
+def text(records: list[dict]) -> str:
+    """The page."""
+    page = HEAD
     for name in ORDER:
         rows = [row(record) for record in records if topic(record) == name]
         if rows:
             figure = f"\n{FIGURES[name]}\n" if name in FIGURES else ""
-            text += f"\n## {name}\n{figure}{COLUMNS}{''.join(rows)}"
-    PAGE.write_text(text)
+            page += f"\n## {name}\n{figure}{COLUMNS}{''.join(rows)}"
+    return page
+
+
+def write(records: list[dict]) -> None:
+    """Write the page, and the figures of those records that are there."""
+    PAGE.write_text(text(records))
     drawn = {topic(record) for record in records}
     if "Growth" in drawn:
         from .growth import draw

@@ -3,37 +3,29 @@
 Babenko, Branson, Belongie: Similarity Metrics for Categorization: from Monolithic to Category Specific, ICCV 2009,
 sections 3.2 to 3.4 and figures 5, 6 and 8. ``python -m experiments musl``, or ``make reproduce ONLY=musl``.
 
-Data: the categories merged-20 of $VISTERM_DATA/sets.yaml, of three sources, and merged-novel; in each trial 30 images a
-category to learn from and 20 to test, drawn anew, and a ForestCodebook grown on those 30 of merged-20. An image is the
-share of its blocks at each node. Without that folder: three kinds of made-up categories, for benchmarks and tests.
+Data: benchmarks/musl_data.py.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
-import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.model_selection import train_test_split
 
-from benchmarks.vectors import CACHE, DATA, choose_images, keep
-from visterm import features
-from visterm.features import ForestCodebook, read_image
+from benchmarks.musl_data import N_TEST, N_TRAIN, load_trial
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 from visterm.learners import MuSL
 
 from .jobs import run_jobs
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
-from .statistics import clearly_above, difference, mean_and_error, plus_minus
 
 ALONE = False
-SOURCES: tuple[str, ...] = ()
-N_TRAIN, N_TEST = 30, 20
+SOURCES: tuple[str, ...] = ("benchmarks/musl_data.py",)
 N_TRIALS, FEW_TRIALS = 20, 10
 NEIGHBORS = (1, 5, 10, 20)  # that vote; the paper does not say how many
 
@@ -62,53 +54,6 @@ GRID = [
 GRID_TRIALS = 3
 # The paper's settings, and some that joint grouping was not found most accurate with: what groups K = 3 has with them.
 OTHERS = [GRID[i] for i in (0, 3, 4, 5, 8)]
-
-# -- data --------------------------------------------------------------------------------------------------------------
-
-
-def load_trial(trial: int) -> dict[str, np.ndarray]:
-    """Shares X (n, d), labels y, source, novel (of merged-novel) and train of a trial's images; kept under CACHE."""
-    if not (DATA / "caltech101").is_dir():
-        print(f"no {DATA / 'caltech101'}: made-up categories, figures will differ", file=sys.stderr)
-        return synthetic_trial(trial)
-    parts = [choose_images(name, fold=trial, n_train=N_TRAIN, n_test=N_TEST) for name in ("merged-20", "merged-novel")]
-    paths = [path for found in parts for path in found[0]]
-    y, train = (np.concatenate([found[place] for found in parts]) for place in (1, 2))
-    novel = np.arange(len(paths)) >= len(parts[0][0])
-    sources = [Path(features.__file__).with_name(name) for name in ("forest.py", "blocks.py", "images.py")]
-    made_from = b"".join(source.read_bytes() for source in sources) + "".join(map(str, paths)).encode()
-    cached = CACHE / f"merged-{trial}-{zlib.crc32(made_from):08x}.npz"
-
-    def write(path: Path) -> None:
-        images = [read_image(image) for image in paths]
-        learned = np.flatnonzero(train & ~novel)
-        forest = ForestCodebook(n_visterms=2000, random_state=trial).fit([images[i] for i in learned], y[learned])
-        counts = np.array([forest.count(image) for image in images])
-        np.savez_compressed(path, X=(counts / counts[:, forest.roots_[:1]]).astype(np.float32))
-
-    source = np.array([path.parent.parent.name for path in paths])
-    return {"X": np.load(keep(cached, write))["X"], "y": y, "source": source, "novel": novel, "train": train}
-
-
-def synthetic_trial(trial: int) -> dict[str, np.ndarray]:
-    """Categories of three kinds, each kind with features of its own that tell them apart."""
-    rng = np.random.default_rng(trial)
-    n_classes, per_class, d = 29, N_TRAIN + N_TEST, 300
-    number = np.repeat(np.arange(n_classes), per_class)
-    kind = number % 3
-    X = rng.random((len(number), d))
-    centres = np.random.default_rng(0).random((n_classes, d // 3))
-    for k in range(3):
-        own = kind == k
-        X[own, k * d // 3 : (k + 1) * d // 3] = centres[number[own]] + 0.3 * rng.normal(size=(own.sum(), d // 3))
-    return {
-        "X": np.maximum(X, 0).astype(np.float32),
-        "y": np.array([f"category-{i:02}" for i in number]),
-        "source": np.array([f"kind-{k}" for k in kind]),
-        "novel": number >= 20,
-        "train": np.tile(np.arange(per_class) < N_TRAIN, n_classes),
-    }
-
 
 # -- what is measured --------------------------------------------------------------------------------------------------
 
