@@ -25,7 +25,7 @@ MODULES = (
     "extraction",
     "forest",
     "incremental",
-    "living",
+    "edit",
     "catalogue",
     "cluster",
     "codebook",

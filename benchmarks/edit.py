@@ -1,4 +1,4 @@
-"""What adding images to a large collection costs beyond extracting them: ``python -m benchmarks living [--quick]``.
+"""What adding images to a large collection costs beyond extracting them: ``python -m benchmarks edit [--quick]``.
 
 The collection is made up, 100 classes with the counts of photographs in segments as features writes them; the images
 that come are crops of photos, and visterms are learned from such crops. Elapsed time.
@@ -100,6 +100,6 @@ def run(quick: bool = False) -> list[dict]:
             "unit": "s",
             "n": n_images,
             "measured": f"median of {repeats} in turns, elapsed time",
-            "command": "python -m benchmarks living",
+            "command": "python -m benchmarks edit",
         },
     ]
