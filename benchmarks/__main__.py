@@ -3,8 +3,8 @@
     python -m benchmarks [--quick] [NAME ...]
 
 Each record holds our figure, a peer's figure from the same session on the same data, their ratio (above 1 means ours
-is better), what the physical limit is, how it was measured, and the command that repeats it. Figures are medians; quote
-ratios, since machines differ. ``--quick`` takes smaller inputs and fewer repetitions, and only prints.
+is better), the physical limit, how it was measured, and the command that repeats it. Figures are medians; quote
+ratios, since machines differ. ``--quick`` takes smaller inputs and fewer repetitions, and prints only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MODULES = (
     "configurations",
     "scale",
 )
-LONG = {"scale"}  # hours: only where it is named
+LONG = {"scale"}  # takes hours: runs only when named
 # Commands outside this folder that merge records of their own, and the module whose records theirs follow.
 ELSEWHERE = {"experiments.musl_records": "musl"}
 RESULTS = Path(__file__).with_name("results.json")
@@ -53,7 +53,9 @@ RESULTS = Path(__file__).with_name("results.json")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, keeps nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, writes nothing"
+    )
     names = f"some of: {', '.join(MODULES)}; default: all but {', '.join(LONG)}"
     parser.add_argument("modules", nargs="*", metavar="NAME", help=names)
     arguments = parser.parse_args()

@@ -2,7 +2,7 @@
 
 Vectors: 20 classes of Caltech-101, see benchmarks/vectors.py.
 
-Times are processor time of the one thread that learns, medians of repetitions taken in turns with the peer's.
+Times are processor time of the single learning thread, medians of repetitions taken in turns with the peer's.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ SETTINGS = {1000: {"C": 0.03, "n_steps": 150_000}, 10_000: {"C": 0.3, "n_steps":
 
 @njit(cache=True, nogil=True)
 def plain_pass(rows, data, triplets, C, W):
-    """The paper's figure 1 as one would write it down: double precision, p+ and p- one after the other."""
+    """The paper's figure 1 as a plain loop: double precision, p+ and p- separately."""
     indptr, indices, _, norms = rows
     violating = 0
     for step in range(len(triplets)):
@@ -125,7 +125,7 @@ def time_triplets(d: int, quick: bool) -> list[dict]:
         "pairs": lambda k: oasis_pass(rows, sampler.draw(stream(k), n_steps, pairs_per_query=PAIRS), 0.1, False, W),
         "peer": lambda k: plain_pass(rows, data, sampler.draw(stream(k), n_steps), 0.1, plain_W),
     }
-    # The first round compiles and touches W; later ones go on from there, as a long run does.
+    # The first round compiles and touches W; later ones continue from its W, as a long run does.
     times = np.array([[cpu_time(run, k) for run in passes.values()] for k in range(repeats + 1)])[1:]
     ours, pairs, peer = 1e6 * np.median(times, axis=0) / n_steps
     lines = cache_lines(X[train], y[train])
