@@ -65,8 +65,8 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
     write_files(root, n)
     collection = Collection(place, create=True)
     first = seconds(lambda: collection.scan(root, Config()))
-    with collection._transaction():  # as after extraction
-        collection._db.execute(
+    with collection.transaction():  # as after extraction
+        collection.execute(
             "UPDATE images SET status = 'ok', segment = id / 256, row = id % 256, sha256 = lower(hex(randomblob(32)))"
         )
 

@@ -37,8 +37,8 @@ def fill(collection: Collection, n_images: int) -> None:
     counts.data = (1 + 10 * counts.data).astype(np.int32)
     n_segments = -(-n_images // ROWS)
     first, last = collection.reserve_segments(n_segments), collection.last_id
-    with collection._transaction():
-        collection._db.executemany(
+    with collection.transaction():
+        collection.executemany(
             "INSERT INTO images (path, size, mtime_ns, labels, split, status) VALUES (?, 1, 1, ?, ?, 'pending')",
             [
                 (b"made-up/%07d.jpg" % i, f'{{"made-up {i % N_CLASSES}": 1.0}}', "train" if i % 5 < 3 else "test")

@@ -79,7 +79,7 @@ def enter_made_up(folder: Path, n_images: int) -> None:
         counts.sum_duplicates()
         write_segment(folder / "segments" / str(number), counts)
         paths = [os.fsencode(f"made/{start + i:07}.jpg") for i in range(n)]
-        db = collection._db
+        db = collection
         db.execute("BEGIN")
         ids = [
             db.execute(

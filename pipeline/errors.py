@@ -1,7 +1,68 @@
-"""Errors that the user can fix, and how errors of the system become one line."""
+"""Errors that the user can fix, and the one place that turns errors of the system into one line."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+FIX_AND_RESUME = "fix this, then re-run the same command to resume"
+
 
 class UserError(Exception):
-    """A mistake that the person at the keyboard can mend: one line, exit code 2."""
+    """An error the user can fix: one line, exit code 2."""
+
+
+def system_reason(error: BaseException) -> str | None:
+    """Return the reason that the system or SQLite gives, such as "No space left on device".
+
+    None if the error is neither of the operating system, nor of an SQLite file, nor a lack of memory.
+    """
+    import sqlite3
+
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, MemoryError):
+        return str(error) or "out of memory"
+    # Other subclasses of DatabaseError are faults of a statement; the class itself means a damaged file.
+    if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
+        return str(error)
+    return None
+
+
+def explain_system_error(
+    error: BaseException, where: str | os.PathLike[str] | None = None, problem: str = "", advice: str = FIX_AND_RESUME
+) -> str | None:
+    """Turn an error of the system into one line, "where: problem (reason); advice"; None as for `system_reason`.
+
+    By default ``where`` is the file that the error names. ``problem`` is the failed operation, such as "cannot be
+    read"; ``advice`` says what to do, or what still works. Both may be empty.
+    """
+    reason = system_reason(error)
+    if reason is None:
+        return None
+    if where is None and isinstance(error, OSError):
+        where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
+    elif where is None and not isinstance(error, MemoryError):
+        where = "catalogue.sqlite"  # SQLite does not tell
+    line = f"{problem} ({reason})" if problem else reason
+    return (f"{os.fspath(where)}: " if where is not None else "") + line + (f"; {advice}" if advice else "")
+
+
+@contextlib.contextmanager
+def system_errors_explained(
+    where: str | os.PathLike[str] | None = None, problem: str = "", advice: str = FIX_AND_RESUME
+) -> Iterator[None]:
+    """Raise errors of the system as `UserError`, in the words of `explain_system_error`."""
+    try:
+        yield
+    except Exception as error:
+        if (line := explain_system_error(error, where, problem, advice)) is None:
+            raise
+        raise UserError(line) from error
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether the system or SQLite refused to write because a disk or a quota is full."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)

@@ -24,11 +24,20 @@ def pytest_configure():
     """With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
-        packages += ("distributed", "milvus_lite", "pymilvus")
+        packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")
         missing = [name for name in packages if find_spec(name) is None]
         missing += ["chromium"] if shutil.which("chromium") is None else []
         if missing:
             raise pytest.UsageError(f"VISTERM_CI is set, and there is no {', no '.join(missing)}")
+
+
+def pytest_collection_modifyitems(items):
+    """Keep the tests of a file in one worker of pytest-xdist, in their order, and begin with the longest files."""
+    slow = ("service", "stages", "search", "feedback", "cli", "human_eval", "learners")
+    items.sort(key=lambda item: next((i for i, name in enumerate(slow) if name in item.path.parts), len(slow)))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(Path(__file__).parent))))
 
 
 @pytest.fixture(scope="session")

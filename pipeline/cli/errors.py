@@ -1,4 +1,4 @@
-"""How an error of a command becomes one line and an exit code."""
+"""Turning an error of a command into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command(function: Callable) -> Callable:
 
     @wraps(function)
     def wrapped(*args, **kwargs):
-        from visterm.pipeline.errors import UserError
+        from visterm.pipeline.errors import UserError, explain_system_error
 
         again = "re-run the same command"
         if kwargs.get("force") and function.__name__ == "train":  # --force ignores checkpoints
@@ -45,8 +45,10 @@ def command(function: Callable) -> Callable:
         except Exception as error:
             if Globals.debug:
                 raise
-            if (line := _of_the_system(error)) is not None:
-                print(f"visterm: {line}", file=sys.stderr)
+            from visterm.pipeline.console import one_line
+
+            if (line := explain_system_error(error)) is not None:
+                print(f"visterm: {one_line(line)}", file=sys.stderr)
                 raise typer.Exit(2) from None
             text = " ".join(str(error).split())
             print(
@@ -56,22 +58,6 @@ def command(function: Callable) -> Callable:
             raise typer.Exit(1) from None
 
     return wrapped
-
-
-def _of_the_system(error: Exception) -> str | None:
-    """One line about a disk that is full, a file that may not be read, and the like; None if it is something else."""
-    import sqlite3
-
-    from visterm.pipeline.console import one_line
-
-    if isinstance(error, OSError):
-        reason = error.strerror or str(error)
-        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    elif isinstance(error, sqlite3.OperationalError):
-        reason, where = str(error), "catalogue.sqlite: "
-    else:
-        return None
-    return one_line(f"{where}{reason}; mend this, then the same command goes on from here")
 
 
 class Terminated(KeyboardInterrupt):

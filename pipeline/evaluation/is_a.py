@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import graphlib
 import os
 from collections import defaultdict
@@ -14,6 +13,7 @@ from scipy import sparse
 
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.tables import read_rows
 from visterm.retrieval import siblings_from_parents
 
 
@@ -31,23 +31,10 @@ def read_is_a(file: Path) -> dict[str, set[str]]:
         The table cannot be read, lacks a column or a name, or runs in a circle.
     """
     parents: dict[str, set[str]] = defaultdict(set)
-    try:
-        with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-            reader = csv.DictReader(stream)
-            missing = [name for name in ("label", "parent") if name not in (reader.fieldnames or [])]
-            if missing:
-                raise UserError(f"{file}: no column {missing[0]}; the first line must be label,parent")
-            for row in reader:
-                label, parent = row["label"], row["parent"]
-                if not label or not parent:
-                    raise UserError(f"{file}, line {reader.line_num}: an empty {'parent' if label else 'label'}")
-                if label == parent:
-                    raise UserError(f"{file}, line {reader.line_num}: {label} cannot be its own parent")
-                parents[label].add(parent)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    except csv.Error as error:
-        raise UserError(f"{file}: not a CSV table ({error})") from None
+    for line, row in read_rows(file, ("label", "parent")):
+        if row["label"] == row["parent"]:
+            raise UserError(f"{file}, line {line}: {row['label']} cannot be its own parent")
+        parents[row["label"]].add(row["parent"])
     if not parents:
         raise UserError(f"{file}: holds no row; the columns are label,parent")
     try:

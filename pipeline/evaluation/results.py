@@ -22,8 +22,8 @@ from visterm.learners import SimilarityLearner
 from visterm.pipeline.config.models import Config, without_password
 from visterm.pipeline.report.charts import write_precision_curve
 from visterm.pipeline.report.data import History, Hits, Query, ReportData, Result, System
-from visterm.pipeline.report.page import write_report
-from visterm.pipeline.store.files import write_text
+from visterm.pipeline.report.page import render_report
+from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint, read_record
 from visterm.pipeline.store.run import Run
@@ -110,11 +110,8 @@ def write_results(
 
     data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
     write_precision_curve(folder, data)
-    write_report(
-        folder / "report.html",
-        data,
-        lambda path: read_image(root / path, max_pixels=config.collection.max_pixels),
-    )
+    page = render_report(data, lambda path: read_image(root / path, max_pixels=config.collection.max_pixels))
+    write_bytes(folder / "report.html", page)
 
 
 def _ks(evaluation: Evaluation) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import sqlite3
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.append_only import AppendOnlyStore
+from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.catalogue import Image
 
 if TYPE_CHECKING:
@@ -121,9 +120,11 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         with self._writing() as db:
             if vector is not None:
                 parts = (vector.indices.astype("<i4").tobytes(), vector.data.astype("<f4").tobytes())
-                row = (query, extractor, vector.shape[1], *parts)
-                db.execute("INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?)", row)
-            return _insert(db, query, image.id, os.fsencode(image.path), image.sha256, int(mark), learner, version)
+                values = (query, extractor, vector.shape[1], *parts)
+                db.execute("INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?)", values)
+            shown = {"image": image.id, "path": os.fsencode(image.path), "sha256": image.sha256}
+            row = {"query": query, **shown, "mark": int(mark), "learner": learner, "version": version}
+            return append_row(db, "marks", row)
 
     def undo(self, query: str) -> Mark | None:
         """Take back the last mark of a query that still counts: what it replaced stands again.
@@ -136,22 +137,22 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         _check_key(query)
         with self._writing() as db:
             last, before = None, 0
-            for row in self._rows(
+            for mark in self._rows(
                 db,
                 "WHERE query = ? AND undoes IS NULL AND number NOT IN "
                 "(SELECT undoes FROM marks WHERE undoes IS NOT NULL) ORDER BY number DESC",
                 query,
             ):
                 if last is None:
-                    last = row
-                elif row.sha256 == last.sha256:
-                    before = row.mark
+                    last = mark
+                elif mark.sha256 == last.sha256:
+                    before = mark.mark
                     break
             if last is None:
                 return None
-            image = (last.image, os.fsencode(last.path), last.sha256)
-            number = _insert(db, query, *image, before, last.learner, last.version, last.number)
-            return next(self._rows(db, "WHERE number = ?", number))
+            row = last._asdict() | {"path": os.fsencode(last.path), "mark": before, "undoes": last.number}
+            del row["number"], row["time"]
+            return next(self._rows(db, "WHERE number = ?", append_row(db, "marks", row)))
 
     def of(self, query: str) -> list[Mark]:
         """Marks of a query that stand, the oldest first; none that was taken back."""
@@ -198,27 +199,6 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         for row in db.execute(f"SELECT {columns} FROM marks {where}", values):
             found = Mark(*row)
             yield found._replace(path=os.fsdecode(found.path))
-
-
-def _insert(
-    db: sqlite3.Connection,
-    query: str,
-    image: int,
-    path: bytes,
-    sha256: str,
-    mark: int,
-    learner: str,
-    version: int,
-    undoes: int | None = None,
-) -> int:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    cursor = db.execute(
-        "INSERT INTO marks (time, query, image, path, sha256, mark, learner, version, undoes) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (now, query, image, path, sha256, mark, learner, version, undoes),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
 
 
 def _check_key(query: str) -> None:

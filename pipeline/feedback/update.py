@@ -16,7 +16,6 @@ block of W: plain, exact, and small beside the 400 MB of a W of 10,000 visterms.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import shutil
 import time
@@ -24,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection, Image
-from visterm.pipeline.store.files import publish, write_text
+from visterm.pipeline.store.files import locked, publish, write_text
 from visterm.pipeline.store.models import check_trained, load_trained
 from visterm.pipeline.store.records import make_record, read_record
 from visterm.pipeline.store.run import Run
@@ -462,19 +461,9 @@ class FeedbackTrainer:
     def _locked(self, learner: str) -> Iterator[None]:
         """Wait for other updates of the learner, in this process and in others, to end."""
         folder = self._folder(learner)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = open(folder / ".lock", "w")  # noqa: SIM115  # closed below; opened apart from the work inside
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written ({error.strerror})") from None
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                yield
-            except OSError as error:
-                raise UserError(
-                    f"{folder}: the version was not kept ({error.strerror or error}); the model stays as it was"
-                ) from None
+        kept = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
+        with locked(folder / ".lock", wait=True), kept:
+            yield
 
 
 def _check_teachable(learner: str) -> None:

@@ -14,12 +14,10 @@ Tasks and decisions lie in one SQLite file of the run, and are only added to.
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 import json
 import os
 import random
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.append_only import AppendOnlyStore
+from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.files import write_bytes
 
 from .figure import draw_figure
@@ -116,12 +114,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         """
         k = sum(candidate.rank is not None for candidate in tasks[0].candidates)
         with self._writing() as db:
-            cursor = db.execute(
-                "INSERT INTO studies (time, learner, version, seed, k, tasks) VALUES (?, ?, ?, ?, ?, ?)",
-                (_now(), learner, version, seed, k, json.dumps(tasks)),
-            )
-            assert cursor.lastrowid is not None
-            return cursor.lastrowid
+            row = {"learner": learner, "version": version, "seed": seed, "k": k, "tasks": json.dumps(tasks)}
+            return append_row(db, "studies", row)
 
     def study(self, number: int | None = None) -> Study:
         """Return a study, the last one unless named.
@@ -210,7 +204,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         if seconds is not None and not 0 <= seconds < 1e6:
             seconds = None
         with self._writing() as db:
-            return _insert(db, (study.number, judge, task, image, shown.index(image), decision, seconds, None))
+            row = {"study": study.number, "judge": judge, "task": task, "image": image, "decision": decision}
+            return append_row(db, "decisions", row | {"position": shown.index(image), "seconds": seconds})
 
     def undo(self, judge: str) -> dict[str, Any] | None:
         """Take back the last decision of a judge in the last study; `next` then asks for it again.
@@ -232,7 +227,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                 return None
             number, task, image, position, decision = found[0]
             before = next((row[4] for row in found[1:] if row[1:3] == (task, image)), None)
-            _insert(db, (study.number, judge, task, image, position, before, None, number))
+            row = {"study": study.number, "judge": judge, "task": task, "image": image, "decision": before}
+            append_row(db, "decisions", row | {"position": position, "undoes": number})
         return {"task": task, "image": image, "decision": decision}
 
     def _standing(self, study: int, judge: str | None = None) -> dict[tuple[str, int, int], dict[str, Any]]:
@@ -414,22 +410,8 @@ def _order(study: Study, task: int, judge: str) -> list[Candidate]:
     return random.Random(f"{study.seed} {study.number} {task} {judge}").sample(candidates, len(candidates))
 
 
-def _insert(db: sqlite3.Connection, values: tuple[Any, ...]) -> int:
-    cursor = db.execute(
-        "INSERT INTO decisions (time, study, judge, task, image, position, decision, seconds, undoes) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (_now(), *values),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
-
-
 def _check_judge(judge: str) -> str:
     name = judge.strip() if isinstance(judge, str) else ""
     if not 1 <= len(name) <= 60 or not name.isprintable():
         raise UserError("who judges? a name has 1 to 60 printable characters")
     return name
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import io
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
-from PIL import Image
 
 from visterm.features import printable
 from visterm.pipeline.console import count
@@ -21,6 +17,7 @@ from visterm.pipeline.console import count
 from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
 from .data import PROTOCOLS, Query, ReportData, Result
 from .text import file_parts_of, number_text, p_value_text, seconds_text
+from .thumbnail import make_thumbnail
 
 THUMBNAIL_SIDE = 160  # pixels; some 3.5 KiB each as WebP of quality 70
 SIZE_WANTED = 5_000_000  # bytes: galleries are shortened to stay below
@@ -31,15 +28,11 @@ CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 
 
 # What the caller gets
-def write_report(
-    path: Path, data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10
-) -> None:
-    """Write the report as one HTML file.
+def render_report(data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10) -> bytes:
+    """Render the report as one HTML file.
 
     Parameters
     ----------
-    path : Path
-        Replaced in one step, so that a killed run leaves no half page.
     data : ReportData
     read_image : callable
         From a path of `Query` or `Result` to RGB uint8 (H, W, 3). An image that it cannot read becomes a labelled
@@ -64,10 +57,7 @@ def write_report(
             f"the report would have {len(html) / 1e6:.0f} MB even with one query in each gallery, more than "
             "browsers open with ease: shorten labels, paths or configuration"
         )
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(html)
-    os.replace(partial, path)
+    return html
 
 
 def verdict(data: ReportData) -> str:
@@ -115,7 +105,7 @@ class InlineThumbnails:
     Parameters
     ----------
     read_image : callable
-        As in `write_report`.
+        As in `render_report`.
     """
 
     def __init__(self, read_image: Callable[[str], np.ndarray]) -> None:
@@ -130,14 +120,11 @@ class InlineThumbnails:
 
     def _make(self, path: str) -> dict[str, Any] | None:
         try:
-            image = Image.fromarray(self._read_image(path))
-            image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-            encoded = io.BytesIO()
-            image.save(encoded, "WEBP", quality=70)
+            made = make_thumbnail(self._read_image(path), THUMBNAIL_SIDE)
         except Exception:  # whatever is wrong with one picture, the report is about all of them
             return None
-        uri = "data:image/webp;base64," + base64.b64encode(encoded.getvalue()).decode()
-        return {"id": f"t{len(self._made)}", "width": image.width, "height": image.height, "uri": uri}
+        uri = "data:image/webp;base64," + base64.b64encode(made.webp).decode()
+        return {"id": f"t{len(self._made)}", "width": made.width, "height": made.height, "uri": uri}
 
 
 # The page

@@ -1,8 +1,7 @@
-"""The HTTP service: search, annotation, explanation, pictures, marks and judging over one run, and the page."""
+"""The web application of a run: the API and the pages."""
 
 from __future__ import annotations
 
-import errno
 import logging
 import sqlite3
 from collections.abc import AsyncIterator
@@ -18,37 +17,38 @@ from starlette.responses import Response
 
 from visterm.features import silence_decoders
 from visterm.pipeline.console import one_line
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.store.run import Run
 
-from . import schemas as api
+from . import schemas
+from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES, RequestHandlers
 from .middleware import AccessMiddleware
-from .responses import error_answer
-from .routes_feedback import add_marks
-from .routes_human_eval import add_judging
-from .routes_images import add_pictures
-from .routes_pages import add_pages
-from .routes_run import add_facts
-from .routes_search import UPLOAD_PATHS, add_search
-from .thumbnails import PictureGone
+from .responses import error_response
+from .routes_feedback import add_feedback_routes
+from .routes_human_eval import add_human_eval_routes
+from .routes_images import add_image_routes
+from .routes_pages import add_page_routes
+from .routes_run import add_run_routes
+from .routes_search import UPLOAD_PATHS, add_search_routes
+from .thumbnails import ImageFileGone
 
 
 def create_app(run: Run, *, token: str | None = None, local: bool = True) -> FastAPI:
-    """Make the application that serves a run.
+    """Create the web application of a run.
 
     Parameters
     ----------
     run : Run
     token : str, optional
-        What every request must show; None: nothing.
+        Access token required on every request; None requires no token.
     local : bool, default=True
-        Answer only where it is asked for as localhost or 127.0.0.1, for where no token tells friend from foe.
+        Accept only requests for localhost or a loopback address; for services without a token.
 
     Returns
     -------
     FastAPI
-        Its lifespan looks for newer states of the run and closes what is open.
+        Its lifespan reloads the run when it changes, and closes all files at the end.
 
     Raises
     ------
@@ -56,80 +56,82 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
         The run cannot be searched yet.
     """
     silence_decoders()
-    MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; no copy to the disk
+    MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
     handlers = RequestHandlers(run)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        handlers.current.start(handlers.tidy)
+        handlers.start()
         yield
         handlers.close()
 
-    guard = Middleware(AccessMiddleware, token=token, local=local, upload_paths=UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES)
+    access = Middleware(
+        AccessMiddleware, token=token, local=local, upload_paths=UPLOAD_PATHS, upload_bytes=UPLOAD_BYTES
+    )
     app = FastAPI(
         title="visterm",
         summary=f"Image search over the run {run.name}",
         description=_DESCRIPTION,
         lifespan=lifespan,
-        middleware=[guard],
-        responses={"default": {"model": api.Problem, "description": "What is wrong"}},
+        middleware=[access],
+        responses={"default": {"model": schemas.ErrorResponse, "description": "Error"}},
         docs_url=None,
         redoc_url=None,
     )
     _handle_errors(app)
-    add_search(app, handlers)
-    add_pictures(app, handlers)
-    add_facts(app, handlers)
-    add_marks(app, handlers)
-    add_judging(app, handlers)
-    add_pages(app)
-    app.state.handlers = handlers
+    feedback = FeedbackHandlers(handlers)
+    add_search_routes(app, handlers)
+    add_image_routes(app, handlers)
+    add_run_routes(app, feedback)
+    add_feedback_routes(app, feedback)
+    add_human_eval_routes(app, handlers)
+    add_page_routes(app)
+    app.state.handlers, app.state.feedback = handlers, feedback
     return app
 
 
 _DESCRIPTION = """\
-Every answer names the version of the run that it was made from; GET /health names the one in force. Errors are JSON:
-{"ok": false, "error": "...", "status": 404}; 429 comes with Retry-After. Where a token is needed, send the header
-Authorization: Bearer TOKEN."""
+Every response names the version of the run that it was computed from; GET /health names the current one. Errors are
+JSON: {"ok": false, "error": "...", "status": 404}; 429 comes with Retry-After. If the service has a token, send the
+header Authorization: Bearer TOKEN."""
 
 
 def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
-        return error_answer(error.status_code, str(error.detail), error.headers)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return error_response(error.status_code, str(error.detail), error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return error_answer(422, _in_words(error.errors()))
+    async def validation_error(request: Request, error: RequestValidationError) -> Response:
+        return error_response(422, _validation_text(error.errors()))
 
     @app.exception_handler(UserError)
     async def user_error(request: Request, error: UserError) -> Response:
-        cause = error.__context__  # of the system: a mark that could not be written, say
-        status = _of_the_system(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
-        return error_answer(status, one_line(str(error)))
+        cause = error.__context__  # an error of the OS or SQLite, such as a mark that cannot be written
+        status = _status(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
+        return error_response(status, one_line(str(error)))
 
-    @app.exception_handler(PictureGone)
-    async def gone(request: Request, error: PictureGone) -> Response:
-        return error_answer(410, str(error))
+    @app.exception_handler(ImageFileGone)
+    async def image_file_gone(request: Request, error: ImageFileGone) -> Response:
+        return error_response(410, str(error))
 
     @app.exception_handler(sqlite3.Error)
     @app.exception_handler(OSError)
-    async def system(request: Request, error: Exception) -> Response:
-        reason = one_line(getattr(error, "strerror", None) or str(error))
+    async def system_error(request: Request, error: Exception) -> Response:
+        reason = one_line(system_reason(error) or str(error))
         logging.getLogger(__name__).warning("%s: %s", request.url.path, reason)
-        return error_answer(_of_the_system(error), f"{reason}; nothing was changed, try again")
+        return error_response(_status(error), f"{reason}; nothing was changed, try again")
 
 
-def _of_the_system(error: BaseException) -> int:
-    """507: the disk is full; 503: something else that may pass."""
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
-    return 507 if full else 503
+def _status(error: BaseException) -> int:
+    """507 Insufficient Storage for a full disk, else 503 Service Unavailable, as it may pass."""
+    return 507 if is_disk_full(error) else 503
 
 
-def _in_words(errors: Any) -> str:
-    """The first mistakes in a request, on one line."""
-    found = []
+def _validation_text(errors: Any) -> str:
+    """Describe the first errors in a request on one line."""
+    texts = []
     for error in errors[:3]:
-        where = ".".join(str(part) for part in error["loc"][1:])  # the first says in which part of the request
-        found.append(f"{where}: {error['msg']}" if where else error["msg"])
-    return one_line("; ".join(found))
+        field = ".".join(str(part) for part in error["loc"][1:])  # after the part of the request, such as query
+        texts.append(f"{field}: {error['msg']}" if field else error["msg"])
+    return one_line("; ".join(texts))

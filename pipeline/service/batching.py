@@ -1,32 +1,34 @@
-"""Bounded pools of threads, and searches answered together."""
+"""Bounded queues of work for threads, and searches computed in batches."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
 
 
 class Pool:
-    """Threads for work that takes more than a millisecond, and a queue that ends.
+    """A number of threads, and a bounded queue of calls that wait for one.
+
+    When the service stops, waiting calls are dropped and running ones end before the process does.
 
     Parameters
     ----------
     workers : int
-    waiting : int
-        How many calls may wait beside those at work; the next is refused.
+    max_waiting : int
+        Calls that may wait besides the running ones; further calls are refused.
     """
 
-    def __init__(self, workers: int, waiting: int):
-        self._threads = ThreadPoolExecutor(workers)
-        self._most = workers + waiting
-        self._busy = 0  # of the event loop's thread alone
+    def __init__(self, workers: int, max_waiting: int):
+        self.max_pending = workers + max_waiting
+        self.n_pending = 0  # counted here: the limiter counts a call only after it has yielded to others
+        self._limiter = CapacityLimiter(workers)
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function in a thread.
@@ -36,89 +38,90 @@ class Pool:
         HTTPException
             429: the queue is full.
         """
-        if self._busy >= self._most:
+        if self.n_pending >= self.max_pending:
             raise too_busy()
-        self._busy += 1
+        self.n_pending += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+            return await to_thread.run_sync(function, *arguments, limiter=self._limiter)
         finally:
-            self._busy -= 1
+            self.n_pending -= 1
 
-    def close(self) -> None:
-        """Drop what waits, and let what runs end."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+
+class _Waiting(NamedTuple):
+    request: Any
+    response: asyncio.Future
 
 
 class MicroBatcher:
-    """A pool for calls that cost less together: a worker that is free takes all that wait, up to `most`.
+    """Threads for requests that cost less in a batch: a free thread takes up to `batch_size` waiting requests.
 
-    So a call alone is answered at once, and the more come, the less each costs.
+    A single request is computed at once; the more requests arrive, the less each costs.
 
     Parameters
     ----------
-    function : callable (list of questions) -> list of answers
-        An answer that is an exception is raised to whoever asked.
-    workers, waiting : int
-        As of `Pool`.
-    most : int
-        Questions of one call.
+    function : callable (list of requests) -> list of responses
+        A response that is an exception is raised by `run`.
+    workers : int
+    max_waiting : int
+        Requests that may wait besides the running ones; further requests are refused.
+    batch_size : int
     """
 
-    def __init__(self, function: Callable[[list[Any]], list[Any]], workers: int, waiting: int, most: int):
-        self._function, self._threads = function, ThreadPoolExecutor(workers)
-        self._workers, self._limit, self._most = workers, waiting, most
-        self._waiting: list[tuple[Any, asyncio.Future]] = []
-        self._working: set[asyncio.Task | None] = set()
+    def __init__(self, function: Callable[[list[Any]], list[Any]], workers: int, max_waiting: int, batch_size: int):
+        self.function, self.workers, self.max_waiting, self.batch_size = function, workers, max_waiting, batch_size
+        self._limiter = CapacityLimiter(workers)
+        self._waiting: list[_Waiting] = []
+        self._tasks: set[asyncio.Task | None] = set()
 
-    async def run(self, question: Any) -> Any:
-        """Answer one question.
+    @property
+    def n_waiting(self) -> int:
+        """Requests that wait for a thread."""
+        return len(self._waiting)
+
+    async def run(self, request: Any) -> Any:
+        """Compute the response to one request.
 
         Raises
         ------
         HTTPException
             429: the queue is full.
         """
-        if len(self._waiting) >= self._limit:
+        if len(self._waiting) >= self.max_waiting:
             raise too_busy()
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((question, future))
-        if len(self._working) < self._workers:
-            task = asyncio.create_task(self._work())
-            self._working.add(task)
-        return await future
+        response = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(request, response))
+        if len(self._tasks) < self.workers:
+            self._tasks.add(asyncio.create_task(self._work()))
+        return await response
 
     async def _work(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                await self._answer(batch)
-        finally:  # in the step that saw the queue empty: a question that comes next needs a new worker
-            self._working.discard(asyncio.current_task())
+                batch, self._waiting = self._waiting[: self.batch_size], self._waiting[self.batch_size :]
+                await self._run_batch(batch)
+        finally:  # in the step that saw the queue empty: the next request needs a new task
+            self._tasks.discard(asyncio.current_task())
 
-    async def _answer(self, batch: list[tuple[Any, asyncio.Future]]) -> None:
-        questions = [question for question, _ in batch]
+    async def _run_batch(self, batch: list[_Waiting]) -> None:
+        requests = [waiting.request for waiting in batch]
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, self._function, questions)
+            responses = await to_thread.run_sync(self.function, requests, limiter=self._limiter)
         except Exception as error:
-            found = [error] * len(batch)
-        for (_, future), answer in zip(batch, found, strict=True):
-            if future.done():  # who asked is gone
+            responses = [error] * len(batch)
+        for waiting, response in zip(batch, responses, strict=True):
+            if waiting.response.done():  # the client disconnected
                 continue
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
+            if isinstance(response, Exception):
+                waiting.response.set_exception(response)
             else:
-                future.set_result(answer)
-
-    def close(self) -> None:
-        """Let what runs end."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+                waiting.response.set_result(response)
 
 
 def too_busy() -> HTTPException:
-    """The refusal of a full queue."""
+    """Make the error for a full queue."""
     return HTTPException(429, "too many requests at once; try again in a second", {"Retry-After": "1"})
 
 
-def cores() -> int:
-    """Cores that this process may use."""
+def available_cores() -> int:
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,54 +1,49 @@
-"""What the service answers: questions to a snapshot of the run, with what was uploaded and what pictures look like."""
+"""Compute the responses of the service from a snapshot of the run."""
 
 from __future__ import annotations
 
 import datetime
 import hashlib
 import io
-import logging
 import threading
 import time
 from collections import defaultdict
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from starlette.exceptions import HTTPException
 
 from visterm.features import ImageError, decode_image, printable
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.search.explanation import Explained, explained
 from visterm.pipeline.search.explanation_picture import draw
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.searcher import UnknownLabel
+from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.models import RANKERS
 from visterm.pipeline.store.run import Run
 
-from . import schemas as api
-from .batching import MicroBatcher, Pool, cores
+from . import schemas
+from .batching import MicroBatcher, Pool, available_cores
 from .reloader import SnapshotReloader
 from .snapshot import QueryVector, Snapshot
 from .thumbnails import Thumbnails
 from .uploads import Uploads
 
-_log = logging.getLogger(__name__)
 UPLOAD_BYTES = 32 * 2**20
 UPLOAD_PIXELS = 50_000_000
-SEARCHES_WAITING, PICTURES_WAITING, LESSONS_WAITING, OTHERS_WAITING = 256, 256, 8, 64
-AT_ONCE = 32  # queries that one pass over the gallery serves
-SHALLOW = 200  # results, up to which searches are answered together
-TOP = 20  # results that are compared before and after an update
+MAX_WAITING_SEARCHES, MAX_WAITING_THUMBNAILS, MAX_WAITING_UPDATES, MAX_WAITING_OTHERS = 256, 256, 8, 64
+BATCH_SIZE = 32  # searches per pass over the gallery
+MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
 
 
 class RequestHandlers:
-    """What all requests share.
+    """The parts that requests share, and the functions that compute responses.
 
-    A request takes the `snapshot` once and is answered from it. Work of more than a millisecond runs in one of four
-    pools whose queues end, so that what is short never waits behind what is long: searches by id, thumbnails, lessons
-    (updates of a learner, one after the other), and all the rest.
+    A request takes the `snapshot` once and uses it throughout. Work of more than a millisecond runs in one of four
+    bounded queues, so that short work never waits behind long work: searches by id, thumbnails, updates of learners
+    (one after the other) and everything else.
 
     Parameters
     ----------
@@ -57,68 +52,199 @@ class RequestHandlers:
 
     def __init__(self, run: Run):
         self.run = run
-        self.current = SnapshotReloader(run)
-        self.teacher = FeedbackTrainer(run)
+        self.reloader = SnapshotReloader(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
-        # A core is left to the thread that takes requests.
-        self.searches = MicroBatcher(self.search_many, max(1, cores() - 1), SEARCHES_WAITING, AT_ONCE)
-        self.pictures = Pool(cores(), PICTURES_WAITING)
-        self.lessons = Pool(1, LESSONS_WAITING)
-        self.others = Pool(cores(), OTHERS_WAITING)
-        self._drawing = threading.Lock()  # Matplotlib's fonts are no matter for two threads
+        # One core stays free for the event loop.
+        self.search_batcher = MicroBatcher(
+            self.search_batch, max(1, available_cores() - 1), MAX_WAITING_SEARCHES, BATCH_SIZE
+        )
+        self.thumbnail_pool = Pool(available_cores(), MAX_WAITING_THUMBNAILS)
+        self.update_pool = Pool(1, MAX_WAITING_UPDATES)
+        self.general_pool = Pool(available_cores(), MAX_WAITING_OTHERS)
+        self._drawing = threading.Lock()  # Matplotlib is not thread-safe
 
     @property
     def snapshot(self) -> Snapshot:
-        """The state in force; take it once a request."""
-        return self.current.snapshot
+        """The snapshot in use; take it once per request."""
+        return self.reloader.snapshot
+
+    def image(self, snapshot: Snapshot, number: int) -> Image:
+        """Return an image of the collection by id."""
+        try:
+            return snapshot.image(number)
+        except KeyError:
+            raise HTTPException(404, f"no image {number} in this collection; it may have been removed") from None
 
     def max_pixels(self, snapshot: Snapshot) -> int:
-        """Of an upload."""
+        """Return the limit of an upload in pixels."""
         return min(UPLOAD_PIXELS, snapshot.searcher.config.collection.max_pixels)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
-    def ask(self, snapshot: Snapshot, number: int | None, upload: str | None) -> QueryVector:
-        """Return the query that an id or the hash of an upload stands for."""
+    def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> QueryVector:
+        """Return the query for an image id or the hash of an upload."""
         if number is not None:
-            try:
-                return snapshot.ask_image(number)
-            except KeyError:
-                raise unknown_image(number) from None
+            self.image(snapshot, number)
+            return snapshot.image_query(number)
         assert upload is not None
-        return snapshot.ask_pixels("upload", upload, lambda: self.upload_pixels(upload))
+        return snapshot.pixels_query("upload", upload, lambda: self.upload_pixels(upload))
 
-    def take(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[QueryVector, bool]:
-        """Read an uploaded picture and keep it; return the query, and whether it could be kept."""
+    def read_upload(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[QueryVector, bool]:
+        """Decode and store an uploaded image; return the query, and whether the image could be stored."""
         key = hashlib.sha256(data).hexdigest()
         try:
             pixels = decode_image(data, name, max_pixels=self.max_pixels(snapshot))
         except ImageError as error:
             status = 413 if error.reason.startswith("too large") else 415
-            shown = printable(name) if name else "the upload"
+            named = printable(name) if name else "the upload"
             raise HTTPException(
-                status, f"{shown}: {error.reason}; JPEG, PNG, WebP, BMP and TIFF images can be searched with"
+                status, f"{named}: {error.reason}; upload a JPEG, PNG, WebP, BMP or TIFF image"
             ) from None
-        asked = snapshot.ask_pixels(name or "upload", key, lambda: pixels)
-        return asked, self.uploads.add(key, pixels)
+        query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
+        return query, self.uploads.add(key, pixels)
 
-    def upload_bytes(self, key: str) -> bytes:
-        """PNG of an upload."""
+    def upload_png(self, key: str) -> bytes:
+        """Return the PNG of an upload."""
         data = self.uploads.read(key)
         if data is None:
-            raise HTTPException(404, "this upload has expired or never was; upload the picture again")
+            raise HTTPException(404, "this upload has expired or does not exist; upload the picture again")
         return data
 
     def upload_pixels(self, key: str) -> np.ndarray:
-        """RGB pixels of an upload."""
-        return decode_image(self.upload_bytes(key), key, max_pixels=UPLOAD_PIXELS)
+        """Return the RGB pixels of an upload."""
+        return decode_image(self.upload_png(key), key, max_pixels=UPLOAD_PIXELS)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    def learner(self, snapshot: Snapshot, name: str | None) -> str:
+        """Return the learner of this name, or else the default one."""
+        if name is None:
+            return snapshot.default_learner
+        available = f"this run has {_listed(snapshot.searcher.learners)}"
+        if name not in RANKERS:
+            raise HTTPException(404, f"unknown learner {one_line(name)}; {available}")
+        if name not in snapshot.searcher.learners:
+            raise HTTPException(409, f"{name} is not trained for the current images; {available}")
+        return name
 
-    def shown(self, snapshot: Snapshot, row: int) -> dict[str, Any]:
-        """`api.Shown` of an image."""
+    def annotator(self, snapshot: Snapshot, name: str | None) -> str:
+        """Return the learner of this name, or else the default one, among those that rank labels."""
+        annotators = snapshot.searcher.annotators
+        if name is not None and name not in annotators:
+            raise HTTPException(
+                409, f"{one_line(name)} does not rank labels; learners of this run that do: {_listed(annotators)}"
+            )
+        if not annotators:
+            raise HTTPException(
+                409,
+                "no learner of this run ranks labels; train one: "
+                f"visterm train --learner wsabie --run {snapshot.searcher.run.name}",
+            )
+        return name or snapshot.searcher.default_learner(of_labels=True)
+
+    # --- search -----------------------------------------------------------------------------------------------------
+
+    async def search(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
+        """Compute `schemas.SearchResponse` for a request without a file."""
+        # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
+        has_index = (request.learner or snapshot.default_learner) in snapshot.used
+        unfiltered = request.label is None and not request.exclude_duplicates
+        if request.id is not None and has_index and unfiltered and request.offset + request.k <= MAX_BATCHED_DEPTH:
+            return await self.search_batcher.run((snapshot, request))
+        return await self.general_pool.run(self.search_one, snapshot, request)
+
+    def search_one(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
+        """Compute `schemas.SearchResponse` for one request without a file."""
+        if request.query_label is not None:
+            return self.search_label(snapshot, request)
+        response = self.search_query(snapshot, request, self.query(snapshot, request.id, request.upload))
+        return response | self.upload_fields(request.upload)
+
+    def search_query(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
+        """Compute `schemas.SearchResponse` for an image."""
+        started = time.perf_counter()
+        learner = self.learner(snapshot, request.learner)
+        _check_label(snapshot, request.label)
+        ranked = snapshot.rank(
+            query,
+            learner,
+            request.k,
+            request.offset,
+            label=request.label,
+            exclude_duplicates=request.exclude_duplicates,
+        )
+        return self._search_response(snapshot, request, query.name, query.key, learner, ranked, started)
+
+    def search_batch(self, requests: list[tuple[Snapshot, schemas.SearchRequest]]) -> list[dict[str, Any] | Exception]:
+        """Compute `search_query` for several ids without filters; errors are returned, not raised."""
+        responses: list[Any] = [None] * len(requests)
+        groups: dict[tuple[Snapshot, str, int], list[tuple[int, int]]] = defaultdict(list)
+        for i, (snapshot, request) in enumerate(requests):
+            try:
+                learner = self.learner(snapshot, request.learner)
+                row = self.query(snapshot, request.id, None).row
+            except HTTPException as error:
+                responses[i] = error
+            else:
+                groups[snapshot, learner, request.offset + request.k].append((i, row))
+        for (snapshot, learner, depth), members in groups.items():
+            started = time.perf_counter()
+            try:
+                rankings = snapshot.rank_rows([row for _, row in members], learner, depth)
+            except UserError as error:
+                for i, _ in members:
+                    responses[i] = error
+                continue
+            for (i, row), ranked in zip(members, rankings, strict=True):
+                image, request = snapshot.searcher.images[row], requests[i][1]
+                responses[i] = self._search_response(
+                    snapshot, request, image.path, image.sha256, learner, ranked[request.offset :], started
+                )
+        return responses
+
+    def search_label(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
+        """Compute `schemas.SearchResponse` for a label."""
+        started = time.perf_counter()
+        assert request.query_label is not None
+        learner = self.annotator(snapshot, request.learner)
+        _check_label(snapshot, request.label)
+        rows = None if request.label is None else snapshot.rows_of(request.label)
+        depth = request.offset + request.k
+        try:
+            results = snapshot.searcher.search_label(request.query_label, depth, learner, rows=rows)[0]["results"]
+        except UnknownLabel as error:
+            raise HTTPException(404, one_line(str(error))) from None
+        ranked = [(snapshot.searcher.place[result["id"]], result["score"]) for result in results[request.offset :]]
+        return self._search_response(snapshot, request, request.query_label, None, learner, ranked, started)
+
+    def _search_response(
+        self,
+        snapshot: Snapshot,
+        request: schemas.SearchRequest,
+        name: str,
+        key: str | None,
+        learner: str,
+        ranked: list[tuple[int, float]],
+        started: float,
+    ) -> dict[str, Any]:
+        n_searched = len(snapshot.searcher.images) if request.label is None else snapshot.labels[request.label]
+        return {
+            "query": name,
+            "key": key,
+            "learner": learner,
+            "version": snapshot.searcher.version,
+            "seconds": round(time.perf_counter() - started, 6),
+            "n_searched": n_searched,
+            "results": [
+                {"rank": rank, "score": round(score, 6)}
+                | self.image_summary(snapshot, row)
+                | snapshot.metric(learner, row)
+                for rank, (row, score) in enumerate(ranked, start=request.offset + 1)
+            ],
+        }
+
+    def image_summary(self, snapshot: Snapshot, row: int) -> dict[str, Any]:
+        """Make `schemas.ImageSummary` of an image."""
         image = snapshot.searcher.images[row]
         width, height = snapshot.sizes[row].tolist()
         return {
@@ -131,277 +257,72 @@ class RequestHandlers:
             "thumbnail": f"images/{image.id}/thumbnail?v={image.sha256[:16]}",
         }
 
-    def learner(self, snapshot: Snapshot, name: str | None) -> str:
-        """Return the learner that was named, or else the usual one."""
-        if name is None:
-            return snapshot.default_learner
-        if name not in RANKERS:
-            raise HTTPException(404, f"unknown learner {one_line(name)}; {_trained_here(snapshot)}")
-        if name not in snapshot.searcher.learners:
-            raise HTTPException(409, f"{name} is not trained for the images as they are; {_trained_here(snapshot)}")
-        return name
+    def upload_fields(self, upload: str | None) -> dict[str, Any]:
+        """Make the fields of a response that describe its upload."""
+        if upload is None:
+            return {}
+        expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
+        return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
-    def search(self, snapshot: Snapshot, question: api.Question, asked: QueryVector) -> dict[str, Any]:
-        """`api.Answer` to an image."""
-        started = time.perf_counter()
-        learner = self.learner(snapshot, question.learner)
-        if question.label is not None and question.label not in snapshot.labels:
-            raise _unknown_label(question.label)
-        ranked = snapshot.rank(
-            asked,
-            learner,
-            question.k,
-            question.offset,
-            label=question.label,
-            exclude_duplicates=question.exclude_duplicates,
-        )
-        return self._answer(snapshot, question, asked.name, asked.key, learner, ranked, started)
+    # --- annotation and explanation ---------------------------------------------------------------------------------
 
-    def search_many(self, asked: list[tuple[Snapshot, api.Question]]) -> list[dict[str, Any] | Exception]:
-        """`search` for several ids at once, without filters; an answer may be what would be raised."""
-        answers: list[Any] = [None] * len(asked)
-        groups: dict[tuple[Snapshot, str, int], list[tuple[int, int]]] = defaultdict(list)
-        for i, (snapshot, question) in enumerate(asked):
-            try:
-                learner = self.learner(snapshot, question.learner)
-                row = self.ask(snapshot, question.id, None).row
-            except HTTPException as error:
-                answers[i] = error
-            else:
-                groups[snapshot, learner, question.offset + question.k].append((i, row))
-        for (snapshot, learner, depth), members in groups.items():
-            started = time.perf_counter()
-            found: list[Any]
-            try:
-                found = snapshot.rank_rows([row for _, row in members], learner, depth)
-            except UserError as error:
-                found = [error] * len(members)
-            for (i, row), ranked in zip(members, found, strict=True):
-                if isinstance(ranked, Exception):
-                    answers[i] = ranked
-                    continue
-                image, question = snapshot.searcher.images[row], asked[i][1]
-                ranked = ranked[question.offset :]
-                answers[i] = self._answer(snapshot, question, image.path, image.sha256, learner, ranked, started)
-        return answers
-
-    def _answer(
-        self,
-        snapshot: Snapshot,
-        question: api.Question,
-        name: str,
-        key: str,
-        learner: str,
-        ranked: list[tuple[int, float]],
-        started: float,
-    ) -> dict[str, Any]:
-        n = len(snapshot.searcher.images) if question.label is None else snapshot.labels[question.label]
-        return {
-            "query": name,
-            "key": key,
-            "learner": learner,
-            "version": snapshot.searcher.version,
-            "seconds": round(time.perf_counter() - started, 6),
-            "n_searched": n,
-            "results": [
-                {"rank": rank, "score": round(score, 6)} | self.shown(snapshot, row) | snapshot.metric(learner, row)
-                for rank, (row, score) in enumerate(ranked, start=question.offset + 1)
-            ],
-        }
-
-    def search_label(self, snapshot: Snapshot, question: api.Question) -> dict[str, Any]:
-        """`api.Answer` to a label."""
-        started = time.perf_counter()
-        assert question.query_label is not None
-        learner, label = self.annotator(snapshot, question.learner), question.label
-        if label is not None and label not in snapshot.labels:
-            raise _unknown_label(label)
-        rows = None if label is None else snapshot.rows_of(label)
-        try:
-            k = question.offset + question.k
-            answer = snapshot.searcher.search_label(question.query_label, k, learner, rows=rows)[0]
-        except UnknownLabel as error:
-            raise HTTPException(404, one_line(str(error))) from None
-        kept = answer["results"][question.offset :]
-        return {
-            "query": question.query_label,
-            "key": None,
-            "learner": learner,
-            "version": snapshot.searcher.version,
-            "seconds": round(time.perf_counter() - started, 6),
-            "n_searched": len(snapshot.searcher.images) if label is None else snapshot.labels[label],
-            "results": [
-                {"rank": rank, "score": row["score"]} | self.shown(snapshot, snapshot.searcher.place[row["id"]])
-                for rank, row in enumerate(kept, start=question.offset + 1)
-            ],
-        }
-
-    def annotator(self, snapshot: Snapshot, name: str | None) -> str:
-        """Return the learner that was named, if it ranks labels, or else the usual one that does."""
-        able = snapshot.searcher.annotators
-        if name is not None and name not in able:
-            raise HTTPException(409, f"{one_line(name)} does not rank labels; of this run {_listed(able)} do")
-        if not able:
-            raise HTTPException(
-                409,
-                "no learner of this run ranks labels; train one: "
-                f"visterm train --learner wsabie --run {snapshot.searcher.run.name}",
-            )
-        return name or snapshot.searcher.default_learner(of_labels=True)
-
-    def annotate(self, snapshot: Snapshot, question: api.Question, asked: QueryVector) -> dict[str, Any]:
-        """`api.Labels` of an image."""
-        learner = self.annotator(snapshot, question.learner)
-        queries = Queries([asked.name], asked.Q, [0], [asked.row], {})
-        labels = snapshot.searcher.annotate(queries, question.k, learner)[0]["labels"]
-        return {"query": asked.name, "version": snapshot.searcher.version, "labels": labels}
+    def annotate(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
+        """Compute `schemas.AnnotationResponse` for an image."""
+        learner = self.annotator(snapshot, request.learner)
+        queries = Queries([query.name], query.Q, [0], [query.row], {})
+        labels = snapshot.searcher.annotate(queries, request.k, learner)[0]["labels"]
+        return {"query": query.name, "version": snapshot.searcher.version, "labels": labels}
 
     def explain(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
     ) -> dict[str, Any]:
-        """`explain_pair` of a query, by its id or the hash of an upload, and an image of the collection."""
+        """Explain the score of a result for a query, given by id or by the hash of an upload."""
         return self._explained(snapshot, number, upload, result, learner).data
 
     def explain_png(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
     ) -> bytes:
-        """The same as a picture."""
-        found = self._explained(snapshot, number, upload, result, learner)
+        """Draw the explanation of `explain`."""
+        explanation = self._explained(snapshot, number, upload, result, learner)
         file = io.BytesIO()
         with self._drawing:
-            draw(found.data, found.query_pixels, found.result_pixels, file)
+            draw(explanation.data, explanation.query_pixels, explanation.result_pixels, file)
         return file.getvalue()
 
     def _explained(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
     ) -> Explained:
         learner = self.learner(snapshot, learner)
-        for known in (number, result):
-            if known is not None and known not in snapshot.searcher.place:
-                raise unknown_image(known)
+        for image_id in (number, result):
+            if image_id is not None:
+                self.image(snapshot, image_id)
         query = number if upload is None else self.upload_pixels(upload)
-        found = explained(snapshot.searcher, query, result, learner)
+        explanation = explained(snapshot.searcher, query, result, learner)
         if upload is not None:
-            found.data["query"]["name"] = "upload"
-        found.data["version"] = snapshot.searcher.version
-        return found
+            explanation.data["query"]["name"] = "upload"
+        explanation.data["version"] = snapshot.searcher.version
+        return explanation
 
-    async def answer(self, snapshot: Snapshot, question: api.Question) -> dict[str, Any]:
-        """`api.Answer` to a question without a file."""
-        # The first search by a learner makes its index, which may take minutes: the searches of others go on.
-        known = (question.learner or snapshot.default_learner) in snapshot.used
-        plain = known and question.label is None and not question.exclude_duplicates
-        if question.id is not None and plain and question.offset + question.k <= SHALLOW:
-            return await self.searches.run((snapshot, question))
-        return await self.others.run(self._answer_alone, snapshot, question)
+    # --- start and end ----------------------------------------------------------------------------------------------
 
-    def _answer_alone(self, snapshot: Snapshot, question: api.Question) -> dict[str, Any]:
-        if question.query_label is not None:
-            return self.search_label(snapshot, question)
-        answer = self.search(snapshot, question, self.ask(snapshot, question.id, question.upload))
-        return answer | self.kept(question.upload)
+    def start(self) -> None:
+        """Start checking the run for changes."""
+        self.reloader.start(self.clean_up)
 
-    def kept(self, upload: str | None) -> dict[str, Any]:
-        """What an answer says about its upload."""
-        if upload is None:
-            return {}
-        until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
-        return {"upload": upload, "upload_expires": until.isoformat(timespec="seconds")}
-
-    # --- marks ------------------------------------------------------------------------------------------------------
-
-    def models(self) -> dict[str, dict[str, int]]:
-        """`api.Model` of every learner that marks can move."""
-        try:
-            found = self.teacher.status()["learners"]
-        except UserError as error:  # marks that cannot be read: the page shows everything else
-            _log.warning("%s", error)
-            return {}
-        return {name: {"version": model["version"], "marks": model["marks"]} for name, model in found.items()}
-
-    def ask_key(self, snapshot: Snapshot, key: str) -> QueryVector:
-        """Return the query that a key names: of the collection, uploaded, or kept with its marks."""
-        if (row := snapshot.rows_by_key.get(key)) is not None:
-            return snapshot.ask_image(snapshot.searcher.images[row].id)
-        if self.uploads.read(key) is not None:
-            return snapshot.ask_pixels("upload", key, lambda: self.upload_pixels(key))
-        Q = self.teacher.marks.vector(key, snapshot.extractor)
-        if Q is not None and not sparse.issparse(snapshot.searcher.X):
-            Q = Q.toarray()
-        if Q is None:
-            raise HTTPException(404, "this query is not known here; search with it again, then mark")
-        return QueryVector("upload", key, Q, -1)
-
-    def mark(self, snapshot: Snapshot, asked: api.MarkAsked) -> int:
-        """Keep a mark; it is on disk when this returns."""
-        try:
-            image = snapshot.image(asked.image)
-        except KeyError:
-            raise unknown_image(asked.image) from None
-        query = self.ask_key(snapshot, asked.query)
-        learner = self.learner(snapshot, asked.learner)
-        return self.teacher.marks.add(
-            asked.query,
-            image,
-            asked.mark,
-            learner=learner,
-            version=self.teacher.version(learner),
-            vector=sparse.csr_matrix(query.Q) if query.row < 0 else None,
-            extractor=snapshot.extractor,
-        )
-
-    def update(self, learner: str, key: str | None) -> dict[str, Any]:
-        """Teach a learner the marks, and return once it is what answers."""
-        old = self.snapshot
-        before = [] if key is None else self._top(old, learner, key)
-        found = self.teacher.update(learner)
-        new = self.current.refresh()
-        if key is not None:
-            after = self._top(new, learner, key)
-            found["changed_in_top"] = sum(a != b for a, b in zip_longest(before, after))
-        return found | self._in_force(new)
-
-    def _in_force(self, snapshot: Snapshot) -> dict[str, Any]:
-        """The version that answers, and why it is an older one than what is on disk."""
-        problem = self.current.problem
-        return {"version": snapshot.searcher.version, "behind": problem and one_line(problem)}
-
-    def _top(self, snapshot: Snapshot, learner: str, key: str) -> list[int]:
-        """The first TOP results of a query."""
-        ranked = snapshot.rank(self.ask_key(snapshot, key), self.learner(snapshot, learner), TOP)
-        return [snapshot.searcher.images[row].id for row, _ in ranked]
-
-    def take_back(self, how: str, learner: str) -> dict[str, Any]:
-        """Undo an update, or go back to the base, and return once that is what answers."""
-        found = self.teacher.undo(learner) if how == "undo" else self.teacher.reset(learner)
-        return found | self._in_force(self.current.refresh())
-
-    def tidy(self, snapshot: Snapshot) -> None:
-        """Remove uploads that expired, and thumbnails of images that are gone."""
+    def clean_up(self, snapshot: Snapshot) -> None:
+        """Remove expired uploads and thumbnails of removed images."""
         self.uploads.sweep()
         self.thumbnails.sweep(snapshot.searcher.images)
 
     def close(self) -> None:
-        """End the threads and close the files."""
-        self.current.stop()
-        self.searches.close()
-        self.pictures.close()
-        self.lessons.close()
-        self.others.close()
+        """Stop checking the run and close the files."""
+        self.reloader.stop()
         self.thumbnails.close()
 
 
-def unknown_image(number: int) -> HTTPException:
-    """The refusal of an id."""
-    return HTTPException(404, f"no image {number} in this collection; it may have been removed")
-
-
-def _unknown_label(label: str) -> HTTPException:
-    return HTTPException(404, f"no image has the label {one_line(label)!r}")
-
-
-def _trained_here(snapshot: Snapshot) -> str:
-    return f"this run has {_listed(snapshot.searcher.learners)}"
+def _check_label(snapshot: Snapshot, label: str | None) -> None:
+    if label is not None and label not in snapshot.labels:
+        raise HTTPException(404, f"no image has the label {one_line(label)!r}")
 
 
 def _listed(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The snapshot in use, replaced when the run changes."""
+"""Reload the snapshot when the run changes on disk."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
-TIDY_SECONDS = 3600
-_SHARE = 5  # so many times as long as the last look took, the next one waits
+CLEAN_UP_SECONDS = 3600
+_IDLE_SHARE = 5  # wait this many times as long as the last check took
 
 
 @contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Hold back the collection of cyclic garbage, and leave out of it for good what is made meanwhile.
+def _paused_gc() -> Iterator[None]:
+    """Pause the cyclic GC, and exclude the objects created meanwhile from it for good.
 
-    One full collection looks at every object of 100,000 images, and all requests wait for it: 0.2 s. A state goes
-    all the same with its last request, as nothing in it refers back to it.
+    A full collection visits every object of 100,000 images while all requests wait: 0.2 s. Snapshots contain no
+    reference cycles, so an old one is freed with its last request.
     """
     gc.disable()
     try:
@@ -39,7 +39,7 @@ def _no_collections() -> Iterator[None]:
 
 
 class SnapshotReloader:
-    """The newest state of a run that can be searched.
+    """Holds the newest snapshot of a run that can be searched.
 
     Parameters
     ----------
@@ -48,80 +48,81 @@ class SnapshotReloader:
     Attributes
     ----------
     snapshot : Snapshot
-        Exchanged in one step; whoever has taken the old one goes on with it.
+        Replaced in one step; running requests keep the old one.
     problem : str or None
-        Why the run on disk cannot be searched just now, so that answers are of an older state.
+        Why the run on disk cannot be searched now, so that an older snapshot is served.
 
     Raises
     ------
     UserError
-        It cannot be searched at all yet.
+        The run cannot be searched yet.
     """
 
     def __init__(self, run: Run):
         self.run = run
         self.problem: str | None = None
-        with _no_collections():
-            self.snapshot = self._opened(None)
+        with _paused_gc():
+            self.snapshot = self._open(None)
             self.snapshot.warm(self.snapshot.used)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def refresh(self) -> Snapshot:
-        """Exchange the state if the run has changed on disk; return the one in force."""
+        """Replace the snapshot if the run has changed on disk; return the one in use."""
         with self._lock:
             old = self.snapshot
             if old.searcher.is_current():
                 self.problem = None
                 return old
             try:
-                with _no_collections():
-                    new = self._opened(old)
+                with _paused_gc():
+                    new = self._open(old)
                     new.warm(old.used)
-            except (UserError, OSError, ValueError, sqlite3.Error) as error:  # in the middle of a change
-                if self.problem is None:  # once: /health says how it goes on
-                    _log.warning("%s; answers are of the state before", error)
+            except (UserError, OSError, ValueError, sqlite3.Error) as error:  # the run is being changed
+                if self.problem is None:  # warn once; /health has the details
+                    _log.warning("%s; the previous snapshot stays in use", error)
                 self.problem = str(error)
                 return old
             self.snapshot, self.problem = new, None
             return new
 
-    def _opened(self, old: Snapshot | None) -> Snapshot:
-        """What is on disk, with its learners; once more if these changed while they were loaded."""
+    def _open(self, old: Snapshot | None) -> Snapshot:
+        """Open the run on disk and load its learners; retry if they change meanwhile."""
         like = old
         for _ in range(3):
             searcher = Searcher(self.run, like=None if like is None else like.searcher)
-            if old is not None and (again := searcher.pending & old.searcher.place.keys()):
-                raise UserError(f"{count(len(again), 'image')} not extracted again yet")
+            if old is not None and (missing := searcher.pending & old.searcher.place.keys()):
+                raise UserError(f"{count(len(missing), 'image')} not extracted again yet")
             like = new = Snapshot(searcher, like)
             new.load()
             if searcher.is_current():
                 break
         return new
 
-    def start(self, tidy: Callable[[Snapshot], None]) -> None:
-        """Look for changes in the background, twice a second; tidy up when images came or went, and once an hour."""
+    def start(self, clean_up: Callable[[Snapshot], None]) -> None:
+        """Check for changes in the background, twice a second; clean up when images change, and once an hour."""
         self._stop.clear()
-        self._thread = threading.Thread(target=self._watch, args=(tidy,), name="visterm-current", daemon=True)
+        self._thread = threading.Thread(target=self._watch, args=(clean_up,), name="visterm-reloader", daemon=True)
         self._thread.start()
 
-    def _watch(self, tidy: Callable[[Snapshot], None]) -> None:
-        wait, tidied, at = POLL_SECONDS, None, 0.0
+    def _watch(self, clean_up: Callable[[Snapshot], None]) -> None:
+        wait, cleaned_images, cleaned_at = POLL_SECONDS, None, 0.0
         while not self._stop.wait(wait):
             started = time.monotonic()
             try:
                 snapshot = self.refresh()
-                if snapshot.searcher.images is not tidied or started > at + TIDY_SECONDS:
-                    tidied, at = snapshot.searcher.images, started
-                    tidy(snapshot)
-            except Exception:  # of one look; the next may succeed
-                _log.exception("looking for a newer state of %s", self.run.folder)
-            # Where a run grows by a segment every few seconds, opening it takes no more than a sixth of a core.
-            wait = max(POLL_SECONDS, _SHARE * (time.monotonic() - started))
+                images = snapshot.searcher.images
+                if images is not cleaned_images or started > cleaned_at + CLEAN_UP_SECONDS:
+                    cleaned_images, cleaned_at = images, started
+                    clean_up(snapshot)
+            except Exception:  # the next check may succeed
+                _log.exception("cannot check %s for changes", self.run.folder)
+            # While a run grows by a segment every few seconds, reloading takes at most a sixth of a core.
+            wait = max(POLL_SECONDS, _IDLE_SHARE * (time.monotonic() - started))
 
     def stop(self) -> None:
-        """End the looking."""
+        """Stop checking."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -9,24 +9,24 @@ from typing import Any
 from starlette.responses import Response
 
 
-class Json(Response):
-    """JSON in ASCII: file names may hold bytes that are no UTF-8, which only escapes can carry."""
+class JsonResponse(Response):
+    """JSON in ASCII: file names may hold bytes that are not UTF-8, which only escapes can represent."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Encode; NaN and infinity are refused, as browsers would."""
+        """Encode; NaN and infinity raise, because browsers reject them."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-def error_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Json:
-    """Every error has this shape.
+def error_response(status: int, text: str, headers: Mapping[str, str] | None = None) -> JsonResponse:
+    """Make the response for an error; all errors have this shape.
 
     Parameters
     ----------
     status : int
     text : str
-        What went wrong and what to do, on one line.
+        The problem and how to fix it, on one line.
     headers : mapping, optional
     """
-    return Json({"ok": False, "error": text, "status": status}, status, headers)
+    return JsonResponse({"ok": False, "error": text, "status": status}, status, headers)

@@ -1,65 +1,48 @@
-"""Routes: relevance marks and updates."""
+"""Routes: relevance marks and updates of learners."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from . import schemas as api
-from .handlers import RequestHandlers
-from .responses import Json
+from . import schemas
+from .feedback_handlers import FeedbackHandlers
+from .responses import JsonResponse
 
 
-def add_marks(app: FastAPI, handlers: RequestHandlers) -> None:
-    """Add marks of results, and the learner that they move."""
-    marks = handlers.teacher.marks
+def add_feedback_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
+    """Add the routes of relevance marks and of updates from them."""
+    general, updates = feedback.handlers.general_pool, feedback.handlers.update_pool
 
-    def standing(query: str) -> dict[str, Any]:
-        rows = [mark._asdict() for mark in marks.of(query)]
-        return {"query": query, "marks": [{key: row[key] for key in api.Marked.model_fields} for row in rows]}
+    @app.get("/marks", response_model=schemas.QueryMarks, tags=["marks"])
+    async def query_marks(query: Annotated[schemas.Sha256, Query()]) -> Response:
+        """List the marks of a query; search responses contain its key."""
+        return JsonResponse(await general.run(feedback.marks, query))
 
-    @app.get("/marks", response_model=api.MarksOfQuery, tags=["marks"])
-    async def read(query: Annotated[api.Key, Query()]) -> Response:
-        """Marks of a query; its key is in every answer."""
-        return Json(await handlers.others.run(standing, query))
+    @app.post("/marks", response_model=schemas.QueryMarks, tags=["marks"])
+    async def mark(request: schemas.MarkRequest) -> Response:
+        """Mark a result as relevant or not. The mark is on disk when the response is sent."""
+        return JsonResponse(await general.run(feedback.mark, feedback.handlers.snapshot, request))
 
-    @app.post("/marks", response_model=api.MarksOfQuery, tags=["marks"])
-    async def mark(asked: api.MarkAsked) -> Response:
-        """Mark a result. The mark is on disk when this is answered."""
-        snapshot = handlers.snapshot
+    @app.post("/marks/undo", response_model=schemas.QueryMarks, tags=["marks"])
+    async def undo_mark(request: schemas.UndoMarkRequest) -> Response:
+        """Undo the last mark of a query."""
+        return JsonResponse(await general.run(feedback.undo_mark, request.query))
 
-        def kept() -> dict[str, Any]:
-            handlers.mark(snapshot, asked)
-            return standing(asked.query)
+    @app.post("/feedback/update", response_model=schemas.UpdateResult, tags=["marks"])
+    async def update(request: schemas.UpdateRequest) -> Response:
+        """Update a learner from the marks. An update that lowers held-out precision is rejected."""
+        return JsonResponse(await updates.run(feedback.update, request.learner, request.query))
 
-        return Json(await handlers.others.run(kept))
+    @app.post("/feedback/{how}", response_model=schemas.RevertResult, tags=["marks"])
+    async def revert(how: Literal["undo", "reset"], request: schemas.RevertRequest) -> Response:
+        """Undo the last update, or reset to the trained learner."""
+        return JsonResponse(await updates.run(feedback.revert, how, request.learner))
 
-    @app.post("/marks/undo", response_model=api.MarksOfQuery, tags=["marks"])
-    async def undo(asked: api.QueryAsked) -> Response:
-        """Take back the last mark of a query."""
-
-        def undone() -> dict[str, Any]:
-            if marks.undo(asked.query) is None:
-                raise HTTPException(409, "nothing to undo: this query has no marks")
-            return standing(asked.query)
-
-        return Json(await handlers.others.run(undone))
-
-    @app.post("/feedback/update", response_model=api.Taught, tags=["marks"])
-    async def update(asked: api.UpdateAsked) -> Response:
-        """Teach a learner the marks that stand. A model that would get worse on held-out images is not taken."""
-        return Json(await handlers.lessons.run(handlers.update, asked.learner, asked.query))
-
-    @app.post("/feedback/{how}", response_model=api.TakenBack, tags=["marks"])
-    async def take_back(how: Literal["undo", "reset"], asked: api.LearnerAsked) -> Response:
-        """Undo the last update, or go back to the learner as it was trained."""
-        return Json(await handlers.lessons.run(handlers.take_back, how, asked.learner))
-
-    @app.get("/feedback/export", response_model=list[api.Anything], tags=["marks"])
-    async def export() -> Response:
-        """Every mark ever made, and every one taken back, in order."""
+    @app.get("/feedback/export", response_model=list[schemas.JsonObject], tags=["marks"])
+    async def export_marks() -> Response:
+        """Export all marks ever made, including removed ones, in order."""
         headers = {"Content-Disposition": 'attachment; filename="marks.json"'}
-        return Json(await handlers.others.run(marks.export), headers=headers)
+        return JsonResponse(await general.run(feedback.trainer.marks.export), headers=headers)

@@ -10,55 +10,55 @@ from starlette.responses import Response
 
 from visterm.pipeline.human_eval.judgements import INSTRUCTIONS, Judgements
 
-from . import schemas as api
+from . import schemas
 from .handlers import RequestHandlers
-from .responses import Json
+from .responses import JsonResponse
 
 
-def add_judging(app: FastAPI, handlers: RequestHandlers) -> None:
-    """Add the human evaluation: what a judge is to look at, what he decides, and what came of it."""
-    judgements = Judgements(handlers.run.judgements)
+def add_human_eval_routes(app: FastAPI, handlers: RequestHandlers) -> None:
+    """Add the routes of the human evaluation: tasks, decisions and results."""
+    judgements, pool = Judgements(handlers.run.judgements), handlers.general_pool
 
-    def following(judge: str) -> dict[str, Any]:
+    def next_task(judge: str) -> dict[str, Any]:
         return judgements.next(judge) | {"instructions": INSTRUCTIONS}
 
-    @app.get("/api/judge/next", response_model=api.NextTask, tags=["judging"])
-    async def what_is_next(judge: Annotated[api.Judge, Query()]) -> Response:
-        """What a judge is to look at next."""
-        return Json(await handlers.others.run(following, judge))
+    @app.get("/api/judge/next", response_model=schemas.NextTask, tags=["judging"])
+    async def get_next_task(judge: Annotated[schemas.JudgeName, Query()]) -> Response:
+        """Return the next image to judge."""
+        return JsonResponse(await pool.run(next_task, judge))
 
-    @app.post("/api/judge/decisions", response_model=api.NextTask, tags=["judging"])
-    async def decide(asked: api.DecisionAsked) -> Response:
-        """Keep a decision; it is on disk when this is answered, with what is next."""
+    @app.post("/api/judge/decisions", response_model=schemas.NextTask, tags=["judging"])
+    async def decide(request: schemas.DecisionRequest) -> Response:
+        """Store a decision, and return the next image. The decision is on disk when the response is sent."""
 
-        def decided() -> dict[str, Any]:
-            judgements.decide(asked.judge, asked.task, asked.image, asked.decision, seconds=asked.seconds)
-            return following(asked.judge)
+        def store() -> dict[str, Any]:
+            judgements.decide(request.judge, request.task, request.image, request.decision, seconds=request.seconds)
+            return next_task(request.judge)
 
-        return Json(await handlers.others.run(decided))
+        return JsonResponse(await pool.run(store))
 
-    @app.post("/api/judge/undo", response_model=api.NextTask, tags=["judging"])
-    async def undo_decision(asked: api.JudgeAsked) -> Response:
-        """Take back a judge's last decision; it is asked for again."""
+    @app.post("/api/judge/undo", response_model=schemas.NextTask, tags=["judging"])
+    async def undo_decision(request: schemas.JudgeRequest) -> Response:
+        """Undo a judge's last decision, and return its image to judge again."""
 
-        def undone() -> dict[str, Any]:
-            if judgements.undo(asked.judge) is None:
-                raise HTTPException(409, "nothing to undo: this judge has decided nothing yet")
-            return following(asked.judge)
+        def undo() -> dict[str, Any]:
+            if judgements.undo(request.judge) is None:
+                raise HTTPException(409, "nothing to undo: this judge has not decided anything yet")
+            return next_task(request.judge)
 
-        return Json(await handlers.others.run(undone))
+        return JsonResponse(await pool.run(undo))
 
-    @app.get("/api/judge/results", response_model=api.Anything, tags=["judging"])
-    async def judged() -> Response:
-        """Precision at k of each judge and query, and the coherence of the judges."""
-        return Json(await handlers.others.run(judgements.results))
+    @app.get("/api/judge/results", response_model=schemas.JsonObject, tags=["judging"])
+    async def results() -> Response:
+        """Return precision at k per judge and query, and the coherence of the judges."""
+        return JsonResponse(await pool.run(judgements.results))
 
     @app.get("/api/judge/export", response_class=Response, tags=["judging"])
     async def export_decisions(format: Annotated[Literal["json", "csv", "qrels"], Query()] = "json") -> Response:
-        """Every decision that stands: JSON, CSV, or relevance as TREC tools read it."""
+        """Export the decisions in force as JSON, CSV or TREC relevance judgements (qrels)."""
         headers = {"Content-Disposition": f'attachment; filename="judgements.{format}"'}
         if format == "json":
-            return Json(await handlers.others.run(judgements.rows), headers=headers)
-        text = await handlers.others.run(judgements.csv if format == "csv" else judgements.qrels)
-        kind = "text/csv" if format == "csv" else "text/plain"
-        return Response(text.encode("utf-8", "surrogateescape"), media_type=kind, headers=headers)
+            return JsonResponse(await pool.run(judgements.rows), headers=headers)
+        text = await pool.run(judgements.csv if format == "csv" else judgements.qrels)
+        media_type = "text/csv" if format == "csv" else "text/plain"
+        return Response(text.encode("utf-8", "surrogateescape"), media_type=media_type, headers=headers)

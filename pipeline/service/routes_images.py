@@ -1,4 +1,4 @@
-"""Routes: images and thumbnails."""
+"""Routes: images, thumbnails and uploads."""
 
 from __future__ import annotations
 
@@ -13,121 +13,115 @@ from fastapi import FastAPI, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.store.catalogue import Image
 
-from . import schemas as api
-from .handlers import RequestHandlers, unknown_image
-from .responses import Json
+from . import schemas
+from .handlers import RequestHandlers
+from .responses import JsonResponse
 from .snapshot import Snapshot
-from .thumbnails import make_thumbnail, media_type, read_original
+from .thumbnails import media_type, read_original
 
-_FOREVER = "private, max-age=31536000, immutable"
-_PICTURE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is a picture and a page
+_IMMUTABLE = "private, max-age=31536000, immutable"
+_IMAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is both image and page
 
 
-def add_pictures(app: FastAPI, handlers: RequestHandlers) -> None:
-    """Add the routes of images and thumbnails."""
+def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
+    """Add the routes of images, thumbnails and uploads."""
 
-    @app.get("/api/images", response_model=list[api.Shown], tags=["collection"])
+    @app.get("/api/images", response_model=list[schemas.ImageSummary], tags=["collection"])
     async def images(
-        sample: Annotated[int | None, Query(ge=1, le=200, description="Some at random")] = None,
-        seed: Annotated[int, Query(description="The same seed, the same images")] = 0,
-        label: Annotated[api.Name | None, Query()] = None,
+        sample: Annotated[int | None, Query(ge=1, le=200, description="Number of random images")] = None,
+        seed: Annotated[int, Query(description="The same seed gives the same random images")] = 0,
+        label: Annotated[schemas.Name | None, Query()] = None,
         offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 48,
     ) -> Response:
-        """Images of the collection, by path, or some at random."""
+        """List the images of the collection in order of path, or some random ones."""
         snapshot = handlers.snapshot
 
-        def listed() -> list[dict[str, Any]]:
-            everything = snapshot.searcher.images
-            rows: Any = range(len(everything))
-            if label is not None:
-                rows = [row for row in rows if label in everything[row].labels]
+        def summaries() -> list[dict[str, Any]]:
+            rows: Any = range(len(snapshot.searcher.images)) if label is None else snapshot.rows_of(label).tolist()
             if sample is not None:
                 rows = random.Random(seed).sample(rows, min(sample, len(rows)))
             else:
                 rows = rows[offset : offset + limit]
-            return [handlers.shown(snapshot, row) for row in rows]
+            return [handlers.image_summary(snapshot, row) for row in rows]
 
-        return Json(await handlers.others.run(listed))
+        return JsonResponse(await handlers.general_pool.run(summaries))
 
-    @app.get("/api/images/{number}", response_model=api.ShownWithFile, tags=["collection"])
-    async def image(number: int) -> Response:
-        """One image, with what its file says."""
-        snapshot, found = _found(handlers, number)
+    @app.get("/api/images/{number}", response_model=schemas.ImageDetails, tags=["collection"])
+    async def image_details(number: int) -> Response:
+        """Describe one image and its file."""
+        snapshot = handlers.snapshot
+        image = handlers.image(snapshot, number)
 
-        def described() -> dict[str, Any]:
-            facts: dict[str, Any] = {"bytes": None, "modified": None, "sha256": found.sha256, "split": found.split}
+        def details() -> dict[str, Any]:
+            fields: dict[str, Any] = {"bytes": None, "modified": None, "sha256": image.sha256, "split": image.split}
             with contextlib.suppress(OSError, ValueError):
-                status = os.stat(os.path.join(snapshot.searcher.root, found.path))
-                changed = datetime.datetime.fromtimestamp(status.st_mtime, datetime.UTC)
-                facts |= {"bytes": status.st_size, "modified": changed.isoformat(timespec="seconds")}
-            return handlers.shown(snapshot, snapshot.searcher.place[number]) | facts
+                status = os.stat(os.path.join(snapshot.searcher.root, image.path))
+                modified = datetime.datetime.fromtimestamp(status.st_mtime, datetime.UTC)
+                fields |= {"bytes": status.st_size, "modified": modified.isoformat(timespec="seconds")}
+            return handlers.image_summary(snapshot, snapshot.searcher.place[number]) | fields
 
-        return Json(await handlers.others.run(described))
+        return JsonResponse(await handlers.general_pool.run(details))
 
     @app.get("/images/{number}/thumbnail", response_class=Response, tags=["collection"])
     async def thumbnail(
-        request: Request,
+        http: Request,
         number: int,
-        size: Annotated[int, Query(ge=1, le=1024)] = 256,
-        v: Annotated[str, Query(description="Start of the image's SHA-256: the answer may be kept for ever")] = "",
+        size: Annotated[int, Query(ge=1, le=1024, description="Longer side in pixels")] = 256,
+        v: Annotated[str, Query(description="Start of the image's SHA-256; makes the response cacheable forever")] = "",
     ) -> Response:
-        """A small WebP."""
-        snapshot, found = _with_picture(handlers, number)
-        headers = _cached(found.sha256, f"-{size}", v)
-        if request.headers.get("if-none-match") == headers["ETag"]:
+        """Return a small WebP of an image."""
+        snapshot = handlers.snapshot
+        image = _image_with_file(handlers, snapshot, number)
+        headers = _cache_headers(image.sha256, f"-{size}", v)
+        if http.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        limit = snapshot.searcher.config.collection.max_pixels
-        made = await handlers.pictures.run(handlers.thumbnails.get, snapshot.searcher.root, found, size, limit)
-        return Response(made, media_type="image/webp", headers=headers)
+        max_pixels = snapshot.searcher.config.collection.max_pixels
+        webp = await handlers.thumbnail_pool.run(
+            handlers.thumbnails.get, snapshot.searcher.root, image, size, max_pixels
+        )
+        return Response(webp, media_type="image/webp", headers=headers)
 
     @app.get("/images/{number}/original", response_class=Response, tags=["collection"])
-    async def original(request: Request, number: int, v: str = "") -> Response:
-        """The image's file, if it still is the one that the collection knows."""
-        snapshot, found = _with_picture(handlers, number)
-        headers = _cached(found.sha256, "", v)
-        if request.headers.get("if-none-match") == headers["ETag"]:
+    async def original(http: Request, number: int, v: str = "") -> Response:
+        """Return the file of an image, if it has not changed since its features were extracted."""
+        snapshot = handlers.snapshot
+        image = _image_with_file(handlers, snapshot, number)
+        headers = _cache_headers(image.sha256, "", v)
+        if http.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        data = await handlers.others.run(read_original, snapshot.searcher.root, found)
-        name = quote(os.path.basename(os.fsencode(found.path)))
+        data = await handlers.general_pool.run(read_original, snapshot.searcher.root, image)
+        name = quote(os.path.basename(os.fsencode(image.path)))
         headers["Content-Disposition"] = f"inline; filename*=UTF-8''{name}"
         return Response(data, media_type=media_type(data), headers=headers)
 
     @app.get("/uploads/{key}", response_class=Response, tags=["collection"])
-    async def uploaded(
-        key: api.Key, size: Annotated[int | None, Query(ge=1, le=1024, description="Longest side of a WebP")] = None
+    async def uploaded_image(
+        key: schemas.Sha256,
+        size: Annotated[int | None, Query(ge=1, le=1024, description="Longer side; returns a WebP")] = None,
     ) -> Response:
-        """An uploaded picture, as PNG: its pixels, and nothing else of the file."""
+        """Return the pixels of an uploaded image as PNG, without any other data of the file."""
         if size is None:
-            data, kind = await handlers.others.run(handlers.upload_bytes, key), "image/png"
+            data, kind = await handlers.general_pool.run(handlers.upload_png, key), "image/png"
         else:
-            made = await handlers.pictures.run(lambda: make_thumbnail(handlers.upload_pixels(key), size))
+            made = await handlers.thumbnail_pool.run(lambda: make_thumbnail(handlers.upload_pixels(key), size))
             data, kind = made.webp, "image/webp"
-        return Response(data, media_type=kind, headers={"Cache-Control": _FOREVER} | _PICTURE_POLICY)
+        return Response(data, media_type=kind, headers={"Cache-Control": _IMMUTABLE} | _IMAGE_POLICY)
 
 
-def _found(handlers: RequestHandlers, number: int) -> tuple[Snapshot, Image]:
-    """The snapshot, and an image of it."""
-    snapshot = handlers.snapshot
-    try:
-        return snapshot, snapshot.image(number)
-    except KeyError:
-        raise unknown_image(number) from None
-
-
-def _with_picture(handlers: RequestHandlers, number: int) -> tuple[Snapshot, Image]:
-    """The same, of a run that has pictures."""
-    snapshot, found = _found(handlers, number)
+def _image_with_file(handlers: RequestHandlers, snapshot: Snapshot, number: int) -> Image:
+    image = handlers.image(snapshot, number)
     if snapshot.searcher.config.collection.vectors.file is not None:
-        raise HTTPException(404, "this run was made of vectors: it has no pictures")
-    return snapshot, found
+        raise HTTPException(404, "this run was made from imported vectors and has no image files")
+    return image
 
 
-def _cached(sha256: str, variant: str, asked: str) -> dict[str, str]:
-    """Headers of a picture. Ids start again in another run at the same address: for ever only with the hash."""
-    headers = {"ETag": f'"{sha256[:32]}{variant}"', **_PICTURE_POLICY}
-    if len(asked) >= 8 and sha256.startswith(asked):
-        headers["Cache-Control"] = _FOREVER
+def _cache_headers(sha256: str, variant: str, requested: str) -> dict[str, str]:
+    """Make the headers of an image: immutable only with its hash, since another run at this URL may reuse the id."""
+    headers = {"ETag": f'"{sha256[:32]}{variant}"', **_IMAGE_POLICY}
+    if len(requested) >= 8 and sha256.startswith(requested):
+        headers["Cache-Control"] = _IMMUTABLE
     return headers

@@ -1,4 +1,4 @@
-"""Routes: the page and the API documentation."""
+"""Routes: the pages and the API documentation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.responses import Response
 WEB = Path(__file__).parent / "web"
 
 
-def add_pages(app: FastAPI) -> None:
-    """Add the page, its files and the API documentation."""
+def add_page_routes(app: FastAPI) -> None:
+    """Add the pages, their files and the API documentation."""
 
     @app.get("/", include_in_schema=False)
     def index() -> FileResponse:

@@ -1,4 +1,4 @@
-"""Routes: facts about the run and its evaluations."""
+"""Routes: the run, its state and its evaluations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 
-from . import schemas as api
-from .handlers import UPLOAD_BYTES, RequestHandlers
-from .responses import Json
+from . import schemas
+from .feedback_handlers import FeedbackHandlers
+from .handlers import UPLOAD_BYTES
+from .responses import JsonResponse
+
+CURVE_FILE = "precision_curve.svg"
+# The SVG is embedded as an image; opened on its own it may use its own styles, but no script and no other file.
+_SVG_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
-def add_facts(app: FastAPI, handlers: RequestHandlers) -> None:
-    """Add the routes of facts about the run."""
+def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
+    """Add the routes of the run, its state and its evaluations."""
+    handlers = feedback.handlers
 
-    @app.get("/health", response_model=api.Health, tags=["run"])
+    @app.get("/health", response_model=schemas.HealthResponse, tags=["run"])
     async def health() -> Response:
-        """Whether it works, and from which version of the run it answers."""
-        snapshot, problem = handlers.snapshot, handlers.current.problem
-        return Json(
+        """Return the state of the service, and the version of the run that it searches."""
+        snapshot, problem = handlers.snapshot, handlers.reloader.problem
+        return JsonResponse(
             {
                 "status": "ok" if problem is None else "behind",
                 "version": snapshot.searcher.version,
@@ -37,12 +43,12 @@ def add_facts(app: FastAPI, handlers: RequestHandlers) -> None:
             }
         )
 
-    @app.get("/api/run", response_model=api.RunFacts, tags=["run"])
-    async def facts() -> Response:
-        """What the run holds, and how much may be asked for."""
+    @app.get("/api/run", response_model=schemas.RunInfo, tags=["run"])
+    async def run_info() -> Response:
+        """Describe the run and the limits of the service."""
         snapshot = handlers.snapshot
-        models = await handlers.others.run(handlers.models)
-        return Json(
+        models = await handlers.general_pool.run(feedback.models)
+        return JsonResponse(
             {
                 "run": handlers.run.name,
                 "images": len(snapshot.searcher.images),
@@ -52,10 +58,10 @@ def add_facts(app: FastAPI, handlers: RequestHandlers) -> None:
                 "annotators": snapshot.searcher.annotators,
                 "version": snapshot.searcher.version,
                 "models": models,
-                "evaluations": _evaluations(handlers.run),
+                "evaluations": _evaluation_names(handlers.run),
                 "limits": {
-                    "k": api.MAX_K,
-                    "offset": api.MAX_OFFSET,
+                    "k": schemas.MAX_K,
+                    "offset": schemas.MAX_OFFSET,
                     "upload_bytes": UPLOAD_BYTES,
                     "upload_pixels": handlers.max_pixels(snapshot),
                     "upload_seconds": int(handlers.uploads.seconds),
@@ -63,19 +69,30 @@ def add_facts(app: FastAPI, handlers: RequestHandlers) -> None:
             }
         )
 
-    @app.get("/api/evaluations/{name}/metrics", response_model=api.Anything, tags=["run"])
+    @app.get("/api/evaluations/{name}/metrics", response_model=schemas.JsonObject, tags=["run"])
     async def metrics(name: str) -> Response:
-        """Figures of an evaluation, as in its metrics.json."""
-        return Json(read_metrics(handlers.run.evaluation(_known(handlers.run, name))))
+        """Return the metrics.json of an evaluation."""
+        return JsonResponse(read_metrics(_evaluation(handlers.run, name)))
 
-    @app.get("/api/evaluations/{name}/curves", response_model=api.Curves, tags=["run"])
+    @app.get("/api/evaluations/{name}/curves", response_model=schemas.PrecisionCurves, tags=["run"])
     async def curves(name: str) -> Response:
-        """Precision at every k of each system of an evaluation."""
-        return Json(_read_curves(handlers.run.evaluation(_known(handlers.run, name)) / "curves.csv"))
+        """Return the precision at every k of each system of an evaluation."""
+        return JsonResponse(_read_curves(_evaluation(handlers.run, name) / "curves.csv"))
+
+    @app.get("/evaluations/{name}/precision-curve.svg", response_class=Response, tags=["run"])
+    async def precision_curve(name: str) -> Response:
+        """Return the precision curve of an evaluation as SVG."""
+        try:
+            svg = (_evaluation(handlers.run, name) / CURVE_FILE).read_bytes()
+        except FileNotFoundError:
+            raise HTTPException(
+                404, f"evaluation {one_line(name)} has no {CURVE_FILE}; run 'visterm evaluate --force' to draw it"
+            ) from None
+        return Response(svg, media_type="image/svg+xml", headers=_SVG_HEADERS)
 
 
 def _read_curves(file: Path) -> dict[str, Any]:
-    """`api.Curves` of an evaluation."""
+    """Read `schemas.PrecisionCurves` of an evaluation."""
     try:
         header, *rows = csv.reader(io.StringIO(file.read_text()))
         ks, *columns = zip(*rows, strict=True)
@@ -83,16 +100,17 @@ def _read_curves(file: Path) -> dict[str, Any]:
         return {"k": [int(k) for k in ks], "systems": systems}
     except (OSError, ValueError) as error:
         reason = str(error)
-    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to make them again")
+    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to rebuild them")
 
 
-def _evaluations(run: Run) -> list[str]:
-    """Names of the evaluations that are there."""
-    found = (file.parent.name for file in run.folder.glob("evaluations/*/metrics.json"))
-    return sorted(name for name in found if "." not in name)
+def _evaluation_names(run: Run) -> list[str]:
+    names = (file.parent.name for file in run.folder.glob("evaluations/*/metrics.json"))
+    return sorted(name for name in names if "." not in name)
 
 
-def _known(run: Run, name: str) -> str:
-    if name not in _evaluations(run):  # so no name leads out of the folder
-        raise HTTPException(404, f"no evaluation {one_line(name)}; there are: {', '.join(_evaluations(run)) or 'none'}")
-    return name
+def _evaluation(run: Run, name: str) -> Path:
+    """Return the folder of an evaluation; only known names, so that none leads out of the run."""
+    names = _evaluation_names(run)
+    if name not in names:
+        raise HTTPException(404, f"no evaluation {one_line(name)}; this run has {', '.join(names) or 'none'}")
+    return run.evaluation(name)

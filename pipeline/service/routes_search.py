@@ -1,4 +1,4 @@
-"""Routes: search and annotation."""
+"""Routes: search, annotation and explanation."""
 
 from __future__ import annotations
 
@@ -10,86 +10,91 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from . import schemas as api
+from . import schemas
 from .handlers import RequestHandlers
-from .responses import Json
+from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
 _UPLOAD = Form(media_type="multipart/form-data")
 
 
-def add_search(app: FastAPI, handlers: RequestHandlers) -> None:
-    """Add the routes of search and annotation."""
+def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
+    """Add the routes of search, annotation and explanation."""
+    pool = handlers.general_pool
 
-    @app.get("/search", response_model=list[api.Answer], tags=["search"])
-    async def search(question: Annotated[api.Question, Query()]) -> Response:
-        """Images similar to one of the collection or to an earlier upload, or fitting a label. It can be shared."""
-        _only_one(question)
-        return Json([await handlers.answer(handlers.snapshot, question)])
+    @app.get("/search", response_model=list[schemas.SearchResponse], tags=["search"])
+    async def search(request: Annotated[schemas.SearchRequest, Query()]) -> Response:
+        """Search with an image of the collection, an earlier upload or a label. The URL can be shared."""
+        _check_one_query(request)
+        return JsonResponse([await handlers.search(handlers.snapshot, request)])
 
-    @app.post("/search", response_model=list[api.Answer], tags=["search"])
-    async def search_with_picture(request: Request, form: Annotated[api.UploadedQuestion, _UPLOAD]) -> Response:
-        """Images similar to a picture (multipart field file), or as GET /search; by fields or query parameters."""
-        question = _with_parameters(form, request)
-        _only_one(question, form.file)
+    @app.post("/search", response_model=list[schemas.SearchResponse], tags=["search"])
+    async def search_upload(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
+        """Search with an uploaded image (multipart field file), or as GET /search; in form fields or the URL."""
+        request = _with_query_string(form, http)
+        _check_one_query(request, form.file)
         snapshot = handlers.snapshot
         if form.file is None:
-            return Json([await handlers.answer(snapshot, question)])
+            return JsonResponse([await handlers.search(snapshot, request)])
         name, data = form.file.filename or "", await form.file.read()
 
-        def answer() -> dict[str, Any]:
-            asked, kept = handlers.take(snapshot, name, data)
-            return handlers.search(snapshot, question, asked) | handlers.kept(asked.key if kept else None)
+        def respond() -> dict[str, Any]:
+            query, stored = handlers.read_upload(snapshot, name, data)
+            response = handlers.search_query(snapshot, request, query)
+            return response | handlers.upload_fields(query.key if stored else None)
 
-        return Json([await handlers.others.run(answer)])
+        return JsonResponse([await pool.run(respond)])
 
-    @app.post("/annotate", response_model=api.Labels, tags=["search"])
-    async def annotate(request: Request, form: Annotated[api.UploadedQuestion, _UPLOAD]) -> Response:
-        """Labels for a picture, an earlier upload or an image of the collection, best first."""
-        question = _with_parameters(form, request)
-        _only_one(question, form.file)
-        if question.query_label is not None:
-            raise HTTPException(422, "query_label: labels are found for images; give id, upload or file")
+    @app.post("/annotate", response_model=schemas.AnnotationResponse, tags=["search"])
+    async def annotate(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
+        """Find labels for an uploaded image, an earlier upload or an image of the collection, best first."""
+        request = _with_query_string(form, http)
+        _check_one_query(request, form.file)
+        if request.query_label is not None:
+            raise HTTPException(422, "query_label: only images can be annotated; give id, upload or file")
         snapshot = handlers.snapshot
-        data = None if form.file is None else (form.file.filename or "", await form.file.read())
+        upload = None if form.file is None else (form.file.filename or "", await form.file.read())
 
-        def answer() -> dict[str, Any]:
-            if data is not None:
-                asked, _ = handlers.take(snapshot, *data)
+        def respond() -> dict[str, Any]:
+            if upload is not None:
+                query, _ = handlers.read_upload(snapshot, *upload)
             else:
-                asked = handlers.ask(snapshot, question.id, question.upload)
-            return handlers.annotate(snapshot, question, asked)
+                query = handlers.query(snapshot, request.id, request.upload)
+            return handlers.annotate(snapshot, request, query)
 
-        return Json(await handlers.others.run(answer))
+        return JsonResponse(await pool.run(respond))
 
-    @app.get("/explain", response_model=api.Anything, tags=["search"])
+    @app.get("/explain", response_model=schemas.JsonObject, tags=["search"])
     async def explain(
-        result: Annotated[api.Id, Query()],
-        id: Annotated[api.Id | None, Query()] = None,
-        upload: Annotated[api.Key | None, Query()] = None,
-        learner: Annotated[api.Name | None, Query()] = None,
+        result: Annotated[schemas.ImageId, Query()],
+        id: Annotated[schemas.ImageId | None, Query()] = None,
+        upload: Annotated[schemas.Sha256 | None, Query()] = None,
+        learner: Annotated[schemas.Name | None, Query()] = None,
         format: Annotated[str, Query(pattern="^(json|png)$")] = "json",
     ) -> Response:
-        """Which blocks of a query and of a result make the score: it is exactly the sum over their pairs."""
-        _only_one(api.Question(id=id, upload=upload))
+        """Explain a score: it is exactly the sum of the contributions of pairs of blocks."""
+        _check_one_query(schemas.SearchRequest(id=id, upload=upload))
         snapshot = handlers.snapshot
         if format == "png":
-            png = await handlers.others.run(handlers.explain_png, snapshot, id, upload, result, learner)
+            png = await pool.run(handlers.explain_png, snapshot, id, upload, result, learner)
             return Response(png, media_type="image/png")
-        return Json(await handlers.others.run(handlers.explain, snapshot, id, upload, result, learner))
+        return JsonResponse(await pool.run(handlers.explain, snapshot, id, upload, result, learner))
 
 
-def _only_one(question: api.Question, *others: Any) -> None:
-    """Exactly one thing must be asked."""
-    if sum(given is not None for given in (question.id, question.upload, question.query_label, *others)) != 1:
-        raise HTTPException(422, "ask with exactly one of: id, upload, query_label, or a file in a POST")
+def _check_one_query(request: schemas.SearchRequest, *others: Any) -> None:
+    """Check that a request has exactly one query."""
+    queries = (request.id, request.upload, request.query_label, *others)
+    if sum(query is not None for query in queries) != 1:
+        raise HTTPException(422, "give exactly one of: id, upload, query_label, or a file in a POST")
 
 
-def _with_parameters(form: api.UploadedQuestion, request: Request) -> api.Question:
-    """Take from the query string what the form does not say."""
-    given = form.model_dump(include=form.model_fields_set - {"file"})
-    missing = {name: value for name, value in request.query_params.items() if name in api.Question.model_fields}
+def _with_query_string(form: schemas.UploadSearchRequest, http: Request) -> schemas.SearchRequest:
+    """Fill fields that are missing in the form from the query string."""
+    fields = form.model_dump(include=form.model_fields_set - {"file"})
+    parameters = {
+        name: value for name, value in http.query_params.items() if name in schemas.SearchRequest.model_fields
+    }
     try:
-        return api.Question.model_validate(missing | given)
+        return schemas.SearchRequest.model_validate(parameters | fields)
     except ValidationError as error:
         raise RequestValidationError([e | {"loc": ("query", *e["loc"])} for e in error.errors()]) from None

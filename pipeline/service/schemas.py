@@ -1,4 +1,4 @@
-"""What the service takes and gives: the models behind its documentation at /docs."""
+"""Requests and responses of the service; the API documentation at /docs is made from these models."""
 
 from __future__ import annotations
 
@@ -9,80 +9,83 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MAX_K = 1000
 MAX_OFFSET = 100_000
-Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
-Id = Annotated[int, Field(ge=0, lt=2**63, description="An image of the collection, by its number")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
+ImageId = Annotated[int, Field(ge=0, lt=2**63, description="Id of an image of the collection")]
+JudgeName = Annotated[str, Field(min_length=1, max_length=60, description="Name of the judge")]
 Name = Annotated[str, Field(max_length=1000)]
+JsonObject = dict[str, Any]
+_BEHIND = "Why searches still use the previous version; null: they use this one"
 
 
-class Question(BaseModel):
-    """What to search with: exactly one of id, upload and query_label; and how."""
+class SearchRequest(BaseModel):
+    """A query (exactly one of id, upload and query_label) and search options."""
 
-    id: Id | None = Field(default=None, description="An image of the collection, by its number")
-    upload: Key | None = Field(default=None, description="A picture uploaded before, by the hash in its answer")
+    id: ImageId | None = Field(default=None, description="Search with an image of the collection, by id")
+    upload: Sha256 | None = Field(default=None, description="Search with an earlier upload, by its hash")
     query_label: Name | None = Field(
-        default=None, description="Images that a label fits best, by a learner that ranks labels"
+        default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
-    k: int = Field(default=10, ge=1, le=MAX_K, description="How many results")
-    offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="How many results to pass over: the next page")
-    learner: Name | None = Field(default=None, description="oasis, cosine, ...: one that the run has")
-    label: Name | None = Field(default=None, description="Only images of this label")
+    k: int = Field(default=10, ge=1, le=MAX_K, description="Number of results")
+    offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Number of results to skip, for paging")
+    learner: Name | None = Field(default=None, description="A learner of the run: oasis, cosine, ...")
+    label: Name | None = Field(default=None, description="Return only images with this label")
     exclude_duplicates: bool = Field(
-        default=False, description="Leave out copies, byte for byte, of the query or each other"
+        default=False, description="Skip images whose bytes equal those of the query or of an earlier result"
     )
 
 
-class UploadedQuestion(Question):
-    """The same, or a picture."""
+class UploadSearchRequest(SearchRequest):
+    """A search request that may carry an image file."""
 
     file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, BMP or TIFF")] = None
 
 
-class Shown(BaseModel):
+class ImageSummary(BaseModel):
     """An image of the collection."""
 
     id: int
-    path: str = Field(description="Relative to the directory of the images")
+    path: str = Field(description="Path relative to the image directory")
     labels: list[str]
     width: int | None
     height: int | None
-    color: str | None = Field(description="Mean colour as #rrggbb, known once its thumbnail was shown")
-    thumbnail: str = Field(description="Address of a small WebP; &size= up to 1024")
+    color: str | None = Field(description="Mean colour as #rrggbb; null until the first thumbnail is made")
+    thumbnail: str = Field(description="URL of a small WebP; add &size= for up to 1024 pixels")
 
 
-class ShownWithFile(Shown):
-    """An image, and its file."""
+class ImageDetails(ImageSummary):
+    """An image of the collection and its file."""
 
-    bytes: int | None = Field(description="null: the file is gone")
+    bytes: int | None = Field(description="File size; null if the file is gone")
     modified: str | None = Field(description="When the file was last changed, ISO 8601")
     sha256: str
     split: str | None
 
 
-class Row(Shown):
-    """One result."""
+class SearchResult(ImageSummary):
+    """One result of a search."""
 
     rank: int
-    score: float = Field(description="Compares results of one query under one learner, and nothing else")
+    score: float = Field(description="Similarity; comparable only within one query and learner")
     metric: int | None = Field(
-        default=None, description="Which of its metrics ranks this image, of a learner that has several"
+        default=None, description="The metric that ranks this image, for a learner with several metrics"
     )
 
 
-class Answer(BaseModel):
+class SearchResponse(BaseModel):
     """The results of one query."""
 
     query: str
-    key: str | None = Field(description="What marks belong to; null for a label")
-    upload: str | None = Field(default=None, description="Hash that asks again for the uploaded picture")
-    upload_expires: str | None = Field(default=None, description="Until when, if it is not used again")
+    key: str | None = Field(description="Key of the query for relevance marks; null for a label")
+    upload: str | None = Field(default=None, description="Hash to search with the uploaded image again")
+    upload_expires: str | None = Field(default=None, description="When the upload expires unless it is used again")
     learner: str
-    version: str = Field(description="State of the run that answered, as GET /health names it")
+    version: str = Field(description="Version of the run that was searched, as in GET /health")
     seconds: float
     n_searched: int
-    results: list[Row]
+    results: list[SearchResult]
 
 
-class LabelRow(BaseModel):
+class LabelResult(BaseModel):
     """A label for an image."""
 
     rank: int
@@ -90,32 +93,34 @@ class LabelRow(BaseModel):
     score: float
 
 
-class Labels(BaseModel):
+class AnnotationResponse(BaseModel):
     """Labels for an image, best first."""
 
     query: str
     version: str
-    labels: list[LabelRow]
+    labels: list[LabelResult]
 
 
-class Health(BaseModel):
-    """Whether the service works."""
+class HealthResponse(BaseModel):
+    """State of the service."""
 
-    status: Literal["ok", "behind"] = Field(description="behind: the run on disk cannot be searched just now")
+    status: Literal["ok", "behind"] = Field(
+        description="behind: the run on disk cannot be searched now, so searches use an earlier version"
+    )
     version: str
     images: int
     problem: str | None = None
 
 
-class Model(BaseModel):
-    """What feedback has done to a learner."""
+class FeedbackModel(BaseModel):
+    """The feedback that a learner was updated with."""
 
     version: int
     marks: int
 
 
-class RunFacts(BaseModel):
-    """What the page must know."""
+class RunInfo(BaseModel):
+    """The run and the limits of the service."""
 
     run: str
     images: int
@@ -124,30 +129,30 @@ class RunFacts(BaseModel):
     default_learner: str
     annotators: list[str]
     version: str
-    models: dict[str, Model]
+    models: dict[str, FeedbackModel]
     evaluations: list[str]
     limits: dict[str, int]
 
 
-class Curves(BaseModel):
+class PrecisionCurves(BaseModel):
     """Precision at k of each system."""
 
     k: list[int]
     systems: dict[str, list[float]]
 
 
-class MarkAsked(BaseModel):
-    """A mark: whether a result is relevant for a query."""
+class MarkRequest(BaseModel):
+    """A relevance mark for a result of a query."""
 
     model_config = ConfigDict(extra="forbid")
-    query: Key
-    image: Id
-    mark: Literal[1, -1, 0] = Field(description="relevant, not relevant, neither")
+    query: Sha256
+    image: ImageId
+    mark: Literal[1, -1, 0] = Field(description="1: relevant; -1: not relevant; 0: remove the mark")
     learner: Name | None = None
 
 
-class Marked(BaseModel):
-    """A mark that stands."""
+class Mark(BaseModel):
+    """A relevance mark in force."""
 
     number: int
     time: str
@@ -158,85 +163,82 @@ class Marked(BaseModel):
     version: int
 
 
-class MarksOfQuery(BaseModel):
-    """Marks of one query that stand, the oldest first."""
+class QueryMarks(BaseModel):
+    """The marks in force of one query, oldest first."""
 
     query: str
-    marks: list[Marked]
+    marks: list[Mark]
 
 
-class QueryAsked(BaseModel):
-    """A query, by its key."""
-
-    model_config = ConfigDict(extra="forbid")
-    query: Key
-
-
-class UpdateAsked(BaseModel):
-    """Which learner to teach, and the query to look at before and after."""
+class UndoMarkRequest(BaseModel):
+    """The query whose last mark to undo."""
 
     model_config = ConfigDict(extra="forbid")
-    learner: Name = "oasis"
-    query: Key | None = None
+    query: Sha256
 
 
-class LearnerAsked(BaseModel):
-    """A learner."""
+class UpdateRequest(BaseModel):
+    """The learner to update, and a query whose top results to compare before and after."""
 
     model_config = ConfigDict(extra="forbid")
     learner: Name = "oasis"
+    query: Sha256 | None = None
 
 
-class Taught(BaseModel):
-    """What an update did."""
+class RevertRequest(BaseModel):
+    """The learner to revert."""
+
+    model_config = ConfigDict(extra="forbid")
+    learner: Name = "oasis"
+
+
+class UpdateResult(BaseModel):
+    """The outcome of an update."""
 
     model_config = ConfigDict(extra="allow")
     learner: str
     accepted: bool
-    reason: str | None = Field(description="Why the model stays as it was")
+    reason: str | None = Field(description="Why the update was rejected")
     from_version: int
     to_version: int
-    n_relevant: int = Field(description="New marks that it learned from")
-    n_not: int
-    map_before: float | None = Field(description="Mean average precision of held-out images that no mark names")
+    n_relevant: int = Field(description="New marks of relevant images used by this update")
+    n_not: int = Field(description="New marks of images that are not relevant used by this update")
+    map_before: float | None = Field(description="Mean average precision on held-out images without marks")
     map_after: float | None
     milliseconds: float
-    changed_in_top: int | None = Field(default=None, description="Places of the first 20 that another image has now")
+    changed_in_top: int | None = Field(default=None, description="Positions among the first 20 whose image changed")
     version: str
-    behind: str | None = Field(description="Why the version that answers is still the one before")
+    behind: str | None = Field(description=_BEHIND)
 
 
-class TakenBack(BaseModel):
-    """What an undo or a reset did."""
+class RevertResult(BaseModel):
+    """The outcome of an undo or a reset."""
 
     learner: str
     from_version: int
     to_version: int
     version: str
-    behind: str | None = Field(description="Why the version that answers is still the one before")
+    behind: str | None = Field(description=_BEHIND)
 
 
-Judge = Annotated[str, Field(min_length=1, max_length=60, description="Name of who judges")]
-
-
-class JudgeAsked(BaseModel):
+class JudgeRequest(BaseModel):
     """A judge."""
 
     model_config = ConfigDict(extra="forbid")
-    judge: Judge
+    judge: JudgeName
 
 
-class DecisionAsked(JudgeAsked):
-    """What a judge says of an image."""
+class DecisionRequest(JudgeRequest):
+    """A judge's decision on an image."""
 
     task: int
-    image: Id
+    image: ImageId
     decision: Literal["relevant", "not", "unsure"]
-    seconds: float | None = Field(default=None, description="That the judge took")
+    seconds: float | None = Field(default=None, description="Time that the judge took")
 
 
-class TaskShown(BaseModel):
-    """An image to be judged, and its query. Nothing tells rank or learner, nor a path, which often names the class."""
+class JudgingTask(BaseModel):
+    """An image to judge and its query, without rank, learner and path (which often names the class)."""
 
     task: int
     query: int
@@ -245,7 +247,7 @@ class TaskShown(BaseModel):
 
 
 class NextTask(BaseModel):
-    """What a judge is to look at next."""
+    """A judge's progress and next image."""
 
     judge: str
     study: int
@@ -253,16 +255,13 @@ class NextTask(BaseModel):
     total: int
     query_index: int
     n_queries: int
-    task: TaskShown | None = Field(description="null: all is decided")
+    task: JudgingTask | None = Field(description="null: all images are judged")
     instructions: str
 
 
-class Problem(BaseModel):
+class ErrorResponse(BaseModel):
     """Every error."""
 
     ok: Literal[False]
     error: str
     status: int
-
-
-Anything = dict[str, Any]

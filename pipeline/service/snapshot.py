@@ -1,4 +1,4 @@
-"""The state of a run that the service answers from, and its exchange for a newer one while requests go on."""
+"""One state of a run, which the service searches."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ from visterm.pipeline.store.vectors import extractor_content
 from visterm.retrieval import ExactIndex
 
 _log = logging.getLogger(__name__)
-_VECTORS_KEPT = 256  # of uploads: a learner switch, a next page, an explanation ask again
+_MAX_VECTORS = 256  # of uploads, for the next page, another learner and explanations
 
 
 class QueryVector(NamedTuple):
-    """One query that was found or read."""
+    """A query and its vector."""
 
     name: str
     key: str  # SHA-256 of the image's bytes
     Q: Any  # CSR or ndarray (1, n_features), as the gallery
-    row: int  # of the collection, -1 for none
+    row: int  # of the collection; -1 for other images
 
 
 class Snapshot:
-    """One state of a run. A request takes one and is answered from it throughout.
+    """One state of a run; a request uses the same snapshot throughout.
 
     Parameters
     ----------
     searcher : Searcher
     like : Snapshot, optional
-        The one before: what has not changed is taken from it.
+        The previous snapshot; unchanged parts are reused.
 
     Attributes
     ----------
     searcher : Searcher
     labels : Counter
-        Images of each label.
+        Number of images per label.
     sizes : int32 array, (n_images, 2)
         Width and height in pixels; 0 where unknown.
     extractor : str
-        Fingerprint of what vectors are made with.
+        Fingerprint of the extractor.
     default_learner : str
+    used : set of str
+        Learners with an index; the next snapshot makes theirs in advance.
     """
 
     def __init__(self, searcher: Searcher, like: Snapshot | None = None):
@@ -63,16 +65,16 @@ class Snapshot:
             self.labels = Counter(label for image in searcher.images for label in image.labels)
             self.sizes = _sizes(searcher)
             self.extractor = extractor_content(searcher.run)
-        usual = searcher.default_learner()
-        self.default_learner = usual if usual in searcher.learners else "cosine"  # nothing is trained yet
-        self.used = {self.default_learner}  # learners whose indexes are made, and which a newer state should have, too
-        self._indexes_of: dict[tuple[str, str], tuple[Any, np.ndarray]] = {}
-        self._metrics_of: dict[str, dict[str, int]] = {}
+        default = searcher.default_learner()
+        self.default_learner = default if default in searcher.learners else "cosine"  # nothing is trained yet
+        self.used = {self.default_learner}
+        self._label_indexes: dict[tuple[str, str], tuple[Any, np.ndarray]] = {}
+        self._metrics_by_learner: dict[str, dict[str, int]] = {}
         self._lock = threading.Lock()
 
     @cached_property
     def rows_by_key(self) -> dict[str, int]:
-        """A row of the collection by the SHA-256 of its image."""
+        """The first row of each image SHA-256."""
         return {image.sha256: row for row, image in reversed(list(enumerate(self.searcher.images)))}
 
     def image(self, number: int) -> Image:
@@ -81,41 +83,41 @@ class Snapshot:
         Raises
         ------
         KeyError
-            There is none of this id.
+            The collection has no image with this id.
         """
         return self.searcher.images[self.searcher.place[number]]
 
-    def ask_image(self, number: int) -> QueryVector:
-        """Return an image of the collection as a query; KeyError as `image`."""
+    def image_query(self, number: int) -> QueryVector:
+        """Return an image of the collection as a query; raise KeyError as `image` does."""
         row = self.searcher.place[number]
         image = self.searcher.images[row]
         return QueryVector(image.path, image.sha256, self.searcher.X[row : row + 1], row)
 
-    def ask_pixels(self, name: str, key: str, pixels: Any) -> QueryVector:
-        """Return a picture from outside as a query.
+    def pixels_query(self, name: str, key: str, pixels: Any) -> QueryVector:
+        """Return an image from outside of the collection as a query.
 
         Parameters
         ----------
         name, key : str
         pixels : function () -> RGB uint8 array (height, width, 3)
-            Called only if the vector is not known yet.
+            Called only if the vector is not cached.
         """
         with self._lock:
             Q = self._vectors.get(key)
         if Q is None:
-            asked = self.searcher.queries([pixels()])
-            if asked.errors:
-                raise UserError(f"{name}: {asked.errors[0]}")
-            Q = asked.Q
+            queries = self.searcher.queries([pixels()])
+            if queries.errors:
+                raise UserError(f"{name}: {queries.errors[0]}")
+            Q = queries.Q
             with self._lock:
-                if len(self._vectors) >= _VECTORS_KEPT:
+                if len(self._vectors) >= _MAX_VECTORS:
                     del self._vectors[next(iter(self._vectors))]
                 self._vectors[key] = Q
         return QueryVector(name, key, Q, -1)
 
     def rank(
         self,
-        asked: QueryVector,
+        query: QueryVector,
         learner: str,
         k: int,
         offset: int = 0,
@@ -127,15 +129,15 @@ class Snapshot:
 
         Parameters
         ----------
-        asked : QueryVector
-            One of the collection is left out of its own results.
+        query : QueryVector
+            An image of the collection is excluded from its own results.
         learner : str
         k, offset : int
-            How many, and how many to pass over.
+            Number of results, and number of results to skip.
         label : str, optional
-            Only images of this label.
+            Return only images with this label.
         exclude_duplicates : bool, default=False
-            No image twice, and not the query itself under another name.
+            Skip images with the same bytes as the query or an earlier result.
 
         Returns
         -------
@@ -145,94 +147,94 @@ class Snapshot:
         images = self.searcher.images
         if label is None:
             index: Any = self.searcher.index(learner)
-            rows, own = None, asked.row
+            rows, excluded = None, query.row
         else:
-            index, rows = self._index_of(learner, label)
-            own = int(np.searchsorted(rows, asked.row))
-            own = own if own < len(rows) and rows[own] == asked.row else -1
+            index, rows = self._label_index(learner, label)
+            place = int(np.searchsorted(rows, query.row))
+            excluded = place if place < len(rows) and rows[place] == query.row else -1
         self.used.add(learner)
         n, wanted = len(images) if rows is None else len(rows), offset + k
         depth = wanted
         while True:
             depth = min(depth, n)
-            ranking = index.search(asked.Q, k=depth, exclude=[own])
-            found = [
+            ranking = index.search(query.Q, k=depth, exclude=[excluded])
+            results = [
                 (place if rows is None else int(rows[place]), score)
                 for place, score in zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True)
                 if place >= 0
             ]
             if exclude_duplicates:
-                found = _without_duplicates(found, images, asked.key)
-            if len(found) >= wanted or depth == n:
-                return found[offset:wanted]
-            depth *= 8  # duplicates left too few
+                results = _without_duplicates(results, images, query.key)
+            if len(results) >= wanted or depth == n:
+                return results[offset:wanted]
+            depth *= 8  # too few without the duplicates
 
-    def _index_of(self, learner: str, label: str) -> tuple[Any, np.ndarray]:
-        """The index of the images of one label, and which rows these are: a rare label costs no pass over all."""
-        if (found := self._indexes_of.get((learner, label))) is None:
+    def _label_index(self, learner: str, label: str) -> tuple[Any, np.ndarray]:
+        """Return an index of the images with a label, and their rows, so that a rare label is searched fast."""
+        if (cached := self._label_indexes.get((learner, label))) is None:
             searcher, rows = self.searcher, self.rows_of(label)
             labels = searcher.labels_for(learner)
-            some = None if labels is None else labels[rows]
+            row_labels = None if labels is None else labels[rows]
             n_jobs = searcher.config.compute.n_jobs
-            found = ExactIndex(searcher.learner(learner), searcher.X[rows], some, n_jobs=n_jobs), rows
+            cached = ExactIndex(searcher.learner(learner), searcher.X[rows], row_labels, n_jobs=n_jobs), rows
             with self._lock:
-                self._indexes_of[learner, label] = found
-                while sum(len(rows) for _, rows in self._indexes_of.values()) > len(searcher.images) > len(rows):
-                    del self._indexes_of[next(iter(self._indexes_of))]
-        return found
+                self._label_indexes[learner, label] = cached
+                while sum(len(rows) for _, rows in self._label_indexes.values()) > len(searcher.images) > len(rows):
+                    del self._label_indexes[next(iter(self._label_indexes))]
+        return cached
 
     def rows_of(self, label: str) -> np.ndarray:
-        """Rows of the images of a label, in order."""
+        """Return the rows of the images with a label, in order."""
         return np.array([row for row, image in enumerate(self.searcher.images) if label in image.labels], np.intp)
 
     def rank_rows(self, rows: list[int], learner: str, k: int) -> list[list[tuple[int, float]]]:
-        """Rank the collection for some of its images at once, each without itself: lists of (row, score)."""
+        """Rank the collection for several of its images at once, each without itself: lists of (row, score)."""
         self.used.add(learner)
         n = len(self.searcher.images)
         ranking = self.searcher.index(learner).search(self.searcher.X[rows], k=min(k, n), exclude=rows)
         return [
-            [(row, score) for row, score in zip(some, scores, strict=True) if row >= 0]
-            for some, scores in zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
+            [(row, score) for row, score in zip(found_rows, scores, strict=True) if row >= 0]
+            for found_rows, scores in zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
         ]
 
     def metric(self, learner: str, row: int) -> dict[str, int]:
-        """Which of a learner's metrics ranks an image, ``{"metric": number}``; of a learner with one metric ``{}``."""
+        """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
         labels = self.searcher.images[row].labels
         number = self._metrics(learner).get(next(iter(labels), ""))
         return {} if number is None or len(labels) != 1 else {"metric": number}
 
     def _metrics(self, learner: str) -> dict[str, int]:
-        """Number of the metric of each label (MuSL)."""
-        if learner not in self._metrics_of:
+        """Return the number of each label's metric (MuSL)."""
+        if learner not in self._metrics_by_learner:
             model: Any = self.searcher.learner(learner)
             metrics = getattr(model, "metric_of_category_", None)
-            self._metrics_of[learner] = (
+            self._metrics_by_learner[learner] = (
                 {} if metrics is None else dict(zip(model.classes_.tolist(), map(int, metrics), strict=True))
             )
-        return self._metrics_of[learner]
+        return self._metrics_by_learner[learner]
 
     def load(self) -> None:
-        """Load all learners, which are mapped: later there may be others on disk."""
+        """Load all learners now (memory-mapped): their files may be replaced later."""
         for name in self.searcher.learners:
             try:
                 self.searcher.learner(name)
-            except UserError as error:  # who asks for it is told the same
+            except UserError as error:  # a search with it raises the same
                 _log.warning("%s", error)
 
     def warm(self, learners: set[str]) -> None:
-        """Load learners, make their indexes and touch what a search touches, so that no request waits for it."""
+        """Make the indexes of learners and run a search with each, so that no request waits for it."""
         for name in learners & set(self.searcher.learners):
-            with contextlib.suppress(UserError):  # who asks for it is told
+            with contextlib.suppress(UserError):  # a search with it raises the same
                 self.used.add(name)
                 index = self.searcher.index(name)
-                for n in (1, 32):  # alone and together, which is other compiled code
+                for n in (1, 32):  # single and batched searches run different compiled code
                     index.search(self.searcher.X[:n], k=1)
 
 
-def _without_duplicates(found: list[tuple[int, float]], images: list[Image], key: str) -> list[tuple[int, float]]:
-    """The first of each content, and none of the query's."""
+def _without_duplicates(results: list[tuple[int, float]], images: list[Image], key: str) -> list[tuple[int, float]]:
+    """Keep the first result of each content other than the query's."""
     seen, kept = {key}, []
-    for row, score in found:
+    for row, score in results:
         if images[row].sha256 not in seen:
             seen.add(images[row].sha256)
             kept.append((row, score))
@@ -240,7 +242,7 @@ def _without_duplicates(found: list[tuple[int, float]], images: list[Image], key
 
 
 def _sizes(searcher: Searcher) -> np.ndarray:
-    """Width and height of every image, from the catalogue."""
+    """Read the width and height of every image from the catalogue."""
     sizes = np.zeros((len(searcher.images), 2), np.int32)
     with contextlib.closing(Collection(searcher.run.collection)) as collection:
         for number, width, height in collection.sizes():

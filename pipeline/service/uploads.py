@@ -1,4 +1,4 @@
-"""Uploaded pictures, kept for a while."""
+"""Uploaded images, stored until they expire."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from visterm.pipeline.errors import system_reason
+from visterm.pipeline.store.files import write_bytes
+
 _log = logging.getLogger(__name__)
 UPLOAD_SECONDS = 7 * 24 * 3600
 MAX_UPLOADS = 1000
-MAX_UPLOAD_BYTES = 2 * 2**30  # of all uploads together, as they are kept
+MAX_UPLOAD_BYTES = 2 * 2**30  # of all uploads together, as stored
 
 
 class Uploads:
-    """Uploaded pictures by the SHA-256 of what was sent: a link to a search works until they expire.
+    """Uploaded images by the SHA-256 of the uploaded bytes, so that links to a search work until the upload expires.
 
     Parameters
     ----------
     folder : Path
-        Made where it is missing.
+        Created if it does not exist.
     seconds : float
-        How long after its last use a picture is kept.
-    most, most_bytes : int
-        Beyond either, those that were not used for longest go.
+        Lifetime of an upload after its last use.
+    max_uploads, max_bytes : int
+        Beyond either, the least recently used uploads are removed.
 
     Notes
     -----
-    What is kept is a PNG of the decoded pixels. So nothing else of the file stays (place, camera, what was cut off),
-    and the same question has the same answer later.
+    Only the decoded pixels are stored, as PNG: no other data of the file (location, camera, cropped parts) is kept, and
+    a repeated search gives the same results.
     """
 
     def __init__(
@@ -41,63 +44,61 @@ class Uploads:
         folder: Path,
         *,
         seconds: float = UPLOAD_SECONDS,
-        most: int = MAX_UPLOADS,
-        most_bytes: int = MAX_UPLOAD_BYTES,
+        max_uploads: int = MAX_UPLOADS,
+        max_bytes: int = MAX_UPLOAD_BYTES,
     ):
-        self._folder, self.seconds, self._most, self._most_bytes = folder, seconds, most, most_bytes
+        self._folder, self.seconds = folder, seconds
+        self._max_uploads, self._max_bytes = max_uploads, max_bytes
         self._lock = threading.Lock()
         self.sweep()
 
     def _file(self, key: str) -> Path:
-        return self._folder / f"{key}.png"  # of hexadecimal digits, as the service checks
+        return self._folder / f"{key}.png"  # the routes check that keys are hexadecimal
 
     def add(self, key: str, pixels: np.ndarray) -> bool:
-        """Keep a picture, RGB uint8 (height, width, 3), or keep it for longer; False: it could not be written."""
+        """Store an image, RGB uint8 (height, width, 3), or renew its lifetime; return False if it cannot be written."""
         file = self._file(key)
-        temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.tmp")
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(file)
                 return True
-            self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of nobody else on this machine
+            self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # not readable for other users
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            options = [cv2.IMWRITE_PNG_COMPRESSION, 1]  # quick
+            options = [cv2.IMWRITE_PNG_COMPRESSION, 1]  # fast
             png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]
-            temporary.write_bytes(png.tobytes())
-            os.replace(temporary, file)
+            write_bytes(file, png.tobytes())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            _log.warning("%s: %s; the upload is not kept", self._folder, error.strerror)
+            _log.warning("%s: %s; the upload is not stored", self._folder, system_reason(error))
             return False
         self.sweep()
         return True
 
     def read(self, key: str) -> bytes | None:
-        """Return the PNG of a picture, which counts as used; None: it expired, or never was."""
+        """Return the PNG of an upload and renew its lifetime; None if it expired or does not exist."""
         file = self._file(key)
         try:
             if file.stat().st_mtime < time.time() - self.seconds:
                 return None
             data = file.read_bytes()
-            with contextlib.suppress(OSError):  # a disk that may only be read
+            with contextlib.suppress(OSError):  # a read-only disk
                 os.utime(file)
         except OSError:
             return None
         return data
 
     def sweep(self) -> None:
-        """Remove what expired, what is too much, and what a kill left half-written."""
+        """Remove expired and excess uploads, and temporary files of a killed service."""
         with self._lock, contextlib.suppress(OSError):
-            now, found = time.time(), []
+            now, files = time.time(), []
             for file in self._folder.iterdir():
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    found.append((status.st_mtime, status.st_size, file))
+                    files.append((status.st_mtime, status.st_size, file))
             n = size = 0
-            for used, n_bytes, file in sorted(found, reverse=True):
-                half = file.suffix == ".tmp"
-                n, size = n + (not half), size + n_bytes
-                if used < now - (3600 if half else self.seconds) or n > self._most or size > self._most_bytes:
+            for used, n_bytes, file in sorted(files, reverse=True):
+                temporary = file.suffix == ".tmp"
+                n, size = n + (not temporary), size + n_bytes
+                expired = used < now - (3600 if temporary else self.seconds)
+                if expired or n > self._max_uploads or size > self._max_bytes:
                     with contextlib.suppress(OSError):
                         file.unlink()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
@@ -238,9 +237,9 @@ def compact(run: Run, console: Console) -> dict[str, Any]:
 @contextlib.contextmanager
 def _at_work(run: Run) -> Iterator[Collection]:
     """Lock a run and open its collection; turn a full disk, and the like, into one line."""
-    try:
-        with run.locked(), contextlib.closing(Collection(run.collection)) as collection:
-            yield collection
-    except (OSError, sqlite3.OperationalError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{run.folder}: {reason}; mend this, then the same command goes on from here") from error
+    with (
+        system_errors_explained(run.folder),
+        run.locked(),
+        contextlib.closing(Collection(run.collection)) as collection,
+    ):
+        yield collection

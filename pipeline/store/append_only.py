@@ -1,20 +1,22 @@
-"""An SQLite file that rows are only added to."""
+"""An append-only SQLite file: the base of relevance marks and judgements."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, system_errors_explained
 
 
 class AppendOnlyStore:
-    """An SQLite file that is only added to.
+    """An append-only SQLite file.
 
-    What was written is on disk when the call returns, and stays there when the process is killed. Any number of
-    threads and processes may write: each call has a connection of its own. Nothing is made before the first write.
+    Rows are on disk when a write returns, and stay there if the process is killed. Any number of threads and processes
+    may write: each call opens its own connection. The first write creates the file.
 
     Parameters
     ----------
@@ -22,14 +24,14 @@ class AppendOnlyStore:
     """
 
     schema = ""
-    what = "what was to be written"  # for messages
+    what = "the row"  # for messages
 
     def __init__(self, file: Path) -> None:
         self.file = file
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Yield a connection, or None where nothing was written yet."""
+        """Yield a connection, or None before the first write."""
         if not self.file.exists():
             yield None
             return
@@ -39,7 +41,7 @@ class AppendOnlyStore:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction: all of it is written, or nothing."""
+        """Yield a connection in a transaction."""
         with self._explained(f"{self.what} was not kept"):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(self._connect()) as db:
@@ -67,12 +69,21 @@ class AppendOnlyStore:
         return db
 
     @contextlib.contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:  # a full disk, no permission
-            raise UserError(f"{self.file}: {what} ({error}); mend this, then try again") from None
-        except sqlite3.DatabaseError as error:
-            raise UserError(f"{self.file}: damaged ({error}); move it away to begin a new one") from None
-        except OSError as error:
-            raise UserError(f"{self.file}: {what} ({error.strerror}); mend this, then try again") from None
+    def _explained(self, problem: str) -> Iterator[None]:
+        with system_errors_explained(self.file, problem, "fix this, then try again"):
+            try:
+                yield
+            except sqlite3.OperationalError:  # a full disk, no permission
+                raise
+            except sqlite3.DatabaseError as error:
+                raise UserError(f"{self.file}: damaged ({error}); move it away to start a new one") from None
+
+
+def append_row(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
+    """Add a row with its time (UTC, ISO 8601); return its number."""
+    row = {"time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"), **row}
+    cursor = db.execute(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid

@@ -1,4 +1,4 @@
-"""Writing files and folders so that a kill leaves the old one or the new one."""
+"""Atomic writes of files and folders, and locks: a kill leaves the old file or the new one."""
 
 from __future__ import annotations
 
@@ -7,49 +7,89 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
-def write_text(file: Path, text: str) -> None:
-    """Write a text file so that a kill leaves the old one or the new one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f"{file.name}.tmp")
-    temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
-    os.replace(temporary, file)
+from visterm.pipeline.errors import UserError, explain_system_error
 
 
 def write_bytes(file: Path, data: bytes) -> None:
-    """Write a file that a user named so that an error or a kill leaves the old one or the new one."""
-    partial = file.with_name(f"{file.name}.partial")
+    """Write a file in one step: an error or a kill leaves the old one or the new one.
+
+    Two threads or processes may write the same file: the last one wins.
+    """
+    temporary = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        partial.write_bytes(data)
-        os.replace(partial, file)
+        temporary.write_bytes(data)
+        os.replace(temporary, file)
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file as `write_bytes` does, and make its folder if there is none."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(file, text.encode("utf-8", "surrogateescape"))
+
+
+@contextlib.contextmanager
+def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
+    """Hold an exclusive lock among threads and processes; the system releases it when the process dies.
+
+    Parameters
+    ----------
+    file : Path
+        Made if it does not exist, with its folder. It stays: only the lock on it counts.
+    wait : bool
+        Wait until the lock is free; otherwise yield False at once if it is held.
+    advice : str
+        What to do, or what still works, where the file cannot be written.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+    from filelock import FileLock, Timeout  # imported late: `visterm --help` does not need it
+
+    lock = FileLock(file, blocking=wait)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(poll_interval=0.02)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        raise UserError(explain_system_error(error, file.parent, "cannot be written", advice)) from None
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager
 def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
-    """Give a temporary folder to fill, then put it in the place of ``folder``, with its record.
+    """Yield a temporary folder to fill, then put it in the place of ``folder``, with its record.
 
     Parameters
     ----------
     folder : Path
         Replaced if it exists.
     record : dict
-        Written last, as record.json; may still be added to while the folder is filled.
+        Written last, as record.json; the caller may add to it while filling the folder.
 
     Yields
     ------
     Path
-        The temporary folder. The sizes of what is in it at the end are noted in the record.
+        The temporary folder. The record notes the size of each of its files.
 
     Notes
     -----
-    A kill leaves the old artifact or the new one: the next run that locks the folder undoes the one moment in between,
-    and sweeps up. An exception leaves the old one.
+    A kill leaves the old artifact or the new one: a kill between the two renames is undone by `recover`, the next time
+    that the run is locked. An exception leaves the old one.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -69,7 +109,7 @@ def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
 
 
 def recover(place: Path) -> None:
-    """Put back what a kill left between two renames, and remove what it left half-written."""
+    """Restore artifacts that a kill left between two renames, and remove half-written ones."""
     for old in place.glob("*.old"):
         if old.with_suffix("").exists():
             shutil.rmtree(old)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import functools
+import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError
 
+from .database import Database
+from .paths import decoded
 from .splits import Layout
+from .tables import read_rows
 
 WAYS_TO_LABEL = (
-    "sort the images into one folder a class, or give a table: --set collection.labels=labels.csv (columns path,label) "
-    "or --set collection.clicks=clicks.csv (columns query,path,count)"
+    "sort the images into one folder per class, or give a table: --set collection.labels=labels.csv (columns "
+    "path,label) or --set collection.clicks=clicks.csv (columns query,path,count)"
 )
-Labels = Callable[[str], dict[str, float] | None]  # of a path
+Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
 def read_labels(
     config: CollectionConfig, layout: Layout, paths: Sequence[str], everything: set[str] | None
 ) -> tuple[Labels, str | None]:
-    """Where the labels of a path are found, and a warning if a table names what is no image.
+    """Return a function from a path to its labels, and a warning if a table names files that are not images.
 
-    ``everything`` are the files below the root; None: a table is read for these paths, whatever else is in it.
+    ``everything`` holds the files below the root; with None, rows of other paths than these are ignored.
     """
     if config.clicks is not None:
         table, warning = _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
@@ -34,7 +37,7 @@ def read_labels(
         table, warning = _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
     elif config.labels == "auto":
 
-        @functools.cache  # one for all its images: they may be many
+        @functools.cache  # one dictionary per class: it may have many images
         def of_class(label: str | None) -> dict[str, float] | None:
             return None if label is None else {label: 1.0}
 
@@ -50,31 +53,18 @@ def _read_table(
     """Read labels.csv or clicks.csv: {path: {label or query: weight}}."""
     labels: dict[str, dict[str, float]] = defaultdict(dict)
     unknown: list[str] = []
-    try:
-        with open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
-            reader = csv.DictReader(stream)
-            missing = [c for c in columns if c not in (reader.fieldnames or [])]
-            if missing:
-                raise UserError(f"{file}: no column {missing[0]}; the first line must be {','.join(columns)}")
-            for row in reader:
-                if any(not row[c] for c in columns):
-                    raise UserError(f"{file}, line {reader.line_num}: an empty {[c for c in columns if not row[c]][0]}")
-                path = os.path.normpath(row["path"])
-                name = row["query"] if "query" in columns else row["label"]
-                try:
-                    weight = float(row["count"]) if "count" in columns else 1.0
-                except ValueError:
-                    weight = -1.0
-                if not 0 < weight < float("inf"):
-                    raise UserError(f"{file}, line {reader.line_num}: count {row['count']!r} is not a positive number")
-                if path in paths:
-                    labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
-                elif everything is not None and path not in everything:
-                    unknown.append(row["path"])
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from None
-    except csv.Error as error:
-        raise UserError(f"{file}: not a CSV table ({error})") from None
+    for line, row in read_rows(file, columns):
+        path, name = os.path.normpath(row["path"]), row["query" if "query" in columns else "label"]
+        try:
+            weight = float(row["count"]) if "count" in columns else 1.0
+        except ValueError:
+            weight = -1.0
+        if not 0 < weight < float("inf"):
+            raise UserError(f"{file}, line {line}: count {row['count']!r} is not a positive number")
+        if path in paths:
+            labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
+        elif everything is not None and path not in everything:
+            unknown.append(row["path"])
     if not labels and everything is not None:
         raise UserError(
             f"{file}: none of its {len(unknown)} paths is an image of the collection"
@@ -84,4 +74,19 @@ def _read_table(
     if not unknown:
         return dict(labels), None
     rows = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
-    return dict(labels), f"{file}: {rows} no image of the collection, such as {unknown[0]}; passed over"
+    return dict(labels), f"{file}: {rows} no image of the collection, such as {unknown[0]}; skipped"
+
+
+def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, str | None]]) -> list[int]:
+    """Enter the labels of (id, path, labels so far); return the ids of those whose labels changed."""
+    given = {decoded(path): text for path, text in db.execute("SELECT path, labels FROM given")}
+    stale = []
+    texts: dict[int, str] = {}  # images of one class share their labels
+    for id_, path, old in rows:
+        new, text = labels(path), given.get(path) if given else None
+        if text is None and new:
+            text = texts.get(id(new)) or texts.setdefault(id(new), json.dumps(new, sort_keys=True))
+        if text != old:
+            stale.append((text, id_))
+    db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)
+    return [id_ for _, id_ in stale]

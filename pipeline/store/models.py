@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from visterm.pipeline.console import Console
 
 
-# Learners by the name of their section -> of their class.
+# Learners: name of the configuration section -> name of the class.
 TRAINED = {
     "oasis": "OASIS",
     "aroma": "AROMA",
@@ -33,11 +33,11 @@ TRAINED = {
     "knn": "KNNAnnotator",
 }
 RANKERS = (*TRAINED, "cosine")  # cosine needs no training
-_CHECKED_BYTES = 100_000_000  # learners up to this size are checked whole before they search: 0.1 s
+_CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s
 
 
 def check_learners(names: Sequence[str]) -> None:
-    """Refuse names that are not those of learners."""
+    """Raise an error for names of no learner."""
     for name in names:
         if name not in RANKERS:
             near = difflib.get_close_matches(name, RANKERS, n=1)
@@ -47,13 +47,13 @@ def check_learners(names: Sequence[str]) -> None:
 
 
 def default_learner(run: Run, usual: str, console: Console, trained: Sequence[str] | None = None) -> str:
-    """The learner where none is named: the usual one, or else the first of those that are trained.
+    """Choose the learner if none is named: the usual one, or else the first trained one.
 
-    Where none is trained, the usual one all the same: who asks it is told what to do.
+    If none is trained, return the usual one: using it raises an error that says how to train it.
     """
     if trained is None:
-        found = run.learners()
-        trained = [name for name in TRAINED if name in found]
+        known = run.learners()
+        trained = [name for name in TRAINED if name in known]
     if usual in trained or not trained:
         return usual
     only = f", the only learner of run {run.name} that is trained for this" if len(trained) == 1 else ""
@@ -62,12 +62,12 @@ def default_learner(run: Run, usual: str, console: Console, trained: Sequence[st
 
 
 def trained_record(run: Run, name: str) -> dict[str, Any]:
-    """The record of a trained learner; an empty one of cosine."""
+    """Read the record of a trained learner; an empty one for cosine."""
     return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
 
 
 def warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Console) -> None:
-    """Warn of a learner that was trained on other images or labels than these."""
+    """Warn if a learner was trained on other images or labels than these."""
     inputs = trained_record(run, name)["inputs"]
     if inputs and inputs["images"] != identity(learnt_from):
         console.warn(
@@ -77,7 +77,7 @@ def warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Co
 
 
 def how_to_train(run: Run, name: str) -> str:
-    """The command that trains a learner of a run."""
+    """Return the command that trains a learner of a run."""
     return f"visterm train --learner {name} --run {shlex.quote(run.name)}"
 
 
@@ -91,14 +91,14 @@ def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearn
     try:
         files = run.learner(name) / "files"
         size = sum(path.stat().st_size for path in files.glob("*.npy"))
-        # Of a large W a search reads only some rows; checking all of it would be most of the time.
+        # A search reads only some rows of a large W; checking all of it would take most of the time.
         return load_learner(files, mmap_mode="r", verify=verify or size < _CHECKED_BYTES)
     except ValueError as error:
         raise UserError(f"{error}; run '{how_to_train(run, name)} --force'") from None
 
 
 def check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
-    """Refuse a learner that is not trained, or on other features, and say which could be taken; cosine needs none."""
+    """Raise an error for a learner that is not trained, or on other features; name those that can be used instead."""
     if name == "cosine":
         return
     record = read_record(run.learner(name))
@@ -118,7 +118,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
 
 
 def _cosine(run: Run) -> SimilarityLearner:
-    """The untrained similarity, for vectors of this run."""
+    """Cosine similarity for vectors of this run."""
     import numpy as np
 
     from visterm.learners import Cosine

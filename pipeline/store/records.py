@@ -1,4 +1,4 @@
-"""Records: what an artifact was made from, and whether it is up to date."""
+"""Records: the inputs of an artifact, and whether it is up to date."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from visterm.pipeline.errors import UserError
 
 _log = logging.getLogger(__name__)
 FORMAT = 1
-# What decides whether an artifact is fresh. Versions and times are recorded beside it, for people.
+# The keys that decide whether an artifact is up to date. Versions and times are for people.
 _IDENTITY = ("format", "stage", "config", "inputs")
 
 
 def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    """What an artifact is made from: equal records mean an equal artifact.
+    """Make the record of an artifact: equal records mean an equal artifact.
 
     Parameters
     ----------
@@ -27,12 +27,12 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
     config : dict
         The sections of the configuration that the stage reads.
     inputs : dict of str
-        Fingerprints of what it reads besides.
+        Fingerprints of its other inputs.
 
     Returns
     -------
     dict
-        Also with versions and the time, which do not count.
+        Also holds versions and the time, which do not decide whether it is up to date.
     """
     return {
         "format": FORMAT,
@@ -45,7 +45,7 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """The record of an artifact, or None where there is none.
+    """Read the record of an artifact; None if there is none.
 
     Raises
     ------
@@ -55,14 +55,14 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     file = folder / "record.json"
     try:
         record = json.loads(file.read_text())
-        found = record["format"]
+        version = record["format"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{file}: damaged record; remove {folder} and run the stage again") from None
-    if found != FORMAT:
+    if version != FORMAT:
         raise UserError(
-            f"{folder}: made by another version (format {found}, this visterm reads {FORMAT}); remove it and run the "
+            f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
             f"stage again"
         )
     return record
@@ -74,34 +74,34 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     Raises
     ------
     UserError
-        It is missing or damaged.
+        The file is missing or damaged.
     """
     file = folder / "metrics.json"
     try:
-        found = json.loads(file.read_text())
-        if all("map" in figures for figures in found["systems"].values()):
-            return found
+        metrics = json.loads(file.read_text())
+        if all("map" in figures for figures in metrics["systems"].values()):
+            return metrics
         reason = "figures are missing"
     except FileNotFoundError:
         reason = "no such file"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error)
-    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to make them again")
+    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to rebuild them")
 
 
 def is_fresh(folder: Path, record: dict[str, Any]) -> bool:
-    """Whether the artifact in a folder was made from just this, and all its files have the size they were given."""
-    found = read_record(folder)
-    if found is None or any(found[key] != record[key] for key in _IDENTITY):
+    """Whether the artifact in a folder has this record, and all its files have the sizes that it notes."""
+    own = read_record(folder)
+    if own is None or any(own[key] != record[key] for key in _IDENTITY):
         return False
-    for name, size in found.get("sizes", {}).items():
+    for name, size in own.get("sizes", {}).items():
         file = folder / name
         if not file.exists() or file.stat().st_size != size:
-            _log.warning("%s: missing or damaged; it must be made again", file)
+            _log.warning("%s: missing or damaged; it must be rebuilt", file)
             return False
     return True
 
 
 def fingerprint(*parts: Any) -> str:
-    """Sixteen hexadecimal digits that stand for JSON-able parts."""
+    """Hash JSON-able parts to sixteen hexadecimal digits."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

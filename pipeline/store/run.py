@@ -1,10 +1,8 @@
-"""A run folder: where its artifacts lie, what they were made from, and whether they still are fresh."""
+"""A run folder: the paths of its artifacts, its configuration and its lock."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +11,7 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
-from .files import recover, write_text
-
-_log = logging.getLogger(__name__)
+from .files import locked, recover, write_text
 
 
 class Run:
@@ -24,7 +20,7 @@ class Run:
     Parameters
     ----------
     folder : Path
-        It need not exist yet.
+        May not exist yet.
     """
 
     def __init__(self, folder: Path):
@@ -37,12 +33,12 @@ class Run:
 
     @property
     def collection(self) -> Path:
-        """The catalogue and the counts."""
+        """The folder of the catalogue and the segments."""
         return self.folder / "collection"
 
     @property
     def extractor(self) -> Path:
-        """Palette, codebook and idf."""
+        """The folder of palette, codebook and idf, or of what takes their place."""
         return self.folder / "extractor"
 
     def learner(self, name: str) -> Path:
@@ -50,27 +46,27 @@ class Run:
         return self.folder / "learners" / name
 
     def evaluation(self, name: str) -> Path:
-        """The folder of a learner's figures and report."""
+        """The folder of a learner's metrics and report."""
         return self.folder / "evaluations" / name
 
     @property
     def marks(self) -> Path:
-        """The marks that people gave to results."""
+        """The file of relevance marks."""
         return self.folder / "feedback.sqlite"
 
     def taught(self, name: str) -> Path:
-        """The folder of what a learner became by marks, a version each."""
+        """The folder of a learner's versions updated from relevance feedback."""
         return self.folder / "feedback" / name
 
     @property
     def judgements(self) -> Path:
-        """The tasks and decisions of the human evaluation."""
+        """The file of tasks and decisions of the human evaluation."""
         return self.folder / "judgements.sqlite"
 
     def learners(self) -> list[str]:
-        """Names of the learners that were trained in this run."""
-        found = (path.parent.name for path in self.folder.glob("learners/*/record.json"))
-        return sorted(name for name in found if "." not in name)  # not checkpoints
+        """Names of the trained learners of this run."""
+        names = (path.parent.name for path in self.folder.glob("learners/*/record.json"))
+        return sorted(name for name in names if "." not in name)  # not checkpoints
 
     def configure(self, file: Path | None, settings: list[str]) -> Config:
         """Read the configuration: the given file, else the run's own, else the defaults; settings on top."""
@@ -78,7 +74,7 @@ class Run:
         return load_config(file if file is not None or not own.exists() else own, settings)
 
     def save_config(self, config: Config) -> None:
-        """Keep the configuration that features or train last used, for later commands."""
+        """Save the configuration that features or train last used, for later commands."""
         write_text(self.folder / "config.yaml", config.to_yaml())
 
     @contextlib.contextmanager
@@ -88,28 +84,20 @@ class Run:
         Raises
         ------
         UserError
-            Another process is at work in this run.
+            Another process is at work in this run, or its folder cannot be written.
         """
         new = not self.folder.exists()
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = open(self.folder / ".lock", "w")  # noqa: SIM115  # opened apart, so that errors of the work inside are not taken for its own; closed below
-        except OSError as error:
-            raise UserError(
-                f"{self.folder}: cannot be written ({error.strerror}); search and info still work"
-            ) from None
-        with lock, self._removed_if_nothing_came_of_it(new):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end") from None
-            for place in (self.folder, self.folder / "learners", self.folder / "evaluations"):
+        lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
+        with lock as free, self._removed_if_refused(new):
+            if not free:
+                raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end")
+            for place in (self.folder, self.collection, self.folder / "learners", self.folder / "evaluations"):
                 recover(place)
             yield
 
     @contextlib.contextmanager
-    def _removed_if_nothing_came_of_it(self, new: bool) -> Iterator[None]:
-        """Remove a new folder when the work in it was refused before it began."""
+    def _removed_if_refused(self, new: bool) -> Iterator[None]:
+        """Remove a new folder if its first command was refused before it did anything."""
         try:
             yield
         except UserError:

@@ -15,7 +15,7 @@ FORMAT = "1"
 
 
 def stacked(blocks: Sequence[Any]) -> Any:
-    """Put CSR matrices, or dense arrays, one below the other."""
+    """Stack CSR matrices, or dense arrays, vertically."""
     import numpy as np
     from scipy import sparse
 
@@ -31,7 +31,7 @@ def write_segment(folder: Path, counts: Any) -> None:
     """
     import numpy as np
 
-    # Two workers of a cluster may be at the same segment, where one was taken for dead: each has a folder of its own.
+    # Two workers of a cluster may write the same segment, if one was taken for dead: each has its own folder.
     temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.tmp")
     temporary.mkdir(parents=True)
     try:
@@ -50,14 +50,14 @@ def write_segment(folder: Path, counts: Any) -> None:
         except OSError:
             if not is_whole(folder):
                 raise
-            shutil.rmtree(temporary)  # the other one was first, with the same numbers; the catalogue may name it by now
+            shutil.rmtree(temporary)  # the other worker was first, with the same counts, which the catalogue may name
     except OSError:
-        shutil.rmtree(temporary, ignore_errors=True)  # the disk is full, more likely than not
+        shutil.rmtree(temporary, ignore_errors=True)  # most likely a full disk
         raise
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether the files of a segment have the sizes that they were written with."""
+    """Whether the files of a segment have the sizes that its record notes."""
     try:
         sizes = json.loads((folder / "record.json").read_text()).get("sizes", {})
         return all((folder / f"{name}.npy").stat().st_size == size for name, size in sizes.items())
@@ -93,7 +93,7 @@ def read_segment(folder: Path) -> Any:
 
 
 def read_segment_record(folder: Path) -> dict[str, Any]:
-    """The record of a segment; its shape is that of a matrix."""
+    """Read the record of a segment and check its shape."""
     try:
         record = json.loads((folder / "record.json").read_text())
         n, n_columns = record["shape"]

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import difflib
 import functools
+import hashlib
 import json
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from visterm.pipeline.config.models import Config
+
+from .database import Database
 
 SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
 
 
 class Layout:
-    """What the folders say: root/{train,test,validation}/<label>/..., root/<label>/..., or nothing."""
+    """Meaning of the folders: root/{train,test,validation}/<label>/..., root/<label>/..., or none."""
 
     def __init__(self, kind: str):
         self.kind = kind  # split, classes or flat
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Layout:
-        """What the folders of these images say."""
+        """Recognise the layout of these images' folders."""
         folders = {top.lower() for top in {path.partition(os.sep)[0] for path in paths if os.sep in path}}
         if folders <= set(SPLIT_FOLDERS) and "train" in folders:  # images beside these folders have no class
             return cls("split")
         return cls("classes" if folders else "flat")
 
     def label(self, path: str) -> str | None:
-        """The class that the folder of an image names; outside the root folders say nothing."""
+        """The class that the folder of an image names; None outside the root."""
         return self._label_in(path.rpartition(os.sep)[0])
 
     @functools.cached_property
     def _label_in(self) -> Callable[[str], str | None]:
-        """The class of the images in a folder; remembered, as there are many in each."""
+        """The class of the images in a folder, cached."""
 
         @functools.cache
         def label_in(folder: str) -> str | None:
@@ -51,7 +55,7 @@ class Layout:
 
 
 def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
-    """Warn if folders look like root/{train,test}/<class>/..., but are taken for classes, as one has another name."""
+    """Warn if folders look like root/{train,test}/<class>/... but count as classes because one has another name."""
     if layout.kind != "classes":
         return None
     folders = {path.rpartition(os.sep)[0] for path in paths}
@@ -71,12 +75,64 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
 
 
 def split_key(config: Config) -> str:
-    """What decides which images may be learned from, besides the images themselves."""
+    """Return the settings that decide the split, as JSON."""
     labels = config.collection.labels if config.collection.labels in ("auto", "none") else "table"
     kind = "clicks" if config.collection.clicks is not None else labels
     return json.dumps([config.split.model_dump(), config.collection.classes, kind])
 
 
 def share(wanted: int | float, n: int) -> int:
-    """Return how many of n images a number or a share means."""
+    """Return the number of images, out of n, that a number or a share means."""
     return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))
+
+
+def assign_splits(db: Database, config: Config, layout: Layout) -> None:
+    """Assign a split to every labelled image without one; to all of them if the deciding settings changed."""
+    key = split_key(config) + layout.kind
+    stale = "" if db["split"] != key else " AND labels IS NULL"
+    db.execute(f"UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL{stale}")
+    db["split"] = key
+    draw_splits(db, config, layout)
+
+
+def draw_splits(db: Database, config: Config, layout: Layout) -> None:
+    """Assign train and test to labelled images that have no split.
+
+    The order within a class is that of a hash of seed and path, so it depends on nothing else. Images that have a split
+    keep it; SQLite counts them, as they may be many.
+    """
+    # Unreadable ones too: they keep their places, or others would move up once extraction fails on them.
+    labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
+    free = db.execute(f"SELECT id, path, labels FROM images WHERE {labelled} AND split IS NULL").fetchall()
+    if not free:
+        return
+    chosen: list[tuple[str | None, int]]
+    if layout.kind == "split":
+        chosen = [(layout.split(os.fsdecode(path)), id_) for id_, path, _ in free]
+    else:
+        counted = f"SELECT labels, split, count(*) FROM images WHERE {labelled} GROUP BY labels, split"
+        pooled = config.collection.clicks is not None
+        classes: dict[str, str] = {}  # of the texts of labels
+        size: Counter[str] = Counter()
+        taken: Counter[tuple[str, str]] = Counter()
+        for text, split, n in db.execute(counted):
+            label = classes.setdefault(text, "" if pooled else min(json.loads(text)))
+            size[label] += n
+            taken[label, split] += n
+        room = {}
+        for label, n in size.items():
+            train, test = share(config.split.train, n), share(config.split.test, n)
+            train, test = train - taken[label, "train"], min(test, n - train) - taken[label, "test"]
+            if train > 0 or test > 0:
+                room[label] = ["train"] * train + ["test"] * test
+        members = defaultdict(list)
+        for id_, path, text in free:
+            if classes[text] in room:
+                order = hashlib.sha256(f"{config.split.seed}:".encode() + path).digest()
+                members[classes[text]].append((order, id_))
+        chosen = [
+            (split, id_)
+            for label in members
+            for (_, id_), split in zip(sorted(members[label]), room[label], strict=False)
+        ]
+    db.executemany("UPDATE images SET split = ? WHERE id = ?", chosen)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from visterm.features import OnnxEmbedder, VistermExtractor
 
 
-_AT_ONCE = 100_000  # images whose vectors are held in memory
+_AT_ONCE = 100_000  # images whose vectors are in memory at a time
 
 
 def extractor_content(run: Run) -> str:
-    """The fingerprint of what was learned from images: palette, codebook and idf."""
+    """Return the fingerprint of the extractor: palette, codebook and idf."""
     record = read_record(run.extractor)
     if record is None:
         raise UserError(f"{run.folder}: no features yet; run 'visterm features IMAGES --run {run.name}' first")
@@ -35,10 +35,7 @@ def extractor_content(run: Run) -> str:
 
 @functools.lru_cache(maxsize=1)
 def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder | None:
-    """The saved extractor of a version: the last one is kept, so that not every call reads it again.
-
-    None where vectors were made elsewhere.
-    """
+    """Load the saved extractor of a version, and cache the last one; None for imported vectors."""
     from visterm.features import OnnxEmbedder, VistermExtractor
 
     try:
@@ -46,33 +43,30 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
             return None
         if (files / "embedder.json").exists():
             return OnnxEmbedder.load(files)
-        return VistermExtractor.load(files).set_params(n_jobs=1)  # the segments are what runs in parallel
+        return VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
     except (OSError, ValueError) as error:
-        raise UserError(f"{error}; run 'visterm features --force' to learn it again") from None
+        raise UserError(f"{error}; run 'visterm features --force' to rebuild it") from None
 
 
 def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:
-    """What turns images into the vectors of a run, by its ``transform``; None where they were made elsewhere."""
+    """Load the extractor of a run, whose ``transform`` turns images into vectors; None for imported vectors."""
     return load_extractor((run.extractor / "files").absolute(), extractor_content(run))
 
 
 def n_features(run: Run) -> int:
-    """Length of the vectors of a run."""
+    """Return the length of the vectors of a run."""
     record = read_record(run.extractor) or {}
     return record.get("n_features") or record["config"]["features"]["n_visterms"]
 
 
 def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
-    """Vectors of some images, float32 with unit rows: weighted visterms, CSR (n, n_visterms), or others, also dense."""
+    """Read the vectors of images, float32 with unit rows: weighted visterms in CSR (n, n_visterms), or others."""
     stored, weighting = collection.counts(images), getattr(extractor_of(run), "weighting_", None)
     return stored if weighting is None else weighting.transform(stored)
 
 
 def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
-    """`vectors`; more than `_AT_ONCE` are mapped from files in the run's folder.
-
-    The files have no name, and so go with the process, however it ends.
-    """
+    """Read `vectors`; more than `_AT_ONCE` are memory-mapped from nameless files, which vanish with the process."""
     import numpy as np
     from scipy import sparse
 
@@ -98,10 +92,10 @@ def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
 
 
 def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
-    """What is known about some images, and the names of their labels, sorted.
+    """Return the labels of images, and the sorted names of the labels.
 
-    Labels are (n,) strings if each image has just one, else, and for clicks, CSR (n, n_labels) of weights whose columns
-    have the order of the names.
+    Labels are (n,) strings if each image has exactly one; otherwise, and for clicks, CSR (n, n_labels) weights, with a
+    column per name.
     """
     import numpy as np
     from scipy import sparse
@@ -118,12 +112,12 @@ def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.nd
 
 
 def identity(images: Sequence[Image]) -> str:
-    """One fingerprint of images and what is known about them."""
+    """Return one fingerprint of images, their labels and splits."""
     return fingerprint([[image.path, image.sha256, image.labels, image.split] for image in images])
 
 
 def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np.ndarray:
-    """Vectors of images by a model of a run; ``parent`` is the process that this one works for, if it is a worker."""
+    """Embed images with the model of a run; ``parent`` is the parent process id of a worker."""
     from visterm.features import ImageError
 
     if os.getppid() == parent:

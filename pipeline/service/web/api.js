@@ -28,6 +28,15 @@ export function get(path, values = {}, options = {}) {
   const asked = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined)).toString();
   return request(asked ? `${path}?${asked}` : path, options);
 }
+
+// A drawing to put into the page, or null where there is none.
+export async function getDrawing(path) {
+  const response = await fetch(path).catch(() => null);
+  if (!response?.ok) return null;
+  const drawing = new DOMParser().parseFromString(await response.text(), "image/svg+xml").documentElement;
+  return drawing.localName === "svg" ? document.importNode(drawing, true) : null;
+}
+
 export const post = (path, body) =>
   request(path, {
     method: "POST",

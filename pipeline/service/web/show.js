@@ -1,7 +1,7 @@
 // Makes the page agree with a request: reads what it needs, draws the view, and keeps the old one if that fails.
 
 import { queryOf, searchOf } from "./address.js";
-import { get } from "./api.js";
+import { get, getDrawing } from "./api.js";
 import { $, toast } from "./dom.js";
 import { leaveDialog, openDialog } from "./dialog.js";
 import { drawFigures } from "./figures.js";
@@ -60,8 +60,8 @@ async function showFigures() {
   await readRun(); // an evaluation may be new
   const all = await Promise.all(state.run.evaluations.map(async (name) => {
     const at = `api/evaluations/${encodeURIComponent(name)}`;
-    const [curves, metrics] = await Promise.all([get(`${at}/curves`), get(`${at}/metrics`)]);
-    return { name, curves, metrics };
+    const [drawing, metrics] = await Promise.all([getDrawing(`${at}/precision-curve.svg`), get(`${at}/metrics`)]);
+    return { name, drawing, metrics };
   }));
   $("#figures").replaceChildren(...drawFigures(all));
 }

@@ -142,7 +142,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
 def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
     monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     assert "; re-run the same command to resume" in visterm("train", cwd=mine, check=130).stderr
-    assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
+    assert "same command without --force to resume" in visterm("train", "--force", cwd=mine, check=130).stderr
 
 
 def test_an_interrupted_force_goes_on(mine):
@@ -259,7 +259,7 @@ def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
     (answer,) = json.loads(visterm("search", "flat/pear0.jpg", "--learner", "cosine", "--json", cwd=tmp_path).stdout)
     assert len(answer["results"]) == 10
     line = refused("train", cwd=tmp_path)
-    for way in ("one folder a class", "labels.csv", "clicks.csv"):
+    for way in ("one folder per class", "labels.csv", "clicks.csv"):
         assert way in line
     line = refused("search", "flat/pear0.jpg", cwd=tmp_path)
     assert line.endswith("run flat has no labels that oasis could learn from; --learner cosine needs no training")

@@ -203,7 +203,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(marks):
             marks.add(QUERY, image(number, "x" * 1000), 1, learner="oasis")
             kept.append(number)
 
-    with small_disk(60_000), pytest.raises(UserError, match=r"the mark was not kept .*mend this"):
+    with small_disk(60_000), pytest.raises(UserError, match=r"the mark was not kept .*fix this"):
         fill()
     kept = len(kept) - 1
     assert kept > 3

@@ -250,11 +250,11 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
 def test_a_service_follows_and_answers_from_several_threads(mine):
     state = reloader.SnapshotReloader(Run(mine / "runs/fruit"))
     first = state.snapshot
-    wanted = first.rank(first.ask_image(3), "oasis", 2)
+    wanted = first.rank(first.image_query(3), "oasis", 2)
     assert isinstance(first.searcher.index("oasis"), RunIndex)
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(first.rank, first.ask_image(3), "oasis", 2) for _ in range(20)]
+        asked = [pool.submit(first.rank, first.image_query(3), "oasis", 2) for _ in range(20)]
         second = state.refresh()
         assert second is not first
         assert all(answer.result() == wanted for answer in asked)

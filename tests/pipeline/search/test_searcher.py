@@ -525,7 +525,7 @@ def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):
 def test_pending_images_are_told(mine, caplog):
     def forget(path):
         with contextlib.closing(Collection(mine / "runs/fruit/collection")) as catalogue:
-            catalogue._db.execute("UPDATE images SET status = 'pending' WHERE path = ?", (path,))
+            catalogue.execute("UPDATE images SET status = 'pending' WHERE path = ?", (path,))
 
     forget(b"pear/0.jpg")
     told = "1 image not extracted yet, and not to be found before"

@@ -224,7 +224,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_added(mine):
         ([""], "(empty name): no such file or folder"),
         (["notes.txt"], "notes.txt: not the name of an image; JPEG, PNG, WebP, BMP and TIFF files are read"),
         (["empty"], "empty: no images in this folder; JPEG, PNG, WebP, BMP and TIFF files are read"),
-        (["fruit/.hidden.jpg"], ".hidden.jpg: cannot be added: hidden files are passed over"),
+        (["fruit/.hidden.jpg"], ".hidden.jpg: cannot be added: hidden files are skipped"),
         (["more/pear", "--label", ""], "--label: the name of a label is empty"),
         (["pipe.jpg"], "pipe.jpg: no such file or folder"),
     ],
@@ -245,7 +245,7 @@ def test_images_that_a_scan_would_take_out_again_are_refused(tmp_path, write_ima
     settings = ["--set", "features.n_visterms=10", "--set", "collection.classes=[apple, pear]"]
     visterm("features", ".", "--run", "fruit", *settings, cwd=tmp_path / "fruit")
     line = refused("add", "plum/1.jpg", cwd=tmp_path / "fruit")
-    assert line == "plum/1.jpg: cannot be added: of plum, which collection.classes leaves out"
+    assert line == "plum/1.jpg: cannot be added: of plum, which collection.classes does not include"
     line = refused("add", "runs/other/images", cwd=tmp_path / "fruit")
     assert line == "runs/other/images/x/1.jpg: cannot be added: it belongs to a run of visterm"
 
@@ -346,8 +346,8 @@ def synthetic(folder, n_segments=30, rows_each=40):
     """A collection of made-up counts in many small segments, image i in row i - 1 of the counts returned, too."""
     collection = Collection(folder / "collection", create=True)
     rng = np.random.default_rng(0)
-    with collection._transaction():
-        collection._insert([(b"%06d.jpg" % (i + 1), 1, 1, "pending", None) for i in range(n_segments * rows_each)])
+    with collection.transaction():
+        collection.insert([(b"%06d.jpg" % (i + 1), 1, 1, "pending", None) for i in range(n_segments * rows_each)])
         collection["root"] = os.fsencode(folder)
     pending = collection.pending()
     first = collection.reserve_segments(n_segments)
@@ -364,8 +364,8 @@ def synthetic(folder, n_segments=30, rows_each=40):
 
 
 def bury(collection, ids):
-    with collection._transaction():
-        collection._bury(ids)
+    with collection.transaction():
+        collection.bury(ids)
 
 
 def holds(collection, expected, ids):
@@ -388,7 +388,7 @@ def test_compacting_changes_nothing_that_can_be_read(tmp_path):
     assert [path.name for path in collection.segments.iterdir()] == [str(s.number) for s in collection.stored()]
     assert (sparse.vstack(mapped) != expected).nnz == 0, "who has the old ones mapped keeps them"
     assert collection.compact()["segments_before"] == 1
-    collection._insert([(b"new.jpg", 1, 1, "pending", None)])
+    collection.insert([(b"new.jpg", 1, 1, "pending", None)])
     assert collection.pending() == [(1201, "new.jpg")], "an id is never given twice"
     collection.close()
 
@@ -495,7 +495,7 @@ def test_a_killed_compact_leaves_the_old_or_the_new(tmp_path):
         collection = Collection(place / "collection")
         holds(collection, expected, living)
         assert [path.name for path in segments.iterdir()] == [str(s.number) for s in collection.stored()]
-        assert collection._db.execute("SELECT count(*) FROM images").fetchone() == (len(living) + 1,)
+        assert collection.execute("SELECT count(*) FROM images").fetchone() == (len(living) + 1,)
         collection.close()
 
 
@@ -516,7 +516,7 @@ def test_no_room_for_the_catalogue(mine):
     for command in (["add", "more"], ["remove", "id:1"]):
         line = in_small_files(*command, cwd=mine, most=2000)
         assert line.startswith("visterm: runs/fruit: ")
-        assert line.endswith("; mend this, then the same command goes on from here")
+        assert line.endswith("; fix this, then re-run the same command to resume")
         assert (rows(mine), counts(mine)) == before
     assert answer("add", "more", cwd=mine)["n_images"] == 30
 
@@ -526,7 +526,7 @@ def test_no_room_for_a_segment(tmp_path):
     collection, expected = synthetic(place)  # 1.7 MB of indices
     (place / "config.yaml").write_text("seed: 0\n")
     line = in_small_files("compact", cwd=tmp_path, most=1_000_000)
-    assert line.endswith("; mend this, then the same command goes on from here")
+    assert line.endswith("; fix this, then re-run the same command to resume")
     holds(collection, expected, range(1, 1201))
     assert len(list((place / "collection/segments").iterdir())) == 30
     assert answer("compact", cwd=tmp_path)["segments"] == 1
@@ -538,9 +538,9 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("visterm.pipeline.stages.write_segment", full)
+    monkeypatch.setattr("visterm.pipeline.stages.extraction.write_segment", full)
     run = Run(mine / "runs/fruit")
-    with pytest.raises(UserError, match="No space left on device; mend this"):
+    with pytest.raises(UserError, match="No space left on device; fix this"):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
 

@@ -166,5 +166,5 @@ def test_an_interrupted_command_says_so(undisturbed, tmp_path, number, code):
         time.sleep(0.01)
     process.send_signal(number)
     lines = process.communicate(timeout=60)[1].splitlines()
-    assert lines[-1] == "visterm: interrupted; the same command goes on from here"
+    assert lines[-1] == "visterm: interrupted; re-run the same command to resume"
     assert process.returncode == code

@@ -523,7 +523,7 @@ def test_a_killed_training_goes_on(done, tmp_path):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    assert "interrupted; the same command goes on from here" in process.communicate(timeout=60)[1]
+    assert "interrupted; re-run the same command to resume" in process.communicate(timeout=60)[1]
     assert process.returncode == 143
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "going on from the checkpoint" in again.stderr

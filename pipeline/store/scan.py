@@ -1,0 +1,253 @@
+"""Comparing the root, or a table of vectors, with the catalogue."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.errors import UserError
+
+from .database import Database, Known
+from .files import file_sha256
+from .labels import Labels, enter_labels, read_labels
+from .paths import bounds, decoded, folder_below
+from .splits import Layout, assign_splits, mistyped_split
+
+
+@dataclass
+class Changes:
+    """Numbers of images that a scan of the root, or adding by hand, found changed."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    relabelled: int = 0  # of the images known before
+    left_out: int = 0  # of other classes than the configuration takes
+    warnings: tuple[str, ...] = ()  # possible mistakes
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Changes:
+    """Compare the root with the catalogue: `Collection.scan`."""
+    from visterm.features.images import list_images
+
+    refused: dict[str, str] = {}
+    try:
+        files = list_images(root, on_skip=refused.__setitem__)
+    except OSError as error:
+        raise UserError(str(error)) from None
+    prefix = len(os.path.join(root, ""))
+    own = folder_below(root, db.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
+    paths = [path for file in files if not (path := file[prefix:]).startswith(own)]
+    del files
+    names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
+    layout = Layout.of(paths)
+    changes = Changes()
+    tables = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
+    everything = {*paths, *names} if tables else None
+    if config.collection.classes is not None:
+        wanted = set(config.collection.classes)
+        missing = sorted(wanted - {layout.label(path) for path in paths})
+        if missing:
+            raise UserError(
+                f"collection.classes: {root} has no images in a folder {', '.join(missing[:5])}"
+                + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            )
+        before = len(paths)
+        paths = [path for path in paths if layout.label(path) in wanted]
+        names = {path: reason for path, reason in names.items() if layout.label(path) in wanted}
+        changes.left_out = before - len(paths)
+    with db.transaction():
+        last = db.last_id
+        _rename_enclosed(db, root)
+        known = db.known()
+        outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
+        read, warning = read_labels(config.collection, layout, [*paths, *outside], everything)
+        labels = (lambda path: None if path in names else read(path)) if names else read
+        changes.warnings = tuple(filter(None, (warning, mistyped_split(paths, layout))))
+        _enter(db, root, paths, outside, names, known, changes, replace)
+        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, labels, _living(db, known, last)))
+        assign_splits(db, config, layout)
+        _reconsider(db, config.collection.max_pixels)
+        db["root"] = os.fsencode(root)
+    return changes
+
+
+def scan_vectors(
+    db: Database,
+    root: Path,
+    ids: Sequence[str],
+    digests: Sequence[str],
+    labels: Sequence[Sequence[str]] | None,
+    config: Config,
+    replace: bool,
+) -> Changes:
+    """Compare a table of vectors with the catalogue: `Collection.take_vectors`."""
+    changes, layout = Changes(), Layout.of(ids)
+    with db.transaction():
+        last, known = db.last_id, db.known()
+        entered = dict(db.execute("SELECT id, sha256 FROM images WHERE status != 'removed'"))
+        if db.root is not None and not replace and len(known.keys() & set(ids)) < len(known) / 2:
+            raise UserError(
+                f"{db.folder.parent.name} is a run of other images, as most of their ids are not in the table; "
+                "give another --run, or --force to replace it"
+            )
+        if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
+            own_labels: Labels = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}.get
+        else:
+            own_labels, warning = read_labels(config.collection, layout, ids, set(ids))
+            changes.warnings = tuple(filter(None, (warning, mistyped_split(ids, layout))))
+        new = []
+        for path, digest in zip(ids, digests, strict=True):
+            old = known.pop(path, None)
+            if old is not None and old.status == "excluded":
+                continue
+            if old is not None and entered[old.id] == digest:
+                changes.unchanged += 1
+                continue
+            if old is None:
+                changes.added += 1
+            else:
+                changes.changed += 1
+                db.bury([old.id])
+            new.append((os.fsencode(path), digest))
+        gone = [old.id for old in known.values() if old.status != "excluded"]
+        changes.removed = len(gone)
+        db.bury(gone)
+        db.executemany("INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new)
+        query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded')"
+        rows = [(id_, decoded(path), labels) for id_, path, labels in db.execute(query)]
+        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, own_labels, rows))
+        assign_splits(db, config, layout)
+        db["root"] = os.fsencode(root)
+    return changes
+
+
+def _rename_enclosed(db: Database, root: Path) -> None:
+    """Rename images from outside that lie below a new root to the paths that its scan finds."""
+    first, last = bounds(os.fsencode(root))
+    query = "SELECT id, path FROM images WHERE status != 'removed' AND path >= ? AND path < ?"
+    for id_, path in db.execute(query, (first, last)).fetchall():
+        inside = path[len(first) :]
+        db.execute("UPDATE OR REPLACE given SET path = ? WHERE path = ?", (inside, path))
+        if not db.execute("UPDATE OR IGNORE images SET path = ? WHERE id = ?", (inside, id_)).rowcount:
+            db.bury([id_])  # the root has a row under that name already
+
+
+def _living(db: Database, known: dict[str, Known], last_id: int) -> Iterator[tuple[int, str, str | None]]:
+    """Id, path and labels of the known images that still exist, and of those added since."""
+    gone = {id_ for (id_,) in db.execute("SELECT id FROM images WHERE status = 'removed'")}
+    for path, old in known.items():
+        if old.status != "excluded" and old.id not in gone:
+            yield old.id, path, old.labels
+    query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded') AND id > ?"
+    for id_, path, labels in db.execute(query, (last_id,)):
+        yield id_, decoded(path), labels
+
+
+def _enter(
+    db: Database,
+    root: Path,
+    paths: list[str],
+    outside: list[str],
+    names: dict[str, str],
+    known: dict[str, Known],
+    changes: Changes,
+    replace: bool,
+) -> None:
+    """Enter the results of a scan: images below the root and outside, and skipped files with their reasons."""
+    compare_files(db, root, paths, known, changes)
+    if db.root is not None and db.root != root and not replace:
+        n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
+        if changes.unchanged < n_inside / 2:
+            raise UserError(
+                f"{db.folder.parent.name} is the run of the images in {db.root}, and {root} holds others; "
+                f"give another --run, or --force to replace it"
+            )
+    compare_files(db, root, outside, known, changes)
+    new = []
+    for path, reason in names.items():
+        old = known.get(path)
+        if old is None or (old.status != "excluded" and (old.status, old.reason) != ("skipped", reason)):
+            if old is not None:
+                db.bury([old.id])
+            new.append((os.fsencode(path), 0, 0, "skipped", reason))
+    gone = []
+    if changes.unchanged < len(known):  # else all of them exist
+        existing = {*paths, *outside, *names}
+        gone = [old for path, old in known.items() if path not in existing and old.status != "excluded"]
+    changes.removed = sum(old.status != "skipped" for old in gone)
+    db.bury([old.id for old in gone])
+    db.insert(new)
+
+
+def compare_files(
+    db: Database,
+    root: Path,
+    paths: Iterable[str],
+    known: dict[str, Known],
+    changes: Changes,
+    *,
+    by_hand: bool = False,
+) -> None:
+    """Enter new and changed image files; excluded ones only if they are added by hand."""
+    new: list[tuple] = []
+    unchanged = 0
+    folder = None
+    with contextlib.suppress(OSError):  # the root may be missing while images from outside are added
+        flags = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)  # not on Windows
+        folder = os.open(root, flags)  # paths relative to it are quicker to look up
+    try:
+        for path in paths:
+            old = known.get(path)
+            if old is not None and old.status == "excluded" and not by_hand:
+                continue
+            try:
+                stat = os.stat(os.path.join(root, path) if folder is None else path, dir_fd=folder)
+                size, mtime = stat.st_size, stat.st_mtime_ns
+            except OSError:
+                size, mtime = 0, 0  # vanished, or a dangling link: reading it will tell
+            if old is None:
+                changes.added += 1
+                new.append((os.fsencode(path), size, mtime, "pending", None))
+                continue
+            same_time = (size, mtime) == (old.size, old.mtime_ns)
+            if not same_time and not _same_content(db, old.id, os.path.join(root, path)):
+                changes.changed += 1
+                db.bury([old.id])
+                new.append((os.fsencode(path), size, mtime, "pending", None))
+                continue
+            if not same_time:
+                db.execute("UPDATE images SET size = ?, mtime_ns = ? WHERE id = ?", (size, mtime, old.id))
+            if old.status == "excluded":
+                changes.added += 1
+                db.execute("UPDATE images SET status = 'pending' WHERE id = ?", (old.id,))
+            else:
+                unchanged += 1
+    finally:
+        if folder is not None:
+            os.close(folder)
+    changes.unchanged += unchanged
+    db.insert(new)
+
+
+def _same_content(db: Database, id_: int, file: str) -> bool:
+    (sha256,) = db.execute("SELECT sha256 FROM images WHERE id = ?", (id_,)).fetchone()
+    return sha256 is not None and sha256 == file_sha256(file)
+
+
+def _reconsider(db: Database, max_pixels: int) -> None:
+    """Mark as pending what may come out differently: files that could not be opened, images near a changed limit."""
+    again = "UPDATE images SET status = 'pending', segment = NULL, row = NULL, reason = NULL WHERE "
+    db.execute(f"{again} status = 'skipped' AND sha256 = ''")
+    if db["max_pixels"] != max_pixels:
+        db.execute(f"{again} status = 'skipped' AND sha256 IS NOT NULL")
+        db.execute(f"{again} status = 'ok' AND width * height > ?", (max_pixels,))
+        db["max_pixels"] = max_pixels

@@ -1,0 +1,41 @@
+"""Reading CSV tables that users write."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from visterm.pipeline.errors import UserError, system_errors_explained
+
+
+def read_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield line number and cells of each row of a CSV table, UTF-8 with or without a byte order mark.
+
+    Parameters
+    ----------
+    file : Path
+        Its first line names the columns.
+    columns : sequence of str
+        Required columns; no cell of theirs may be empty.
+
+    Raises
+    ------
+    UserError
+        The file cannot be read or is not CSV, a column is missing, or a cell is empty.
+    """
+    try:
+        with (
+            system_errors_explained(file, "cannot be read", ""),
+            open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream,
+        ):
+            reader = csv.DictReader(stream)
+            missing = [name for name in columns if name not in (reader.fieldnames or [])]
+            if missing:
+                raise UserError(f"{file}: no column {missing[0]}; the first line must be {','.join(columns)}")
+            for row in reader:
+                if empty := [name for name in columns if not row[name]]:
+                    raise UserError(f"{file}, line {reader.line_num}: an empty {empty[0]}")
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise UserError(f"{file}: not a CSV table ({error})") from None

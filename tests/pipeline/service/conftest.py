@@ -1,0 +1,168 @@
+"""A small run, and clients of the service over it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+
+from visterm.pipeline import Searcher
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.console import Console
+from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
+from visterm.pipeline.stages.features import features as features_stage
+from visterm.pipeline.stages.train import train as train_stage
+from visterm.pipeline.store.run import Run
+
+SETTINGS = ["features.n_visterms=40", "oasis.n_steps=300", "split.train=4", "split.test=2", "compute.n_jobs=1"]
+PATIENCE = 30  # seconds
+if any(find_spec(name) is None for name in ("fastapi", "httpx", "uvicorn")):
+    collect_ignore_glob = ["test_*.py"]
+
+
+def _client_class():
+    """Make the class of the clients; here, because httpx may be missing."""
+    import httpx
+
+    class ServiceClient(httpx.Client):
+        """A client of one service, and its application (`handlers`, `feedback`)."""
+
+        def upload(self, data, name="a.jpg", **fields):
+            return self.post("/search", files={"file": (name, data)}, data=fields)
+
+        def mark(self, photos, query, relevant, not_relevant):
+            """Mark results by path; return the key of the query."""
+            key = self.get("/search", params={"id": photos.id(query)}).json()[0]["key"]
+            for paths, mark in ((relevant, 1), (not_relevant, -1)):
+                for path in paths:
+                    body = {"query": key, "image": photos.id(path), "mark": mark, "learner": "oasis"}
+                    assert self.post("/marks", json=body).status_code == 200
+            return key
+
+        def health(self):
+            return self.get("/health").json()
+
+        def wait_for_version(self, old):
+            self.wait_until(lambda: self.health()["version"] != old)
+            return self.health()["version"]
+
+        @staticmethod
+        def wait_until(condition):
+            deadline = time.monotonic() + PATIENCE
+            while not condition():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+        @staticmethod
+        def check_error(response, status, *words):
+            """Errors have one shape, and one line of text."""
+            assert response.status_code == status, response.text
+            error = response.json()
+            assert (error["ok"], error["status"]) == (False, status)
+            assert "\n" not in error["error"]
+            for word in words:
+                assert word in error["error"]
+
+    return ServiceClient
+
+
+@contextmanager
+def _serving(run, *, token=None, local=True, **options):
+    import uvicorn
+
+    from visterm.pipeline.service.app import create_app
+
+    app = create_app(run, token=token, local=local)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            with _client_class()(base_url=address, timeout=PATIENCE, **options) as client:
+                client.handlers, client.feedback = app.state.handlers, app.state.feedback
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def serving():
+    """Context manager (run) that serves a run in a thread and gives a client of it."""
+    return _serving
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory, write_images):
+    """A run of 19 images, one of them twice, with two learners. Tests do not change it; see `own`."""
+    folder = tmp_path_factory.mktemp("service")
+    photos = folder / "photos"
+    write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig") for i in range(6)])
+    shutil.copy(photos / "pear/0.jpg", photos / "pear/0 again.jpg")
+    (photos / "fig/5.jpg").rename(photos / "fig/<img src=x onerror=alert(1)>.jpg")
+    run, config, quiet = Run(folder / "runs" / "photos"), load_config(None, SETTINGS), Console(quiet=True)
+    features_stage(run, config, photos, quiet)
+    for learner in ("oasis", "knn"):
+        train_stage(run, config, learner, quiet)
+    evaluate_stage(run, config, "oasis", quiet)
+    return run
+
+
+@pytest.fixture(scope="session")
+def client(made):
+    with _serving(made) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def searcher(made):
+    return Searcher(made)
+
+
+@pytest.fixture(scope="session")
+def photos(searcher):
+    """The images of `made` by path: functions id and data."""
+    return SimpleNamespace(
+        id=lambda path: next(image.id for image in searcher.images if image.path == path),
+        data=lambda path: (searcher.root / path).read_bytes(),
+    )
+
+
+@pytest.fixture
+def own(made, tmp_path):
+    """A copy of the run, to be changed, over the same images."""
+    run = Run(tmp_path / "runs" / "photos")
+    shutil.copytree(made.folder, run.folder, ignore=shutil.ignore_patterns("service", "*.lock"))
+    return run
+
+
+@pytest.fixture
+def own_photos(own, searcher, tmp_path):
+    """The folder of the images of `own`, a copy that tests may change."""
+    folder = tmp_path / "photos"
+    shutil.copytree(searcher.root, folder)
+    features_stage(own, own.configure(None, []), folder, Console(quiet=True))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def start_upload():
+    """Function (address, length) that connects and sends the head of an upload of this length."""
+
+    def start(address, length, *headers):
+        host = str(address).removeprefix("http://").rstrip("/")
+        name, port = host.split(":")
+        connection = socket.create_connection((name, int(port)), timeout=10)
+        lines = ["POST /search HTTP/1.1", f"Host: {host}", "Content-Type: multipart/form-data; boundary=x"]
+        lines += [f"Content-Length: {length}", *headers]
+        connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+        return connection
+
+    return start

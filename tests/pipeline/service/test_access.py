@@ -1,0 +1,125 @@
+"""Access control: host, token, origin and limits of request bodies."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from visterm.pipeline.service import middleware
+
+
+def test_token(made, serving):
+    with serving(made, token="tell nobody", local=False, headers={"Host": "photos.example"}) as client:
+        for path in ("/", "/health", "/docs", "/openapi.json", "/search?id=1", "/static/app.css", "/nowhere"):
+            client.check_error(client.get(path), 401, "Bearer")
+        assert client.get("/health").headers["www-authenticate"] == "Bearer"
+        for wrong in ("Bearer tell nobod", "Bearer", "tell nobody", "Basic tell nobody", "Bearer \xff"):
+            client.check_error(client.get("/health", headers={"Authorization": wrong.encode("latin-1")}), 401)
+        client.check_error(client.get("/health?token=tell"), 401)
+        client.check_error(client.post("/search?token=tell+nobody&id=1"), 401)
+        assert client.get("/health", headers={"Authorization": "Bearer tell nobody"}).status_code == 200
+        entered = client.get("/search?token=tell+nobody&id=1&k=2")
+        assert entered.status_code == 303
+        assert entered.headers["location"] == "/search?id=1&k=2"
+        cookie = entered.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        assert "nobody" not in cookie
+        assert client.get("/health").status_code == 200  # by the cookie
+        client.cookies.clear()
+        wrong = {"Cookie": f"{cookie.partition('=')[0]}=wrong"}
+        client.check_error(client.get("/health", headers=wrong), 401, "Bearer")
+        assert client.get(f"{client.base_url}//evil.example/?token=tell+nobody").headers["location"] == "/evil.example/"
+
+
+def test_tokens_are_compared_in_constant_time(made, monkeypatch, serving):
+    compared = []
+    compare = middleware.hmac.compare_digest
+    monkeypatch.setattr(middleware.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or compare(a, b))
+    with serving(made, token="tell nobody") as client:
+        client.get("/health", headers={"Authorization": "Bearer guess"})
+    assert (b"guess", b"tell nobody") in compared
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "[", "0x7f.1"]
+)
+def test_other_host_names(client, host):
+    """Another site may point its own name here (DNS rebinding)."""
+    client.check_error(client.get("/health", headers={"Host": host}), 421, "localhost")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST"])
+def test_loopback_host_names(client, host):
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+def test_requests_of_other_sites(client):
+    here = str(client.base_url).rstrip("/")
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://[x"},
+        {"Origin": "http://127.0.0.1:81"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": here},
+    ):
+        client.check_error(client.post("/search?id=1", headers=headers), 403, "another site")
+    for headers in ({"Origin": here}, {"Sec-Fetch-Site": "same-origin"}, {}):
+        assert client.post("/search?id=1", headers=headers).status_code == 200
+
+
+def test_security_headers(client):
+    for path in ("/health", "/nowhere", "/search", "/images/1/thumbnail", "/docs"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+
+
+def test_internal_errors_show_no_traceback(made, serving):
+    with serving(made) as client:
+        client.handlers.search_one = lambda *_: 1 / 0
+        answer = client.get("/search?id=1&label=fig")
+        client.handlers.search_batcher.function = lambda *_: 1 / 0
+        client.check_error(client.get("/search?id=1"), 500, "ZeroDivisionError")
+    client.check_error(answer, 500, "ZeroDivisionError")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_many_uploads_at_once(client, monkeypatch, photos, start_upload):
+    """Only so many are held in memory."""
+    monkeypatch.setattr(middleware, "MAX_CONCURRENT_UPLOADS", 2)
+    data = photos.data("fig/1.jpg")
+    with start_upload(client.base_url, 1000), start_upload(client.base_url, 1000):
+        answers = []
+        client.wait_until(lambda: answers.append(client.upload(data)) or answers[-1].status_code != 200)
+        client.check_error(answers[-1], 429, "try again")
+        assert answers[-1].headers["retry-after"] == "1"
+    client.wait_until(lambda: client.upload(data).status_code != 429)
+
+
+@pytest.mark.parametrize(("limit", "more"), [("SECONDS_BETWEEN_BYTES", b""), ("SECONDS_FOR_BODY", b"x")])
+def test_slow_upload(client, monkeypatch, start_upload, limit, more):
+    """One that pauses, and one that never ends."""
+    monkeypatch.setattr(middleware, limit, 0.2)
+    found, deadline = b"", time.monotonic() + 20
+    with start_upload(client.base_url, 10_000) as connection:
+        connection.settimeout(0.05)
+        while b"}" not in found:
+            assert time.monotonic() < deadline
+            try:
+                found += connection.recv(10_000)
+            except TimeoutError:
+                connection.sendall(more)
+    assert found.startswith(b"HTTP/1.1 408 ")
+    assert b"too slow" in found
+
+
+def test_invalid_and_long_json_bodies(client):
+    headers = {"Content-Type": "application/json"}
+    client.check_error(client.post("/marks", content=b"{", headers=headers), 422)
+    client.check_error(client.post("/marks", content=b" " * 100_000, headers=headers), 413, "65,536 bytes")

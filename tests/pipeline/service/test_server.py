@@ -1,0 +1,144 @@
+"""The service as a process, its limits and files."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import httpx
+import pytest
+
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.human_eval.judgements import Judgements
+from visterm.pipeline.human_eval.tasks import draw_tasks
+from visterm.pipeline.service import handlers, middleware, schemas, server, thumbnails, uploads
+from visterm.pipeline.service.app import create_app
+from visterm.pipeline.store.run import Run
+
+
+@pytest.fixture(scope="module")
+def process(made):
+    """URL of a service in a process of its own."""
+    command = [os.path.join(os.path.dirname(sys.executable), "visterm"), "serve", "--run", made.name, "--port", "0"]
+    environment = os.environ | {"VISTERM_RUNS": str(made.folder.parent)}
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = started.stdout.readline().strip()  # the socket listens already
+        assert address.startswith("http://127.0.0.1:"), started.stderr.read()
+        yield address
+    finally:
+        started.send_signal(signal.SIGINT)
+        out, error = started.communicate(timeout=30)
+    assert (started.returncode, out) == (0, "")
+    assert error == "press Ctrl-C to stop\n"
+
+
+def test_process_answers(process, searcher):
+    (answer,) = httpx.get(f"{process}search", params={"id": 1, "k": 2}).json()
+    assert len(answer["results"]) == 2
+    with open(searcher.root / "fig/1.jpg", "rb") as picture:
+        (answer,) = httpx.post(f"{process}search", files={"file": picture}).json()
+    assert answer["upload"]
+
+
+def test_upload_that_is_cut_off(process, made, photos, start_upload):
+    kept = sorted(made.folder.glob("service/uploads/*"))
+    for _ in range(middleware.MAX_CONCURRENT_UPLOADS + 1):
+        with start_upload(process, 100_000) as connection:
+            connection.sendall(b"--x\r\n")
+    assert httpx.get(f"{process}health").status_code == 200
+    assert sorted(made.folder.glob("service/uploads/*")) == kept
+    deadline, picture = time.monotonic() + 30, {"file": photos.data("fig/1.jpg")}
+    while (
+        answer := httpx.post(f"{process}search", files=picture)
+    ).status_code == 429:  # until it notices that they disconnected
+        assert time.monotonic() < deadline
+    assert answer.status_code == 200
+
+
+def test_upload_that_claims_too_much_is_refused_at_once(client, start_upload):
+    for length, *header in ((10**12,), (handlers.UPLOAD_BYTES + 1, "Expect: 100-continue")):
+        with start_upload(client.base_url, length, *header) as connection:
+            assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_port_in_use(made):
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match="another program listens there"):
+            server.serve(made, Console(quiet=True), port=port)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "word"),
+    [
+        ("0.0.0.0", None, "a token is needed"),
+        ("::", None, "a token is needed"),
+        ("192.0.2.1", None, "a token is needed"),
+        ("photos.example", None, "a token is needed"),
+        ("127.0.0.1", "short", "at least 8"),
+        ("127.0.0.1", "with a blank", "without blanks"),
+        ("192.0.2.1", "long enough", "cannot listen"),
+    ],
+)
+def test_refuses_to_start(made, host, token, word):
+    token = token and token.replace("long enough", "long-enough")
+    with pytest.raises(UserError, match=word):
+        server.serve(made, Console(quiet=True), host=host, port=0, token=token)
+
+
+def test_the_limits_are_those_of_the_docs(repository):
+    mib, others = 2**20, handlers.MAX_WAITING_OTHERS
+    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|", (repository / "docs/serving.md").read_text(), re.MULTILINE))
+    expected = {
+        f"searches by id that wait, answered {handlers.BATCH_SIZE} together": handlers.MAX_WAITING_SEARCHES,
+        "thumbnails that wait": handlers.MAX_WAITING_THUMBNAILS,
+        "uploads being received, held in memory": middleware.MAX_CONCURRENT_UPLOADS,
+        "updates of feedback that wait, done one after the other": handlers.MAX_WAITING_UPDATES,
+        "all else that waits: searches by picture or in a label, explanations, labels, marks": others,
+        "connections, idle ones too": server.CONNECTIONS,
+        "bytes of an upload, with the form around it": f"{handlers.UPLOAD_BYTES // mib} MiB",
+        "pixels of an upload; fewer if `collection.max_pixels` is less": f"{handlers.UPLOAD_PIXELS // 10**6} million",
+        "bytes of any other body": f"{middleware.JSON_BYTES // 1024} KiB",
+        "pause between the bytes of a body": f"{middleware.SECONDS_BETWEEN_BYTES:.0f} s",
+        "time of a whole body": f"{middleware.SECONDS_FOR_BODY:.0f} s",
+        "`k`, `offset`": f"{schemas.MAX_K:,} and {schemas.MAX_OFFSET:,}",
+        "bytes of an image file that is shown": f"{thumbnails.MAX_ORIGINAL_BYTES // mib} MiB",
+        "uploads": f"{uploads.MAX_UPLOADS:,}, and {uploads.MAX_UPLOAD_BYTES // 2**30} GiB as they are kept",
+        "an upload after its last use": f"{uploads.UPLOAD_SECONDS // 86400} days",
+        "thumbnails": f"{thumbnails.MAX_THUMBNAIL_BYTES // 2**30} GiB",
+        "a connection after an answer": f"{server.IDLE_SECONDS} s",
+    }
+    assert {name: rows.get(name) for name in expected} == {name: str(value) for name, value in expected.items()}
+
+
+def test_every_file_of_a_run_is_described(own, searcher, repository, serving, photos):
+    described = (repository / "docs/files.md").read_text().partition("## A collection")[0]
+    own.save_config(own.configure(None, ["index.kind=two-stage"]))
+    with serving(own) as client:
+        client.upload(photos.data("fig/1.jpg"))
+        assert client.get("/images/1/thumbnail").status_code == 200
+        client.mark(photos, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
+        client.post("/feedback/update", json={})
+    Judgements(own.judgements).create(
+        draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1), learner="oasis", version="1"
+    )
+    files = [file for file in own.folder.rglob("*") if file.is_file()]
+    assert len(files) > 25
+    for file in files:
+        if file.parent.parent.parent == own.folder / "learners" and file.suffix == ".npy":
+            continue  # one .npy an array
+        name = "<sha256>.png" if file.parent.name == "uploads" else re.sub("-(wal|shm)$", "", file.name)
+        assert re.search(rf"(?<![\w.]){re.escape(name)}", described), file
+
+
+def test_refuses_a_run_without_images(tmp_path):
+    with pytest.raises(UserError, match="visterm features"):
+        create_app(Run(tmp_path / "none"))

@@ -1,0 +1,68 @@
+"""Opening and reading the catalogue, and its transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+
+import numpy as np
+import pytest
+
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store import database
+from visterm.pipeline.store.catalogue import Collection
+
+
+def test_counts_come_in_the_order_asked_for(collection, tmp_path, touch, extract):
+    root = tmp_path / "images"
+    touch(root, "a/1.jpg", "a/2.jpg", "a/3.jpg")
+    collection.scan(root, load_config())
+    extract(collection)
+    images = collection.images()
+    np.testing.assert_array_equal(collection.counts(images[::-1]).toarray(), [[0, 0, 3], [0, 2, 0], [1, 0, 0]])
+
+
+def test_counts_of_another_extractor_are_forgotten(collection, tmp_path, touch, extract):
+    touch(tmp_path / "images", "a/1.jpg", "a/2.jpg")
+    collection.scan(tmp_path / "images", load_config())
+    collection.use_extractor("one")
+    extract(collection)
+    collection.use_extractor("one")
+    assert collection.pending() == []
+    collection.use_extractor("two")
+    assert len(collection.pending()) == 2
+
+
+def test_another_version_is_refused(collection):
+    collection["format"] = "0"
+    with pytest.raises(UserError, match="another version"):
+        Collection(collection.folder)
+
+
+def test_a_damaged_catalogue_is_refused(tmp_path):
+    (tmp_path / "collection").mkdir()
+    (tmp_path / "collection/catalogue.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(UserError, match="damaged catalogue"):
+        Collection(tmp_path / "collection")
+
+
+def test_a_catalogue_that_another_process_writes_is_not_called_damaged(collection, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    with contextlib.closing(sqlite3.connect(collection.folder / "catalogue.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UserError, match=r"database is locked.*try again later") as refused:
+            Collection(collection.folder)
+        assert "remove" not in str(refused.value)
+    Collection(collection.folder).close()
+
+
+def test_a_refused_transaction_is_rolled_back(collection):
+    def enter():
+        with collection.transaction():
+            collection["a"] = "1"
+            collection.execute("INSERT INTO meta VALUES ('a', '2')")
+
+    with pytest.raises(sqlite3.IntegrityError):
+        enter()
+    assert collection["a"] is None

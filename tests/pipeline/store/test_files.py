@@ -1,0 +1,59 @@
+"""Atomic writes and locks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.files import locked, publish, recover, write_bytes, write_text
+
+HOLD = """
+import sys; from pathlib import Path; from visterm.pipeline.store.files import locked
+with locked(Path(sys.argv[1]), wait=True):
+    print("held", flush=True); sys.stdin.read()
+"""
+
+
+def test_an_error_leaves_the_old_file(tmp_path, monkeypatch):
+    write_text(tmp_path / "new/a.txt", "old")
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_bytes(tmp_path / "new/a.txt", b"new")
+    assert [(path.name, path.read_text()) for path in (tmp_path / "new").iterdir()] == [("a.txt", "old")]
+
+
+def test_a_kill_between_two_renames_is_undone(tmp_path):
+    with publish(tmp_path / "model", {"n": 1}) as folder:
+        (folder / "W.npy").write_bytes(b"W")
+    (tmp_path / "model").rename(tmp_path / "model.old")
+    (tmp_path / "model.tmp").mkdir()
+    (tmp_path / "a.json.1-2.tmp").touch()
+    recover(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["W.npy", "model", "record.json"]
+
+
+def test_a_lock_excludes_others_until_its_process_is_killed(tmp_path):
+    file = tmp_path / "new/.lock"
+    command = [sys.executable, "-c", HOLD, file]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with locked(file, wait=False) as free:
+            assert not free
+        holder.kill()
+        with locked(file, wait=True) as free, locked(file, wait=False) as again:
+            assert (free, again) == (True, False)
+
+
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    refused = pytest.raises(UserError, match=r"file: cannot be written \(.*\); search still works$")
+    with refused, locked(tmp_path / "file/.lock", wait=True, advice="search still works"):
+        pass

@@ -1,0 +1,54 @@
+"""Errors of the system in one line."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+
+import pytest
+
+from visterm.pipeline.errors import (
+    FIX_AND_RESUME,
+    UserError,
+    explain_system_error,
+    is_disk_full,
+    system_errors_explained,
+)
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (FULL, "a.npy: No space left on device"),
+        (OSError(errno.EIO, "Input/output error", b"b.npy"), "b.npy: Input/output error"),
+        (OSError("no reason"), "no reason"),
+        (sqlite3.OperationalError("disk I/O error"), "catalogue.sqlite: disk I/O error"),
+        (sqlite3.DatabaseError("malformed"), "catalogue.sqlite: malformed"),
+        (MemoryError(), "out of memory"),
+    ],
+)
+def test_the_system_in_one_line(error, line):
+    assert explain_system_error(error) == f"{line}; {FIX_AND_RESUME}"
+
+
+def test_faults_of_the_program_are_not_explained():
+    for error in (ValueError("x"), sqlite3.IntegrityError("x"), sqlite3.ProgrammingError("x")):
+        assert explain_system_error(error) is None
+        with pytest.raises(type(error)), system_errors_explained("runs/a"):
+            raise error
+
+
+def test_the_caller_says_where_and_what():
+    with (
+        pytest.raises(UserError, match=r"^runs/a: the mark was not kept \(No space left on device\)$"),
+        system_errors_explained("runs/a", "the mark was not kept", ""),
+    ):
+        raise FULL
+
+
+def test_full_disks():
+    assert is_disk_full(FULL)
+    assert is_disk_full(sqlite3.OperationalError("database or disk is full"))
+    assert not is_disk_full(OSError(errno.EIO, "Input/output error"))
