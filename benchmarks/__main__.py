@@ -3,8 +3,8 @@
     python -m benchmarks [--quick] [NAME ...]
 
 Each record holds our figure, a peer's figure from the same session on the same data, their ratio (above 1 means ours
-is better), what the physical limit is, how it was measured, and the command that repeats it. Figures are medians; quote
-ratios, since machines differ. ``--quick`` takes smaller inputs and fewer repetitions, and only prints.
+is better), the physical limit, how it was measured, and the command that repeats it. Figures are medians; quote
+ratios, since machines differ. ``--quick`` takes smaller inputs and fewer repetitions, and prints only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODULES = (
     "extraction",
     "forest",
     "incremental",
-    "living",
+    "edit",
     "catalogue",
     "cluster",
     "codebook",
@@ -45,13 +45,17 @@ MODULES = (
     "configurations",
     "scale",
 )
-LONG = {"scale"}  # hours: only where it is named
+LONG = {"scale"}  # takes hours: runs only when named
+# Commands outside this folder that merge records of their own, and the module whose records theirs follow.
+ELSEWHERE = {"experiments.musl_records": "musl"}
 RESULTS = Path(__file__).with_name("results.json")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, keeps nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller inputs, fewer repetitions; prints, writes nothing"
+    )
     names = f"some of: {', '.join(MODULES)}; default: all but {', '.join(LONG)}"
     parser.add_argument("modules", nargs="*", metavar="NAME", help=names)
     arguments = parser.parse_args()
@@ -80,13 +84,19 @@ def main() -> None:
 
 
 def merge(results: Path, records: list[dict], module: str) -> list[dict]:
-    """All records in the order of the modules: `records` in place of those the module wrote before.
+    """All records in the order of the modules: `records` in place of those that the module wrote before.
 
-    A record that the module no longer gives, because it is gone or its peer could not run, goes.
+    A record that the module no longer gives, because it is gone or its peer could not run, is dropped; so is one of a
+    module that is gone.
     """
     kept = json.loads(results.read_text()) if results.exists() else []
-    kept = [record for record in kept if module_of(record) in MODULES and module_of(record) != module]
-    return sorted(kept + records, key=lambda record: MODULES.index(module_of(record)))
+    kept = [record for record in kept if module_of(record) in {*MODULES, *ELSEWHERE} - {module}]
+    return sorted(kept + records, key=rank)
+
+
+def rank(record: dict) -> tuple[int, bool]:
+    name = module_of(record)
+    return MODULES.index(ELSEWHERE.get(name, name)), name in ELSEWHERE
 
 
 def module_of(record: dict) -> str:

@@ -46,7 +46,7 @@ def cpu_time(function, *arguments) -> float:
 
 
 def in_turns(passes, repeats):
-    """Median seconds of each function of the number of the round; the first round, which compiles, is left out."""
+    """Median seconds of each function(round number); the first round compiles and is skipped."""
     times = [[cpu_time(function, k) for function in passes] for k in range(repeats + 1)]
     return np.median(times[1:], axis=0)
 
@@ -56,7 +56,7 @@ def in_turns(passes, repeats):
 
 @njit(cache=True, nogil=True)
 def plain_pamir(indptr, indices, data, comparisons, C, W):
-    """One comparison after the other, as one would write it down: W (n_labels, d), double precision."""
+    """A plain loop over the comparisons: W (n_labels, d), double precision."""
     for image, own, other in comparisons:
         loss, norm = 1.0, 0.0
         for i in range(indptr[image], indptr[image + 1]):
@@ -104,7 +104,7 @@ def time_pamir(d: int, quick: bool) -> dict:
 
 
 def peer_classifier(n_epochs: int = 1):
-    """PA-I of scikit-learn, one classifier a class, the same model as OneVsRestPA."""
+    """PA-I of scikit-learn, one classifier per class: the same model as OneVsRestPA."""
     return SGDClassifier(
         loss="hinge",
         penalty=None,
@@ -184,7 +184,7 @@ def common_entries(X, Q) -> float:
 
 
 def many_images(X, y, n: int):
-    """Images of each a random half of the entries of two images of a class."""
+    """Synthetic images: each combines random halves of the entries of two images of a class."""
     rng = np.random.default_rng(0)
     X, y = X[order := np.argsort(y, kind="stable")], y[order]
     first = np.searchsorted(y, y)

@@ -38,7 +38,7 @@ TUNED_C = 1.0
 
 @njit(cache=True, nogil=True)
 def direct_pass(indptr, indices, data, triplets, r, W, Lambda, Omega):
-    """The paper's figure 2 as one would write it down: three dense rank-1 updates for each violating triplet."""
+    """The paper's figure 2 as a plain loop: three dense rank-1 updates for each violating triplet."""
     d = len(W)
     p, s, t = np.zeros(d, W.dtype), np.zeros(d, W.dtype), np.zeros(d, W.dtype)
     steps = np.empty(3, W.dtype)  # of W, Omega and Lambda; in an array, which keeps their precision
@@ -87,7 +87,7 @@ def direct_pass(indptr, indices, data, triplets, r, W, Lambda, Omega):
 
 
 def time_diagonal(d: int, quick: bool) -> dict:
-    """Microseconds a triplet, against OASIS on the same triplets."""
+    """Microseconds per triplet, against OASIS on the same triplets."""
     X, y, train = load_vectors(d)
     rows, sampler = as_rows(X[train]), TripletSampler(y[train])
     n_steps, repeats = (5_000, 3) if quick else (20_000, 9)
@@ -96,7 +96,7 @@ def time_diagonal(d: int, quick: bool) -> dict:
     model[..., 1] = 1
     model = model.reshape(d, 2 * d)
     times = []
-    # The first round compiles and touches all memory; later ones go on from there, as a long run does.
+    # The first round compiles and touches all memory; later ones continue from its W, as a long run does.
     for k in range(repeats + 1):
         triplets = sampler.draw(stream(k), n_steps)
         times.append([cpu_time(diagonal_pass, rows, triplets, R, model)])
@@ -160,7 +160,7 @@ class Factored:
 
 
 def time_factored(quick: bool) -> list[dict]:
-    """Microseconds an update at d = 1,000, against the direct rank-1 updates on one core."""
+    """Microseconds per update at d = 1,000, against the direct rank-1 updates on one core."""
     learning = Factored(1000)
     double, single = learning.start(np.float64), learning.start(np.float32)
     n_steps, repeats = (1000, 3) if quick else (4000, 7)
@@ -199,14 +199,14 @@ def time_factored(quick: bool) -> list[dict]:
 
 
 def time_update(clock, run, k: int) -> float:
-    """Seconds an update of run(k), which returns how many it made."""
+    """Seconds per update of run(k), which returns the number of updates."""
     start = clock()
     updates = run(k)
     return (clock() - start) / updates
 
 
 def time_factored_large(quick: bool) -> dict:
-    """Milliseconds an update at d = 10,000 on two cores, elapsed."""
+    """Milliseconds per update at d = 10,000 on two cores, elapsed."""
     learning = Factored(10_000)
     single = learning.start(np.float32)  # in double precision the two together would take more than most machines have
     runs = (

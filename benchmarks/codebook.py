@@ -45,7 +45,7 @@ def inertia(points: np.ndarray, centers: np.ndarray) -> float:
 def fit(learner, points: np.ndarray) -> tuple[float, float]:
     """Seconds and inertia."""
     with threadpool_limits(N_THREADS), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # that so many rounds were not enough
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the rounds are bounded on purpose
         start = time.perf_counter()
         learner.fit(points)
         seconds = time.perf_counter() - start

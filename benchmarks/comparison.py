@@ -1,10 +1,10 @@
 """Time of the systems that the papers compared OASIS with: ``python -m benchmarks comparison [--quick]``.
 
-20 classes of Caltech-101, 1,000 visterms, 40 images a class to learn from and 25 to query each other; see
+20 classes of Caltech-101, 1,000 visterms, 40 training and 25 test images per class; see
 benchmarks/vectors.py. Processor time of one thread, medians of repetitions: a LEGO update against the same steps with
 BLAS, MCML against projected gradient until both reach the same loss; and how long OASIS and metric-learn's LMNN, ITML
-and NCA learn from the same images, with the mAP that they reach. How good the systems are when the settings of all are
-chosen is the matter of `experiments`.
+and NCA learn from the same images, with the mAP that they reach. `experiments` compares
+their quality with settings chosen for each.
 """
 
 import time

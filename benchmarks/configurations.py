@@ -1,4 +1,4 @@
-"""Quality of what the commands give with the configurations of `configs`: ``python -m benchmarks configurations``.
+"""Quality that the commands reach with the configurations in `configs`: ``python -m benchmarks configurations``.
 
 ``visterm features``, ``train`` and ``evaluate`` on the classes of Caltech-101 that a configuration names, as a user
 runs them, for each of three splits. Test images query test images.
@@ -25,7 +25,7 @@ RUNS = {
 
 
 def systems(config: str, settings: list[str]) -> dict:
-    """What the evaluation says of OASIS and cosine."""
+    """The evaluation's figures of OASIS and cosine."""
     with tempfile.TemporaryDirectory() as runs:
         options = ["--config", str(ROOT / "configs" / f"{config}.yaml"), "--run", "bench"]
         options += [part for setting in settings for part in ("--set", setting)]

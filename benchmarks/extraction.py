@@ -61,7 +61,7 @@ def photos(n_train, n_test, folder):
 
 
 class PlainExtractor:
-    """The same extraction, written as one would: scikit-image, NumPy and scikit-learn, block by block."""
+    """The same extraction in plain scikit-image, NumPy and scikit-learn, block by block."""
 
     def __init__(self, extractor):
         self.palette = self._kmeans(extractor.palette_.colors_)
@@ -108,7 +108,7 @@ class PlainExtractor:
 
 @contextlib.contextmanager
 def one_core():
-    """Keep the whole process, with all of its threads, on one core, where the system can."""
+    """Pin the process with all its threads to one core, if the system supports it."""
     threads = cv2.getNumThreads()
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     cv2.setNumThreads(1)
@@ -130,7 +130,7 @@ def milliseconds(function, n, clock):
 
 
 def in_turns(ours, peer, n, rounds, clock=time.process_time):
-    """Median milliseconds an image of both, and the median of their ratios, peer / ours."""
+    """Median milliseconds per image of both, and the median of their ratios, peer / ours."""
     pairs = [(milliseconds(ours, n, clock), milliseconds(peer, n, clock)) for _ in range(rounds)]
     mine, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     return mine, theirs, statistics.median(b / a for a, b in pairs)

@@ -1,7 +1,7 @@
-"""What marks do to a learner, and how long it takes: ``python -m benchmarks feedback``.
+"""Effect and time of learning from relevance feedback: ``python -m benchmarks feedback``.
 
-A session on Caltech-101, with the configurations of `configs`: for query after query among the test images, the first
-20 results are marked by their labels, all rightly or all wrongly, and the learner is updated.
+A session on Caltech-101 with the configurations in `configs`: for each query, a test image, the first 20 results are
+marked by their labels, all correctly or all incorrectly, and the learner is updated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from .vectors import DATA, ROOT
 
 COMMAND = "python -m benchmarks feedback"
-TOP = 20  # results that are marked, and looked at again
+TOP = 20  # results that are marked, then compared with those after the update
 CONFIGS = {1000: "caltech101-20", 10000: "caltech101-20-10000"}
 
 

@@ -24,13 +24,13 @@ N_VISTERMS, N_TREES, BLOCK, STRIDE, CELL = 1000, 10, 64, 32, 4
 
 
 def labels_of(paths):
-    """The folder of each photo of Caltech-101; which photo it was cut from of the others."""
+    """Labels: the folder of a Caltech-101 photo; for a crop, the photo it was cut from."""
     folders = [path.parent.name for path in paths]
     return folders if len(set(folders)) > 1 else [int(path.stem) % len(SHIPPED) for path in paths]
 
 
 class PlainForest:
-    """The same codebook, written as one would."""
+    """The same codebook in plain NumPy and scikit-learn."""
 
     def __init__(self, filters, paths, y):
         self.filters = filters.astype(int)

@@ -59,7 +59,7 @@ def median_in_turns(first, second, repeats: int) -> tuple[float, float]:
 
 
 def triplet(d: int, n_images: int, repeats: int) -> dict:
-    """Microseconds a triplet of OASIS and of the plain loop, and MB of learning."""
+    """Microseconds per triplet of OASIS and of the plain loop, and MB of learning."""
     start = memory("VmRSS")
     X = gallery(n_images, d, np.random.default_rng(0))
     X.sum_duplicates()
@@ -82,7 +82,7 @@ def triplet(d: int, n_images: int, repeats: int) -> dict:
 
 
 def query(d: int, n_images: int, repeats: int) -> dict:
-    """Milliseconds a query of ours and of scipy's, and MB of searching."""
+    """Milliseconds per query of ours and of scipy's, and MB of searching."""
     start = memory("VmRSS")
     rng = np.random.default_rng(0)
     X, Q = gallery(n_images, d, rng), queries(N_QUERIES, d, rng)
@@ -135,7 +135,7 @@ def run(quick: bool = False) -> list[dict]:
 
 def draw(records: list[dict], path: Path) -> None:
     """Four panels: time and memory of learning and of searching, against the number of images."""
-    from experiments.plots import legend, new_figure, save, series
+    from .plots import legend, new_figure, save, series
 
     figure, panels = new_figure(4, n_rows=2, width=10, height=7)
     titles = {
@@ -160,5 +160,5 @@ def draw(records: list[dict], path: Path) -> None:
 
 if __name__ == "__main__":
     kind, *numbers = sys.argv[1:]
-    POINTS[kind](1000, 1000, 1)  # compiles: what that takes is not counted
+    POINTS[kind](1000, 1000, 1)  # compiles; not counted
     print(json.dumps(POINTS[kind](*map(int, numbers))))

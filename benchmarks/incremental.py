@@ -1,4 +1,4 @@
-"""What a second ``visterm features`` costs when nothing has changed, beside the first."""
+"""Time of a second ``visterm features`` with nothing changed, beside the first."""
 
 from __future__ import annotations
 

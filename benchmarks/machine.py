@@ -1,4 +1,4 @@
-"""What this machine can do at most, for the limits of the other benchmarks: ``python -m benchmarks machine [--quick]``.
+"""Peak speeds of this machine, for the limits of the other benchmarks: ``python -m benchmarks machine [--quick]``.
 
 Memory: the triad ``a = b + s c`` over arrays too large for any cache (STREAM), bytes counted as it does, 12 for each
 number; the writes' own fetches of lines are not counted. Cache: reading an array of the size that a kernel keeps busy.
@@ -31,7 +31,7 @@ def read(a, times):
     for _ in range(times):
         for i in range(len(a)):
             total += a[i]
-        a[0] = total  # else one round would do for all
+        a[0] = total  # else the compiler keeps one round only
     return total
 
 
@@ -42,7 +42,7 @@ def touch(a, lines):
 
 
 def seconds(function, arguments) -> float:
-    """Least elapsed time of the function on every tuple of arguments at once, a thread each."""
+    """Least elapsed time of the function called with all tuples of arguments at once, one thread per tuple."""
     times = []
     with ThreadPoolExecutor(len(arguments)) as pool:
         for _ in range(REPEATS + 1):
@@ -54,7 +54,7 @@ def seconds(function, arguments) -> float:
 
 @functools.cache
 def memory_bandwidth(threads: int) -> float:
-    """Bytes a second of all threads together."""
+    """Bytes per second of all threads together."""
     n = 64 * MB // 4
     arguments = [(*(np.ones(n, np.float32) for _ in range(3)), np.float32(2)) for _ in range(threads)]
     return 12 * n * threads / seconds(triad, arguments)
@@ -62,14 +62,14 @@ def memory_bandwidth(threads: int) -> float:
 
 @functools.cache
 def cache_bandwidth(size: int) -> float:
-    """Bytes a second that one core reads of an array of so many bytes, again and again."""
+    """Bytes per second that one core reads from an array of `size` bytes, repeatedly."""
     times = max(1, 256 * MB // size)
     return times * size / seconds(read, [(np.ones(size // 4, np.float32), times)])
 
 
 @functools.cache
 def line_seconds(size: int) -> float:
-    """Seconds that one core takes to read a random line of an array of so many bytes, and to write it back."""
+    """Seconds that one core takes to read and write back one random cache line of an array of `size` bytes."""
     a = np.zeros(size // 4, np.float32)
     lines = np.random.default_rng(0).integers(0, len(a) // 16, 1_000_000, np.uint32)
     return seconds(touch, [(a, lines)]) / len(lines)
@@ -77,7 +77,7 @@ def line_seconds(size: int) -> float:
 
 @functools.cache
 def flops(threads: int) -> float:
-    """Additions and multiplications a second in a product of single-precision matrices."""
+    """Additions and multiplications per second in a product of single-precision matrices."""
     A = np.ones((2000, 2000), np.float32)
     with threadpool_limits(threads):
         return 2 * 2000**3 / seconds(np.matmul, [(A, A)])

@@ -42,7 +42,7 @@ def among_candidates(gallery: np.ndarray, queries: np.ndarray, wanted: np.ndarra
 
 
 def directions(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray) -> list[dict]:
-    """Random directions beside the best ones, as many of each."""
+    """Random directions beside the best ones, the same number of each."""
     queries = learner.transform_query(Q)
     sample = T[np.random.default_rng(0).permutation(T.shape[0])[:SAMPLE]]
     H = learner.transform_query(sample)
@@ -78,7 +78,7 @@ def seconds(work) -> float:
 
 
 def check(index: MilvusIndex) -> None:
-    """Milvus holds what the index says, row by row."""
+    """Assert that Milvus holds the rows that the index reports."""
     held = index.held()
     assert np.array_equal(held.ids, index.entries.ids)
     assert np.array_equal(held.fingerprints, index.entries.fingerprints)
@@ -86,7 +86,7 @@ def check(index: MilvusIndex) -> None:
 
 
 def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray, more: sp.csr_matrix) -> list:
-    """Make a collection, ask it, have it grow by some images and shrink by as many."""
+    """Create a collection, query it, add some images and remove as many."""
     n = T.shape[0]
     ids = np.arange(n + N_CHANGED)
     common = {"n": n, "command": COMMAND}
@@ -106,7 +106,7 @@ def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.nda
         grown = opened(sp.vstack([T, more], format="csr"), ids)
         adding = seconds(lambda: grown.bring_in_step(index.entries))
         check(grown)
-        assert (grown.search(more[:100], 1).indices[:, 0] == n + np.arange(100)).all()  # what came is found
+        assert (grown.search(more[:100], 1).indices[:, 0] == n + np.arange(100)).all()  # new images are found
 
         stay = np.sort(np.random.default_rng(1).permutation(n + N_CHANGED)[:n])
         shrunk = opened(grown.gallery_[stay], ids[stay])

@@ -1,7 +1,6 @@
-"""Speed, memory and quality of MuSL: ``python -m benchmarks musl [--quick]``.
+"""Speed and memory of MuSL: ``python -m benchmarks musl [--quick]``.
 
-Data: as in experiments/musl.py; quality is what that experiment finds in its first ten trials, with its settings, which
-are chosen on training images for each system. Without the photos: three kinds of made-up categories.
+Data: benchmarks/musl_data.py. Quality: ``python -m experiments.musl_records``.
 """
 
 import time
@@ -9,13 +8,11 @@ import tracemalloc
 
 import numpy as np
 
-from experiments.jobs import run_jobs
-from experiments.musl import STARTS, jobs_chosen, jobs_grid, load_trial, page_found
 from visterm.learners import MuSL
 
-COMMAND = "python -m benchmarks musl"
+from .musl_data import load_trial
 
-# -- speed and memory --------------------------------------------------------------------------------------------------
+COMMAND = "python -m benchmarks musl"
 
 
 def plain_least_cut(X: np.ndarray, A: np.ndarray) -> float:
@@ -97,57 +94,5 @@ def measure_memory(quick: bool) -> dict:
     }
 
 
-# -- quality -----------------------------------------------------------------------------------------------------------
-
-
-def compare_quality(quick: bool) -> list[dict]:
-    grid = run_jobs("musl", jobs_grid(quick))
-    settings, voters = jobs_chosen(grid)
-    asked = [("one metric", 1), *((system, k) for k in (5, 3) for system in ("joint", "k-means")), ("random", 5)]
-    n_trials = 1 if quick else 10
-    trials = [
-        {"trial": trial, "system": system, "n_metrics": k, "settings": settings[system]}
-        for system, k in [*asked, (STARTS, 3)]
-        for trial in range(n_trials)
-    ]
-    found = page_found(run_jobs("musl", trials), settings, voters)
-    common = {"n": n_trials, "measured": f"{n_trials} trials", "command": COMMAND}
-    ours = float(np.mean(found["joint", 5]["accuracy"]))
-    records = []
-    for name, system, k in (("k1", "one metric", 1), ("kmeans", "k-means", 5), ("random", "random", 5)):
-        peer = float(np.mean(found[system, k]["accuracy"]))
-        records.append(
-            {
-                "name": f"musl-k5-{name}",
-                "what": "accuracy of 5 metrics with joint grouping, merged-20",
-                "ours": ours,
-                "peer": peer,
-                "points": ours - peer,
-                "peer_name": "one metric" if k == 1 else f"{system} grouping, 5 metrics",
-                "ratio": ours / peer,
-                "unit": f"% right, {voters}-NN",
-                "limit": "100",
-                **common,
-            }
-        )
-    best, one, means = (np.array(found[system, 3]["sourced"]) for system in (STARTS, "joint", "k-means"))
-    records.append(
-        {
-            "name": "musl-k3-sources",
-            "what": "trials whose 3 groups are the 3 sources but for at most 2 of 20 categories, best of 5 starts",
-            "ours": int((best >= 18).sum()),
-            "peer": int((means >= 18).sum()),
-            "peer_name": "k-means grouping",
-            "exactly": int((best == 20).sum()),
-            "one_start": int((one >= 18).sum()),
-            "ratio": float((best >= 18).sum() / max((means >= 18).sum(), 1)),
-            "unit": "trials",
-            "limit": f"all {n_trials} trials",
-            **common,
-        }
-    )
-    return records
-
-
 def run(quick: bool = False) -> list[dict]:
-    return [*time_training(quick), measure_memory(quick), *compare_quality(quick)]
+    return [*time_training(quick), measure_memory(quick)]

@@ -2,7 +2,7 @@
 
 Vectors: 20 classes of Caltech-101, see benchmarks/vectors.py.
 
-Times are processor time of the one thread that learns, medians of repetitions taken in turns with the peer's.
+Times are processor time of the single learning thread, medians of repetitions taken in turns with the peer's.
 """
 
 import subprocess
@@ -13,9 +13,8 @@ import numpy as np
 from numba import njit
 
 from visterm.learners import OASIS, Cosine, TripletSampler
-from visterm.learners import oasis as kernels
 from visterm.learners.oasis import oasis_pass
-from visterm.learners.online import FASTMATH, as_rows
+from visterm.learners.online import as_rows
 from visterm.learners.triplets import stream
 from visterm.learners.validation import mean_average_precision
 
@@ -30,7 +29,7 @@ SETTINGS = {1000: {"C": 0.03, "n_steps": 150_000}, 10_000: {"C": 0.3, "n_steps":
 
 @njit(cache=True, nogil=True)
 def plain_pass(rows, data, triplets, C, W):
-    """The paper's figure 1 as one would write it down: double precision, p+ and p- one after the other."""
+    """The paper's figure 1 as a plain loop: double precision, p+ and p- separately."""
     indptr, indices, _, norms = rows
     violating = 0
     for step in range(len(triplets)):
@@ -80,67 +79,39 @@ def cpu_time(function, *arguments) -> float:
     return time.thread_time() - start
 
 
-def without_prefetch():
-    """The kernel, compiled again for a machine on which no W is large enough to ask ahead for its lines."""
-    usual, kernels.PREFETCH_BYTES = kernels.PREFETCH_BYTES, 1 << 60
-    compiled = njit(nogil=True, error_model="numpy", fastmath=FASTMATH)(oasis_pass.py_func)
-    compiled.compile(oasis_pass.signatures[0])  # Numba reads the number now
-    kernels.PREFETCH_BYTES = usual
-    return compiled
-
-
-def time_levers(quick: bool) -> list[dict]:
-    """What two of the means against cache misses in W bring: ours is with them, the peer without one."""
+def time_order(quick: bool) -> dict:
+    """What neighbouring columns for visterms that occur together save, in cache misses of W."""
     X, y, train = load_vectors(10_000)
     shuffled = X[:, np.random.default_rng(0).permutation(X.shape[1])]
     shuffled.sort_indices()
     rows, mixed, sampler = as_rows(X[train]), as_rows(shuffled[train]), TripletSampler(y[train])
     n_steps, repeats = (5_000, 3) if quick else (20_000, 9)
-    W, mixed_W, plain_W = (np.eye(X.shape[1], dtype=np.float32) for _ in range(3))
+    W, mixed_W = (np.eye(X.shape[1], dtype=np.float32) for _ in range(2))
     oasis_pass(rows, sampler.draw(stream(0), 10), 0.1, False, W)
-    plain = without_prefetch()
-    passes = (
-        lambda triplets: oasis_pass(rows, triplets, 0.1, False, W),
-        lambda triplets: oasis_pass(mixed, triplets, 0.1, False, mixed_W),
-        lambda triplets: plain(rows, triplets, 0.1, False, plain_W),
-    )
     times = []
     for k in range(repeats + 1):
         triplets = sampler.draw(stream(k), n_steps)
-        times.append([cpu_time(run, triplets) for run in passes])
-    ours, order, prefetch = 1e6 * np.median(times[1:], axis=0) / n_steps
-    lines = [cache_lines(vectors[train], y[train]) for vectors in (X, shuffled)]
-    return [
-        {
-            "name": f"oasis-10000-{name}",
-            "what": f"OASIS, 10000 visterms: {what}; learning alone",
-            "ours": ours,
-            "peer": peer,
-            "peer_name": peer_name,
-            "ratio": peer / ours,
-            "limit": limit,
-            "unit": "us per triplet",
-            "n": n_steps * repeats,
-            "measured": f"{n_steps} triplets, median of {repeats} in turns, 1 thread each, processor time",
-            "command": COMMAND,
-        }
-        for name, what, peer, peer_name, limit in (
-            (
-                "order",
-                "visterms that occur together are neighbours",
-                order,
-                "visterms in any order",
-                f"a ratio of {lines[1] / lines[0]:.2f}: {lines[1]:.0f} lines of W a triplet become {lines[0]:.0f}",
-            ),
-            (
-                "prefetch",
-                "the next triplet's lines are asked for ahead",
-                prefetch,
-                "without that",
-                "that of oasis-10000",
-            ),
+        times.append(
+            [
+                cpu_time(oasis_pass, rows, triplets, 0.1, False, W),
+                cpu_time(oasis_pass, mixed, triplets, 0.1, False, mixed_W),
+            ]
         )
-    ]
+    ours, peer = 1e6 * np.median(times[1:], axis=0) / n_steps
+    lines = [cache_lines(vectors[train], y[train]) for vectors in (X, shuffled)]
+    return {
+        "name": "oasis-10000-order",
+        "what": "OASIS, 10000 visterms: visterms that occur together are neighbours; learning alone",
+        "ours": ours,
+        "peer": peer,
+        "peer_name": "visterms in any order",
+        "ratio": peer / ours,
+        "limit": f"a ratio of {lines[1] / lines[0]:.2f}: {lines[1]:.0f} lines of W a triplet become {lines[0]:.0f}",
+        "unit": "us per triplet",
+        "n": n_steps * repeats,
+        "measured": f"{n_steps} triplets, median of {repeats} in turns, 1 thread each, processor time",
+        "command": COMMAND,
+    }
 
 
 def time_triplets(d: int, quick: bool) -> list[dict]:
@@ -154,7 +125,7 @@ def time_triplets(d: int, quick: bool) -> list[dict]:
         "pairs": lambda k: oasis_pass(rows, sampler.draw(stream(k), n_steps, pairs_per_query=PAIRS), 0.1, False, W),
         "peer": lambda k: plain_pass(rows, data, sampler.draw(stream(k), n_steps), 0.1, plain_W),
     }
-    # The first round compiles and touches W; later ones go on from there, as a long run does.
+    # The first round compiles and touches W; later ones continue from its W, as a long run does.
     times = np.array([[cpu_time(run, k) for run in passes.values()] for k in range(repeats + 1)])[1:]
     ours, pairs, peer = 1e6 * np.median(times, axis=0) / n_steps
     lines = cache_lines(X[train], y[train])
@@ -290,6 +261,6 @@ def measure_memory(d: int, quick: bool) -> dict:
 
 
 def run(quick: bool = False) -> list[dict]:
-    records = [*time_triplets(1000, quick), *time_triplets(10_000, quick), *time_levers(quick)]
+    records = [*time_triplets(1000, quick), *time_triplets(10_000, quick), time_order(quick)]
     records += [*compare_quality(1000, quick), *compare_quality(10_000, quick)]
     return [*records, measure_memory(10_000, quick)]

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: the records as tables, a topic each."""
+"""docs/benchmarks.md: the records as one table per topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PAGE = DOCS / "benchmarks.md"
 FIGURE = DOCS / "growth.png"
 SCALE = DOCS / "scale.png"
 
-# A record stands under the first topic whose pattern its name begins with.
+# A record belongs to the first topic whose pattern matches the beginning of its name.
 TOPICS = {
     "The machine": r"machine-",
     "Web scale": r"webscale-",
@@ -58,14 +58,14 @@ def peer(record: dict) -> str:
 
 
 def line(record: dict) -> str:
-    """For the terminal."""
+    """A record as a line for the terminal."""
     ours = f"{number(record['ours'])} {record['unit']}"
     return f"{record['name']:28} {ours:24} {peer(record):>12} ({record['peer_name']})  ratio {record['ratio']:.2f}"
 
 
 def row(record: dict) -> str:
     more = "more than " if record.get("at_least") else ""
-    # Where the limit is a figure, how near ours comes to it.
+    # If the limit is a figure: how close ours comes to it.
     near = f"; ours takes {record['ours'] / record['bound']:.1f} times that" if "bound" in record else ""
     ratio = f"{record['ratio']:.2f}" if record["ratio"] < 100 else number(record["ratio"])
     return (
@@ -75,15 +75,20 @@ def row(record: dict) -> str:
     )
 
 
-def write(records: list[dict]) -> None:
-    """Write the page, and the figures of those records that are there."""
-    text = HEAD
+def text(records: list[dict]) -> str:
+    """The page."""
+    page = HEAD
     for name in ORDER:
         rows = [row(record) for record in records if topic(record) == name]
         if rows:
             figure = f"\n{FIGURES[name]}\n" if name in FIGURES else ""
-            text += f"\n## {name}\n{figure}{COLUMNS}{''.join(rows)}"
-    PAGE.write_text(text)
+            page += f"\n## {name}\n{figure}{COLUMNS}{''.join(rows)}"
+    return page
+
+
+def write(records: list[dict]) -> None:
+    """Write the page, and the figures whose records exist."""
+    PAGE.write_text(text(records))
     drawn = {topic(record) for record in records}
     if "Growth" in drawn:
         from .growth import draw

@@ -1,4 +1,4 @@
-"""Run a peer in a virtual environment of its own: its requirements need not agree with ours.
+"""Run a peer in its own virtual environment, since its requirements may conflict with ours.
 
     found = run_in("lightfm", ["lightfm-next==1.19.0", "numpy==2.4.6"], SCRIPT, {"X": X}, timeout=300)
 
@@ -24,7 +24,7 @@ import numpy as np
 PEERS = Path(__file__).resolve().parent.parent / "build" / "peers"
 INSTALL_SECONDS = 1200
 
-# Reads the inputs, runs the script in a namespace of its own, writes the outputs.
+# Reads the inputs, runs the script in a separate namespace, writes the outputs.
 _RUNNER = """
 import sys
 import numpy as np
@@ -44,11 +44,11 @@ np.savez(found, **outputs)
 
 
 class PeerError(RuntimeError):
-    """The environment could not be made, or the script failed."""
+    """The environment could not be created, or the script failed."""
 
 
 class PeerTimeout(PeerError):
-    """The script took longer than it was given."""
+    """The script exceeded its time limit."""
 
 
 def run_in(
@@ -98,14 +98,14 @@ def run_in(
                 raise ValueError(f"inputs must be arrays of numbers or text, {key!r} is not")
         np.savez(paths[1], **arrays)
         limits = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
-        # Started elsewhere, so that the peer imports nothing of this repository.
+        # Started in another folder, so that the peer imports nothing from this repository.
         _call([python, "-c", _RUNNER, *paths], name, timeout, cwd=folder, env=os.environ | limits)
         with np.load(paths[2], allow_pickle=False) as found:
             return {key: found[key] for key in found.files}
 
 
 def attempt(measure: Callable[..., dict], *arguments) -> list[dict]:
-    """The record of measure(*arguments); none, and the reason printed, where its peer cannot be installed or fails."""
+    """The record of measure(*arguments); none if its peer cannot be installed or fails, and the reason is printed."""
     try:
         return [measure(*arguments)]
     except PeerError as error:
@@ -114,14 +114,14 @@ def attempt(measure: Callable[..., dict], *arguments) -> list[dict]:
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
-    """Python of the peer's environment, which is made first where it is missing or has other requirements."""
+    """Python of the peer's environment; creates it if it is missing or its requirements have changed."""
     folder = PEERS / name
     python, record = folder / "bin" / "python", folder / "requirements.json"
     wanted = json.dumps(sorted(requirements))
     PEERS.mkdir(parents=True, exist_ok=True)
     with (PEERS / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it
-        # The record is written last: an installation cut short is made again.
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be creating it
+        # The record is written last, so that an interrupted installation is repeated.
         if not record.exists() or record.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             _call([sys.executable, "-m", "venv", folder], name, INSTALL_SECONDS)

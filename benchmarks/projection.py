@@ -1,4 +1,4 @@
-"""What many images would need, on paper, from what was measured: ``python -m benchmarks.projection``.
+"""Estimated resources for many images, from the measured records: ``python -m benchmarks.projection``.
 
 Reads benchmarks/results.json and prints the table of docs/scale.md. Every line grows with the number of images as its
 formula says; nothing here was run at these sizes. Prices are not measured: they are round figures for rented machines.
@@ -23,7 +23,7 @@ HOURS_A_MONTH = 730
 
 
 def table(records: dict[str, dict]) -> str:
-    """Markdown: a row a part, a column for each of `IMAGES`."""
+    """Markdown table: one row per part, one column for each of `IMAGES`."""
     rows: list[tuple[str, list[str]]] = []
 
     def add(what: str, formula) -> None:
@@ -36,7 +36,7 @@ def table(records: dict[str, dict]) -> str:
     scan = records["catalogue-scan"]["ours"] / records["catalogue-scan"]["n"]
     training = records["webscale-training"]
     exact, lists = records["search-1m"], records["search-two-stage-1m"]
-    entries = ENTRIES / 35  # those were measured with 35 an image
+    entries = ENTRIES / 35  # the record was measured with 35 per image
 
     def memory(n: float) -> float:
         return n * (2 * VECTOR_BYTES + row["ours"])  # by rows and, for the lists, by columns
@@ -70,7 +70,7 @@ def table(records: dict[str, dict]) -> str:
 
 
 def number(value: float) -> str:
-    """Two digits that count."""
+    """Two significant digits."""
     return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
 
 

@@ -372,7 +372,7 @@ def steps_to_half(history: list) -> int:
 
 def draw(records: list[dict], path: Path) -> None:
     """Two panels: mAP over triplets (OASIS-JMLR figure 3), and time a triplet over images (figure 4)."""
-    from experiments.plots import new_figure, save, series
+    from .plots import new_figure, save, series
 
     curves = {record["name"]: record["curve"] for record in records if "curve" in record}
     figure, (learning, times) = new_figure(2, width=10, height=3.6)

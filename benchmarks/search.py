@@ -1,8 +1,8 @@
 """Speed and memory of exact search: ``python -m benchmarks search [--quick]``.
 
-Peers: what SciPy and NumPy do with the same arrays, a sparse product and argpartition, on as many threads; and FAISS
-flat, in an environment of its own (benchmarks/peers.py), with the same gallery as dense vectors. Vectors are made up,
-with the non-zeros of photographs. Queries are dense, as a learner's W makes them. Elapsed time.
+Peers: a sparse product and argpartition by SciPy and NumPy on the same arrays and as many threads; and FAISS flat, in a
+separate environment (benchmarks/peers.py), with the same gallery as dense vectors. Vectors are synthetic, with as many
+non-zeros as photographs have. Queries are dense, as a learner's W makes them. Elapsed time.
 
 A million images (`search-1m`): 35 entries each, the best 100, ours on two threads; the peer is SciPy's product alone,
 `X @ Q.T`, which runs on one thread and leaves the scores unsorted, and that product with argpartition.
@@ -85,7 +85,7 @@ def scipy_search(X: sp.csr_matrix, Q: np.ndarray, k: int, threads: int) -> np.nd
 
 
 def seconds(functions, repeats: int) -> list[float]:
-    """Median time of each, taken in turns, so that a busy moment of the machine meets all of them."""
+    """Median time of each function; they run in turns, so that a busy moment of the machine affects all of them."""
     times = [[] for _ in functions]
     for _ in range(repeats):
         for function, own in zip(functions, times, strict=True):
@@ -96,9 +96,9 @@ def seconds(functions, repeats: int) -> list[float]:
 
 
 def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
-    """Seconds a query that reading its number for each entry of the gallery takes, from a block that stays in cache.
+    """Least seconds per query: one number of the query is read from the cache per entry of the gallery.
 
-    Of a query alone the entries themselves, 8 bytes each, come from memory.
+    For a single query, reading the entries themselves from memory, 8 bytes each, is the limit.
     """
     if n_queries == 1:
         return 8 * X.nnz / machine.memory_bandwidth(threads)
@@ -108,7 +108,7 @@ def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
 def against_scipy(name: str, X: sp.csr_matrix, n_queries: int, threads: int, repeats: int) -> dict:
     Q = queries(n_queries, X.shape[1], np.random.default_rng(1))
     index = ExactIndex(InnerProduct(), X, n_jobs=threads)
-    # Both rank alike, but for the last bits of the sums. This also compiles the kernel.
+    # Rankings agree except where sums differ in their last bits. This also compiles the kernel.
     assert (index.search(Q, K).indices == scipy_search(X, Q, K, threads)).mean() > 0.99
     ours, peer = seconds([lambda: index.search(Q, K), lambda: scipy_search(X, Q, K, threads)], repeats)
     least = bound(X, n_queries, threads)
@@ -131,7 +131,7 @@ def against_scipy(name: str, X: sp.csr_matrix, n_queries: int, threads: int, rep
 
 
 def of_a_million(n_images: int, repeats: int) -> list[dict]:
-    """A query alone, and batches of 100, against SciPy as one calls it."""
+    """Single queries and batches of 100, against a plain call of SciPy."""
     d, k = 10_000, 100
     X = gallery(n_images, d, np.random.default_rng(0), entries=35)
     index = ExactIndex(InnerProduct(), X, n_jobs=N_THREADS)
@@ -210,7 +210,7 @@ def run(quick: bool = False) -> list[dict]:
         against_scipy("search-one-query", X, 1, 1, repeats),
         *of_a_million(5 * n_images, repeats),
     ]
-    # As many as are 2 GB of dense vectors at d = 10,000, and with which FAISS needs no more than that at d = 1,000.
+    # Sizes at which FAISS's dense vectors take at most 2 GB.
     for d, n in ((1000, n_images), (10_000, n_images // 4)):
         records += attempt(against_faiss, d, n, repeats)
     return records

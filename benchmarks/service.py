@@ -1,11 +1,10 @@
 """The service under load: ``python -m benchmarks service [--quick]``.
 
-A run of made-up vectors (with the non-zeros of photographs; the extractor is a real one, of crops of photos) is served
-by ``visterm serve``, a process of its own. A second process asks for images by id at a fixed rate, at moments set
-beforehand: a request that waits because the one before was slow counts with all its waiting. In the middle ``visterm
-train`` publishes another model and ``visterm add`` brings new images, each a process of its own on the same cores. What
-is counted: latencies; answers that are no answers; and stale ones, of an older version than GET /health had already
-reported when the question was sent.
+``visterm serve`` serves a run of synthetic vectors, with as many non-zeros as photographs have; its extractor is a real
+one, trained on crops of photos. A second process searches by id at a fixed rate. The times of its requests are set
+beforehand: a request delayed by a slow one before it counts with its whole delay. Meanwhile ``visterm train`` publishes
+another model and ``visterm add`` adds images, as separate processes on the same cores. Counted: latencies; errors; and
+stale answers, those of an older version than GET /health had reported before the request was sent.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ VISTERM = Path(sys.executable).with_name("visterm")
 N_VISTERMS = 10_000
 ENTRIES = 45  # non-zeros of an image, on average
 RATE = 200
-AIM = 100.0  # ms, that 99 of 100 requests may take
-NEW = 100  # images that are added meanwhile
+AIM = 100.0  # ms, the 99th percentile to stay below
+NEW = 100  # images added meanwhile
 CONNECTIONS = 64
 SEGMENT = 10_000
 
@@ -37,7 +36,7 @@ SEGMENT = 10_000
 
 
 def make_run(folder: Path, n_images: int) -> Path:
-    """A run named bench of n made-up images and some real ones; returns the folder of images to be added later."""
+    """Create a run named bench of n synthetic images and some real ones; return the folder of images to add later."""
     from visterm.pipeline.stages.demo_images import write_demo_images
 
     photos, new = folder / "photos", folder / "new"
@@ -61,7 +60,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def enter_made_up(folder: Path, n_images: int) -> None:
-    """Enter images that have no files: rows of the catalogue, and their counts."""
+    """Enter images without files: rows of the catalogue, and their counts."""
     import scipy.sparse as sp
 
     from visterm.pipeline.store.catalogue import Collection, Outcome
@@ -98,7 +97,7 @@ def enter_made_up(folder: Path, n_images: int) -> None:
 
 
 class Connection:
-    """One kept-alive connection; just enough HTTP to cost little."""
+    """One kept-alive connection with a minimal HTTP client, which costs little."""
 
     def __init__(self, port: int):
         self.port, self.reader, self.writer = port, None, None
@@ -113,7 +112,7 @@ class Connection:
 
 
 async def ask(port: int, n_images: int, rate: float, seconds: float) -> dict:
-    """Ask for `seconds` at `rate`; all times are since the start."""
+    """Send requests for `seconds` at `rate`; all times count from the start."""
     rng = np.random.default_rng(1)
     ids = rng.integers(1, n_images, int(rate * seconds))
     free: asyncio.Queue = asyncio.Queue()
@@ -166,7 +165,7 @@ async def ask(port: int, n_images: int, rate: float, seconds: float) -> dict:
         "milliseconds": {str(q): 1000 * float(np.quantile(latencies, q / 100)) for q in (50, 90, 99, 99.9, 100)},
         "versions": versions,
         "took": time.perf_counter() - started - begin,
-        # Where the slowest fell, for who looks into it.
+        # When the slowest requests were sent, for debugging.
         "slowest": [(round(row[0], 1), round(1000 * row[1])) for row in sorted(rows, key=lambda r: -r[1])[:10]],
     }
 

@@ -1,4 +1,4 @@
-"""How long ``visterm --help`` takes, beside an interpreter that does nothing."""
+"""Time of ``visterm --help``, beside an interpreter that does nothing."""
 
 from __future__ import annotations
 

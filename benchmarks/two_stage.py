@@ -77,7 +77,7 @@ def repeated(X: sp.csr_matrix, n: int, rng: np.random.Generator) -> sp.csr_matri
 
 
 def alone(index: ExactIndex, Q: sp.csr_matrix) -> float:
-    """Median seconds of a query by itself."""
+    """Median seconds of a single query."""
     index.search(Q[:1], K)
     times = []
     for row in range(Q.shape[0]):

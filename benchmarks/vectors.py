@@ -1,6 +1,6 @@
 """Visterm vectors of a category set of $VISTERM_DATA/sets.yaml, extracted once and kept under build/bench.
 
-40 images a category to learn from and up to 25 to rank, drawn with the fold as the seed. Without that folder: synthetic
+40 training and up to 25 test images per category, drawn with the fold as the seed. Without that folder: synthetic
 vectors of the same sparsity.
 """
 
@@ -23,7 +23,7 @@ N_TRAIN, N_TEST = 40, 25
 
 
 def choose_images(name: str, *, fold: int = 0, n_train: int = N_TRAIN, n_test: int = N_TEST):
-    """Paths, labels, and which are for training, of a category set."""
+    """Paths, labels and the training mask of a category set's images."""
     chosen = yaml.safe_load((DATA / "sets.yaml").read_text())[name]
     if chosen == "all":
         chosen = sorted(path.name for path in (DATA / "caltech101").iterdir())
@@ -41,7 +41,7 @@ def choose_images(name: str, *, fold: int = 0, n_train: int = N_TRAIN, n_test: i
 
 
 def keep(path: Path, write: Callable[[Path], None]) -> Path:
-    """The file, which `write` makes where it is missing: aside, then renamed, by one process at a time."""
+    """Path of the file; `write` creates it if missing: under a temporary name, then renamed, one process at a time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -53,7 +53,7 @@ def keep(path: Path, write: Callable[[Path], None]) -> Path:
 
 
 def caltech_vectors(d: int, name: str = "caltech101-20", *, fold: int = 0, **parameters: Any):
-    """X (unit rows), y and which images are for training; kept under the name of what they were made from."""
+    """X (unit rows), y and the training mask; cached under a digest of code, images and parameters."""
     from visterm import features
 
     paths, y, train = choose_images(name, fold=fold)
@@ -72,7 +72,7 @@ def caltech_vectors(d: int, name: str = "caltech101-20", *, fold: int = 0, **par
 
 
 def synthetic_vectors(d: int, n_classes: int = 20):
-    """Classes whose images take most of their visterms from neighbourhoods that the class prefers."""
+    """Synthetic classes: most visterms of an image come from ranges of columns that its class prefers."""
     rng = np.random.default_rng(0)
     entries = 24 if d <= 1000 else 40
     y = np.repeat(np.arange(n_classes), N_TRAIN + N_TEST)
@@ -88,7 +88,7 @@ def synthetic_vectors(d: int, n_classes: int = 20):
 
 
 def load_vectors(d: int, name: str = "caltech101-20", **options: Any):
-    """X, y and which images are for training: of Caltech-101, or synthetic ones where it is not at hand."""
+    """X, y and the training mask: of Caltech-101, or synthetic if the photos are missing."""
     if (DATA / "caltech101").is_dir():
         return caltech_vectors(d, name, **options)
     print(f"no {DATA / 'caltech101'}: synthetic vectors, figures will differ", file=sys.stderr)

@@ -107,7 +107,7 @@ def arrays(X, y, train, **more):
 
 
 def time_steps(d: int, quick: bool) -> dict:
-    """Microseconds a step from the first step on; a step is one image and one of its labels."""
+    """Microseconds per step from the first step on; a step is one image and one of its labels."""
     X, y, train = load_vectors(d, SET)
     epochs, repeats = (10, 1) if quick else (TIMED_EPOCHS, 5)
     n_steps = epochs * int(train.sum())
@@ -147,7 +147,7 @@ def precision_at_1(learner, X, y) -> float:
 
 
 def wsabie_after(X, y, learned, asked, steps, **params):
-    """Precision at 1 after each of so many steps."""
+    """Precision at 1 after each of these numbers of steps."""
     found = []
 
     def look(learner):

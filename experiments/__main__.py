@@ -1,7 +1,7 @@
 """Repeat the experiments of the papers: ``python -m experiments [--quick] [NAME ...]``.
 
-Writes a page an experiment and a summary into docs/results, with --quick into build/results-quick. Results are kept job
-by job below build/experiments: a run that was stopped goes on where it was.
+Writes one page per experiment and a summary to docs/results, with --quick to build/results-quick. The result of each
+job is cached under build/experiments: an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "musl"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer folds and settings, in some minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer folds and settings; takes minutes")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(NAMES)}; default: all")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in NAMES]

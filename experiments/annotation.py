@@ -1,4 +1,4 @@
-"""Labels for images, the experiments of the WSABIE paper: ``python -m experiments annotation [--quick]``.
+"""Image annotation, the experiments of the WSABIE paper: ``python -m experiments annotation [--quick]``.
 
 Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010,
 section 6: tables 2 and 4 to 7, figures 1 and 2. Photos of 38 categories, by the protocol of experiments/protocol.py:
@@ -23,6 +23,8 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, plus_minus
 from visterm.learners import PAMIR, WSABIE, KNNAnnotator, OneVsRestPA
 from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.retrieval import average_precision, label_precision_at, sibling_precision_at
@@ -30,12 +32,10 @@ from visterm.retrieval import average_precision, label_precision_at, sibling_pre
 from .jobs import ROOT
 from .newsgroups import TERM, page_chosen, read_posts, settings_chosen
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
 from .protocol import N_FOLDS, N_INNER_FOLDS, choose, load_fold
-from .statistics import clearly_above, difference, plus_minus
 
 ALONE = False
-SOURCES: tuple[str, ...] = ("experiments/newsgroups.py", "pipeline/measure.py", "configs/caltech101-is-a.csv")
+SOURCES: tuple[str, ...] = ("experiments/newsgroups.py", "pipeline/evaluation/is_a.py", "configs/caltech101-is-a.csv")
 
 CLASSES = 38
 IS_A = ROOT / "configs" / "caltech101-is-a.csv"
@@ -90,7 +90,7 @@ def figures(learner: Any, X: sp.csr_array, y: np.ndarray, seconds: float) -> dic
 
 
 def query_seconds(learner: Any, X: sp.csr_array) -> float:
-    """Processor time of the ten best labels of each image: the shortest of several runs."""
+    """Processor time of finding the ten best labels of each image: the shortest of several runs."""
     learner.annotate(X[:2], MOST_LABELS)  # compiles
     seconds = []
     for _ in range(7):
@@ -101,14 +101,14 @@ def query_seconds(learner: Any, X: sp.csr_array) -> float:
 
 
 def fit_and_measure(learner: Any, X: Any, y: np.ndarray, Q: Any, y_query: np.ndarray) -> dict[str, Any]:
-    """Figures of a learner that has its settings; its training time is processor time of the one thread."""
+    """Figures of a learner with chosen settings; training time is processor time of its single thread."""
     start = time.thread_time()
     learner.fit(X, y)
     return figures(learner, Q, y_query, time.thread_time() - start)
 
 
 def choose_and_measure(tried: list, split: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
-    """The learner chosen on training images, and its figures with what was chosen."""
+    """Choose a learner's settings on training images; return its figures and the settings."""
     chosen = choose(tried, *split[:2])
     return chosen, fit_and_measure(clone(chosen), *split) | settings_chosen(chosen, tried)
 
@@ -132,7 +132,7 @@ def measure_neighbors(split: Sequence[Any], small: bool) -> dict[str, Any]:
 
 
 def measure_linear(split: Sequence[Any], small: bool) -> dict[str, Any]:
-    """A vector of weights a label."""
+    """One vector of weights per label."""
     few = slice(1, 3) if small else slice(None)
     rest = [OneVsRestPA(C=C, n_steps=100_000, pass_steps=10_000, random_state=0) for C in ONE_VS_REST_C[few]]
     ranking = [PAMIR(C=C, n_steps=250_000, pass_steps=25_000, random_state=0) for C in PAMIR_C[few]]
@@ -154,7 +154,7 @@ def measure_wsabie(split: Sequence[Any], loss: str, norms: Sequence[float], size
         chosen.set_params(n_steps=n_steps)
         for size in SIZES:
             _, found[f"WSABIE, D = {size}"] = choose_and_measure([clone(chosen).set_params(n_components=size)], split)
-        # The weights and the number of steps come from a fifth of the training images, then all are learned from.
+        # A fifth of the training images chooses the weights and the number of steps; then training uses all of them.
         ensemble = chosen.set_params(n_components=list(ENSEMBLE), validation_fraction=0.2, refit=True)
         found[ENSEMBLE_NAME] = fit_and_measure(ensemble, *split) | {"weights": ensemble.member_weights_.tolist()}
     return found
@@ -231,7 +231,7 @@ def measure_words(repeat: int, losses: Sequence[str], small: bool) -> dict[str, 
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    """Long ones first."""
+    """Jobs, the long ones first."""
     if quick:
         parts, dimensions, folds = ["auc", "warp", "linear", "neighbors", "same"], (1000,), 2
         found = [{"part": "words", "losses": ["warp", "auc"], "fold": 0, "small": True}]
@@ -321,7 +321,7 @@ def page_dimensions(systems: dict) -> list[int]:
 
 
 def page_above(systems: dict, first: str, second: str, measure: str = "p@1") -> tuple[str, bool, float]:
-    """What the first system leads by at each d, whether by the rule of the page, and the least lead."""
+    """The first system's lead at each d, whether it meets the rule of the page, and the smallest lead."""
     texts, leads = [], []
     for d in page_dimensions(systems):
         values = [page_values(systems[d, name], measure) for name in (first, second)]
@@ -402,7 +402,7 @@ def page_times(words: dict) -> list[Finding]:
 
 
 def page_systems(systems: dict) -> list[Finding]:
-    """WSABIE beside the systems that it was compared with."""
+    """WSABIE beside its competitors."""
     findings, ds = [], page_dimensions(systems)
     linear = [np.mean(page_values(systems[1000, name], "p@1")) for name in ("one-vs-rest", "PAMIR-IA", "WSABIE, WARP")]
     for other, paper in (
@@ -505,7 +505,7 @@ def page_table(systems: dict, d: int, names: Sequence[str], caption: str) -> Tab
 
 
 def page_settings(systems: dict, words: dict) -> Table:
-    """What was chosen, fold by fold."""
+    """Chosen settings by fold."""
     rows = []
     for (d, name), found in sorted(systems.items()):
         if "settings" in found[0]:

@@ -1,9 +1,9 @@
-"""Jobs: an experiment cut into pieces whose results are kept, so that a run goes on where it was stopped.
+"""Jobs: an experiment in parts whose results are cached, so that an interrupted run resumes where it stopped.
 
-A job is a call `measure(**parameters)` of an experiment's module; parameters and result are JSON. A result is kept
-below build/experiments under its parameters and what it comes from: the rooms and the libraries that it could have
-used, the experiment's own module, and the files that this names in `SOURCES`. Comments, docstrings, the list of jobs
-and the layout of pages may change without invalidating it.
+A job is a call `measure(**parameters)` of an experiment's module; parameters and result are JSON. A result is cached
+under build/experiments; its key is a digest of its parameters and of the code it depends on: `SHARED` here, the
+experiment's own module, and the files that this module names in `SOURCES`. Changes to comments, docstrings, the list of
+jobs and the layout of pages keep it valid.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "experiments"
-# What any result may come from.
+# Code that any result may depend on.
 SHARED = ("features", "learners", "retrieval", "experiments/protocol.py", "benchmarks/vectors.py", "constraints.txt")
 SAY_SECONDS = 30.0
 
 
 def run_jobs(name: str, jobs: list[dict[str, Any]], *, alone: bool = False) -> list[dict[str, Any]]:
-    """Results of an experiment's jobs in their order, each with its parameters and the `seconds` of one core it took.
+    """Run an experiment's jobs; return their results in order, each with its parameters and its core `seconds`.
 
     Parameters
     ----------
     name : str
-        Module below `experiments`, with a function `measure`.
+        Module of `experiments` with a function `measure`.
     jobs : list of dict
         Keyword arguments of `measure`.
     alone : bool
-        One job at a time, for those that measure time; else one on each core.
+        Run one job at a time, for jobs that measure time; default: one per core.
     """
     code = code_of(name)
     places = [place(name, code, parameters) for parameters in jobs]
     todo = [(parameters, path) for parameters, path in zip(jobs, places, strict=True) if not path.exists()]
     if todo:
-        if alone:  # what idle processes took would be counted where they end, in the middle of a job
+        if alone:  # else the time of idle processes counts when they end, in the middle of a job
             get_reusable_executor().shutdown()
         started = said = time.monotonic()
         print(f"{name}: {len(todo)} of {len(jobs)} jobs to do", flush=True)
@@ -62,7 +62,7 @@ def run_jobs(name: str, jobs: list[dict[str, Any]], *, alone: bool = False) -> l
 
 
 def run_job(name: str, parameters: dict[str, Any], path: Path) -> None:
-    """One job on one thread; its result is written aside and renamed, so that what is there is whole."""
+    """Run one job on one thread; write its result under a temporary name, then rename it."""
     module = importlib.import_module(f"experiments.{name}")
     numba.set_num_threads(1)
     start = core_seconds()
@@ -76,7 +76,7 @@ def run_job(name: str, parameters: dict[str, Any], path: Path) -> None:
 
 
 def core_seconds() -> float:
-    """Processor time of this process and of those that it has waited for."""
+    """Processor time of this process and of the children it has waited for."""
     return sum(os.times()[:4])
 
 
@@ -87,7 +87,7 @@ def place(name: str, code: str, parameters: dict[str, Any]) -> Path:
 
 
 def code_of(name: str) -> str:
-    """Digest of the statements, tables and versions that a result of this experiment may come from."""
+    """Digest of the statements, tables and versions that this experiment's results may depend on."""
     module = importlib.import_module(f"experiments.{name}")
     digest = hashlib.sha256()
     for path in _files(*SHARED, f"experiments/{name}.py", *module.SOURCES):
@@ -97,13 +97,13 @@ def code_of(name: str) -> str:
 
 
 def statements(source: str) -> str:
-    """A module's syntax tree as text, without comments, docstrings and the functions jobs... and page...."""
+    """A module's syntax tree as text, without comments, docstrings and functions named jobs* and page*."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         match getattr(node, "body", None):
             case [ast.Expr(value=ast.Constant()) as docstring, *_]:
                 docstring.value = ast.Constant(None)
-    # Which jobs there are, and how a page presents their results, has no part in a result.
+    # The list of jobs and the layout of pages do not affect a result.
     tree.body = [node for node in tree.body if not getattr(node, "name", "").startswith(("jobs", "page"))]
     return ast.dump(tree)
 

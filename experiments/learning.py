@@ -15,18 +15,18 @@ import scipy.sparse as sp
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import normalize
 
+from benchmarks.plots import mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 from visterm.learners import AROMA, OASIS, Cosine
 
 from .pages import Finding, Page, Plot, Table
-from .plots import mean_series, new_figure
 from .protocol import N_FOLDS, figures, load_fold
-from .statistics import clearly_above, difference, mean_and_error, plus_minus
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()
 
 LEARNERS = {"OASIS": OASIS, "AROMA": AROMA}
-# Where a curve is measured.
+# Numbers of steps at which a curve is measured.
 POINTS = [
     *(2_500, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 35_000, 50_000, 75_000, 100_000, 150_000, 200_000),
     *(300_000, 400_000, 500_000),
@@ -97,7 +97,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
 def measure(
     learner: str, parameters: dict[str, Any], n_steps: int, classes: int, setting: str, along: bool, fold: int
 ) -> dict[str, Any]:
-    """Figures after so many steps, and on the way; the test images are looked at for the plots and decide nothing."""
+    """Figures after `n_steps` and on the way; the test images serve the plots only and choose nothing."""
     X, y, test_X, test_y = vectors(setting, classes, fold)
     if learner == "Euclidean":
         return {"curve": [{"step": n_steps} | ways_to_rank(Cosine().fit(X, y), X, y, test_X, test_y)]}
@@ -117,7 +117,7 @@ def measure(
 
 
 def ways_to_rank(system: Any, X: Any, y: np.ndarray, test_X: Any, test_y: np.ndarray) -> dict[str, float]:
-    """Figures of test images among each other, and precision at 1 of other queries and galleries."""
+    """Figures of test images that query each other, and precision at 1 for other queries and galleries."""
     own = figures(system, test_X, test_y)
     among_training = system.similarity(X, X)
     np.fill_diagonal(among_training, -np.inf)
@@ -132,13 +132,13 @@ def ways_to_rank(system: Any, X: Any, y: np.ndarray, test_X: Any, test_y: np.nda
 
 
 def mean_variance(learned: AROMA) -> float:
-    """Mean of what was 1 at first: of Sigma, or of the diagonal of Lambda."""
+    """Mean of Sigma, or of the diagonal of Lambda; both start at 1."""
     covariance = learned.covariance_
     return float(np.mean(np.diag(covariance[0]) if isinstance(covariance, tuple) else covariance))
 
 
 def precision_at_1(scores: np.ndarray, of_queries: np.ndarray, of_gallery: np.ndarray) -> float:
-    """Share of the queries whose first image is of their class."""
+    """Share of the queries whose first result is of their class."""
     return float(np.mean(of_gallery[scores.argmax(axis=1)] == of_queries))
 
 
@@ -206,7 +206,7 @@ def page(runs: list[dict[str, Any]]) -> Page:
 def page_values(
     runs: list, measure: str, system: tuple, *, step: int = STEPS, classes: int = 38, setting: str = UNIT
 ) -> np.ndarray:
-    """A figure of each fold after so many steps."""
+    """A figure of each fold after a number of steps."""
     wanted = (*system, classes, setting)
     found = [run for run in runs if (run["learner"], run["parameters"], run["classes"], run["setting"]) == wanted]
     return np.array([point[measure] for run in found for point in run["curve"] if point["step"] == step])
@@ -510,7 +510,7 @@ def page_convergence(runs: list) -> Finding:
 
 
 def page_tried(name: str) -> list[tuple[str, dict]]:
-    """The systems whose sensitivity to C or r is looked at."""
+    """The systems whose sensitivity to C or r is measured."""
     if name == "OASIS":
         return [("OASIS", {"C": C}) for C in C_TRIED]
     return [("AROMA", {"r": r} | ({"covariance": "factored"} if name == "AROMA factored" else {})) for r in R_TRIED]

@@ -1,44 +1,36 @@
-"""Item 6, MuSL: a few metrics and the groups of categories that share them.
+"""MuSL: a few metrics and the groups of categories that share them.
 
 Babenko, Branson, Belongie: Similarity Metrics for Categorization: from Monolithic to Category Specific, ICCV 2009,
 sections 3.2 to 3.4 and figures 5, 6 and 8. ``python -m experiments musl``, or ``make reproduce ONLY=musl``.
 
-Data: the categories merged-20 of $VISTERM_DATA/sets.yaml, of three sources, and merged-novel; in each trial 30 images a
-category to learn from and 20 to test, drawn anew, and a ForestCodebook grown on those 30 of merged-20. An image is the
-share of its blocks at each node. Without that folder: three kinds of made-up categories, for benchmarks and tests.
+Data: benchmarks/musl_data.py.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
-import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.model_selection import train_test_split
 
-from benchmarks.vectors import CACHE, DATA, choose_images, keep
-from visterm import features
-from visterm.features import ForestCodebook, read_image
+from benchmarks.musl_data import N_TEST, N_TRAIN, load_trial
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 from visterm.learners import MuSL
 
 from .jobs import run_jobs
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
-from .statistics import clearly_above, difference, mean_and_error, plus_minus
 
 ALONE = False
-SOURCES: tuple[str, ...] = ()
-N_TRAIN, N_TEST = 30, 20
+SOURCES: tuple[str, ...] = ("benchmarks/musl_data.py",)
 N_TRIALS, FEW_TRIALS = 20, 10
-NEIGHBORS = (1, 5, 10, 20)  # that vote; the paper does not say how many
+NEIGHBORS = (1, 5, 10, 20)  # numbers of voters; the paper does not state its own
 
 STARTS = "joint, best of 5 starts"
-# What is compared, and in which way it is trained.
+# Systems to compare, and how each is trained.
 SYSTEMS = {
     "one metric": {},
     "joint": {},
@@ -47,7 +39,7 @@ SYSTEMS = {
     "k-means": {"grouping": "kmeans"},
     "random": {"grouping": "random"},
 }
-# Systems that settings are chosen for, with so many metrics; what is not named takes those of joint grouping.
+# Systems with settings of their own, and the number of metrics these are chosen with; others use those of "joint".
 TUNED = {"one metric": 1, "joint": 5, "k-means": 5, "random": 5}
 # The paper's settings first.
 GRID = [
@@ -60,55 +52,8 @@ GRID = [
     for alpha in alphas
 ]
 GRID_TRIALS = 3
-# The paper's settings, and some that joint grouping was not found most accurate with: what groups K = 3 has with them.
+# Settings for comparing the groups of K = 3: the paper's, and some with which joint grouping was less accurate.
 OTHERS = [GRID[i] for i in (0, 3, 4, 5, 8)]
-
-# -- data --------------------------------------------------------------------------------------------------------------
-
-
-def load_trial(trial: int) -> dict[str, np.ndarray]:
-    """Shares X (n, d), labels y, source, novel (of merged-novel) and train of a trial's images; kept under CACHE."""
-    if not (DATA / "caltech101").is_dir():
-        print(f"no {DATA / 'caltech101'}: made-up categories, figures will differ", file=sys.stderr)
-        return synthetic_trial(trial)
-    parts = [choose_images(name, fold=trial, n_train=N_TRAIN, n_test=N_TEST) for name in ("merged-20", "merged-novel")]
-    paths = [path for found in parts for path in found[0]]
-    y, train = (np.concatenate([found[place] for found in parts]) for place in (1, 2))
-    novel = np.arange(len(paths)) >= len(parts[0][0])
-    sources = [Path(features.__file__).with_name(name) for name in ("forest.py", "blocks.py", "images.py")]
-    made_from = b"".join(source.read_bytes() for source in sources) + "".join(map(str, paths)).encode()
-    cached = CACHE / f"merged-{trial}-{zlib.crc32(made_from):08x}.npz"
-
-    def write(path: Path) -> None:
-        images = [read_image(image) for image in paths]
-        learned = np.flatnonzero(train & ~novel)
-        forest = ForestCodebook(n_visterms=2000, random_state=trial).fit([images[i] for i in learned], y[learned])
-        counts = np.array([forest.count(image) for image in images])
-        np.savez_compressed(path, X=(counts / counts[:, forest.roots_[:1]]).astype(np.float32))
-
-    source = np.array([path.parent.parent.name for path in paths])
-    return {"X": np.load(keep(cached, write))["X"], "y": y, "source": source, "novel": novel, "train": train}
-
-
-def synthetic_trial(trial: int) -> dict[str, np.ndarray]:
-    """Categories of three kinds, each kind with features of its own that tell them apart."""
-    rng = np.random.default_rng(trial)
-    n_classes, per_class, d = 29, N_TRAIN + N_TEST, 300
-    number = np.repeat(np.arange(n_classes), per_class)
-    kind = number % 3
-    X = rng.random((len(number), d))
-    centres = np.random.default_rng(0).random((n_classes, d // 3))
-    for k in range(3):
-        own = kind == k
-        X[own, k * d // 3 : (k + 1) * d // 3] = centres[number[own]] + 0.3 * rng.normal(size=(own.sum(), d // 3))
-    return {
-        "X": np.maximum(X, 0).astype(np.float32),
-        "y": np.array([f"category-{i:02}" for i in number]),
-        "source": np.array([f"kind-{k}" for k in kind]),
-        "novel": number >= 20,
-        "train": np.tile(np.arange(per_class) < N_TRAIN, n_classes),
-    }
-
 
 # -- what is measured --------------------------------------------------------------------------------------------------
 
@@ -121,7 +66,7 @@ def accuracy(learner: MuSL, X: np.ndarray, y: np.ndarray, asked: np.ndarray, ans
 
 
 def match(grouping: Sequence[int], other: Sequence[int]) -> int:
-    """Categories on which two groupings agree, their groups paired off as well as can be."""
+    """Number of categories on which two groupings agree under the best pairing of their groups."""
     size = 1 + max(*grouping, *other)
     table = np.zeros((size, size), int)
     np.add.at(table, (np.asarray(grouping), np.asarray(other)), 1)
@@ -135,14 +80,14 @@ def stability(groupings: Sequence[Sequence[int]]) -> float:
 
 
 def metrics_of_sources(metrics: np.ndarray, sources: np.ndarray) -> dict[str, int]:
-    """Metric that most categories of each source have."""
+    """The most frequent metric among the categories of each source."""
     return {str(source): int(np.bincount(metrics[sources == source]).argmax()) for source in np.unique(sources)}
 
 
 def measure(
     *, trial: int, system: str, n_metrics: int, settings: dict[str, Any], validate: bool = False
 ) -> dict[str, Any]:
-    """One learner on one trial; with `validate` on two thirds of its training images, asked about the last third.
+    """Train and test one learner on one trial; with `validate`, on two thirds and one third of its training images.
 
     Result: `accuracy`, `novel` (among categories never seen), `all` (known and novel), each in % for NEIGHBORS; `own`,
     as `novel` with the metric that most known categories of the same source have, and `astray`, how many novel ones
@@ -189,7 +134,7 @@ def jobs_grid(quick: bool) -> list[dict[str, Any]]:
 
 
 def jobs_chosen(results: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], int]:
-    """Settings of each system, and the neighbours that vote for all: the best mean on held-out training images."""
+    """Settings of each system, and one number of voters for all: the best mean on held-out training images."""
     held_out = [result for result in results if result.get("validate")]
     tried = [settings for settings in GRID if any(result["settings"] == settings for result in held_out)]
     found = np.reshape([result["accuracy"] for result in held_out], (-1, len(tried), len(TUNED), len(NEIGHBORS)))
@@ -232,7 +177,7 @@ Found = dict[tuple[str, int], dict[str, list[Any]]]
 
 
 def page_found(results: list[dict[str, Any]], settings: dict[str, dict[str, Any]], voters: int) -> Found:
-    """What the trials of each (system, K) with its settings found, key by key; accuracies with so many neighbours."""
+    """Results of the trials of each (system, K) with its settings, by key; accuracies with `voters` neighbours."""
     found: Found = {}
     for result in results:
         system, k = result["system"], result["n_metrics"]
@@ -248,7 +193,7 @@ def page_found(results: list[dict[str, Any]], settings: dict[str, dict[str, Any]
 
 
 def page_pair(first: Sequence[float], second: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    """Of two lists by trial, the trials that both have."""
+    """Two lists by trial, cut to the trials that both have."""
     n = min(len(first), len(second))
     return first[:n], second[:n]
 
@@ -262,7 +207,7 @@ def page_mean(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def page_reaches(first: Sequence[float], second: Sequence[float], points: float) -> bool:
-    """Whether the first is clearly above the second, and not by less than so many points."""
+    """Whether the first is clearly above the second, and their difference plus two errors reaches `points`."""
     pair = page_pair(first, second)
     mean, error = mean_and_error(np.subtract(*pair))
     return clearly_above(*pair) and mean + 2 * error >= points
@@ -364,7 +309,7 @@ def page(results: list[dict[str, Any]]) -> Page:
 
 
 def page_others(results: list[dict[str, Any]], voters: int) -> dict[str, dict[str, list[Any]]]:
-    """What K = 3 with joint grouping finds with OTHERS, by their names; nothing where they were not run."""
+    """Results of K = 3 with joint grouping and each of OTHERS, by name; none if they were not run."""
     found = {
         page_settings(settings): page_found(results, dict.fromkeys(SYSTEMS, settings), voters).get(("joint", 3))
         for settings in OTHERS
@@ -506,7 +451,7 @@ def page_novel(found: Found) -> list[Finding]:
 
 
 def page_curves(found: Found, stem: str, caption: str, panels: dict[str, str]) -> Plot:
-    """Accuracy against K, a curve a system, for each of the keys in `panels`."""
+    """Accuracy against K, one curve per system, for each key in `panels`."""
     figure, places = new_figure(len(panels))
     n_trials = min(len(values["novel"]) for values in found.values())
     data = []
@@ -553,7 +498,7 @@ def page_tables(found: Found, voters: int) -> list[Table]:
 
 
 def page_alike(same: Found, system: str, k: int) -> str:
-    """By how much joint grouping is above a system that has its settings; nothing where that was not run."""
+    """Lead of joint grouping over a system with the same settings, as text; empty if that was not run."""
     if (system, k) not in same:
         return ""
     gain = page_gain(same["joint", 5]["accuracy"], same[system, k]["accuracy"])
@@ -561,7 +506,7 @@ def page_alike(same: Found, system: str, k: int) -> str:
 
 
 def page_same(found: Found, settings: dict[str, Any], voters: int) -> list[Table]:
-    """What the systems find with the settings of joint grouping; nothing where not all were run with them."""
+    """Results of the systems with the settings of joint grouping; none unless all were run with them."""
     if not all(place in found for place in TUNED.items()):
         return []
     joint = found["joint", 5]["accuracy"]

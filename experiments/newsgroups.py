@@ -22,14 +22,14 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.metric_learn_peer import Linear, learn_metric
 from benchmarks.peers import PeerError
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, plus_minus
 from benchmarks.vectors import CACHE, DATA, keep
 from visterm.learners import AROMA, OASIS, Cosine
 from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
 from .protocol import CURVE, choose
-from .statistics import clearly_above, difference, plus_minus
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py", "benchmarks/peers.py")
@@ -40,11 +40,11 @@ N_REPEATS = 5
 N_QUERIES = 1000  # test posts that ask; all test posts are ranked
 N_INNER_FOLDS = 2
 
-# Headers that name the group of a post, or tell it; the site that the paper took its splits from removes them.
+# Headers that name or reveal the group of a post; the site of the paper's splits removes them.
 NAMES_GROUP = re.compile(r"^(xref|path|newsgroups|followup-to|date)\s*:.*\n", re.IGNORECASE | re.MULTILINE)
 MESSAGE_ID = re.compile(r"^message-id\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 TERM = r"(?u)\b[a-z][a-z]+\b"  # words of two letters or more: numbers name hosts and dates
-# A term of fewer than three posts says nothing about other posts.
+# A term in fewer than three posts is uninformative about other posts.
 COUNTED = {"stop_words": "english", "min_df": 3, "token_pattern": TERM}
 
 # Settings tried, with up to so many steps.
@@ -74,7 +74,7 @@ N_TRACED_REPEATS, N_SENSITIVITY_REPEATS = 3, 3
 
 
 def read_posts() -> list[tuple[str, str, str]]:
-    """Headers, body and group of each post; of one that was sent to several groups the first copy alone."""
+    """Headers, body and group of each post; of a cross-posted one, the first copy only."""
     posts, seen = [], set()
     with gzip.open(DATA / "newsgroups.jsonl.gz", "rt", encoding="utf-8") as file:
         for line in file:
@@ -90,7 +90,7 @@ def read_posts() -> list[tuple[str, str, str]]:
 
 @cache
 def count_terms() -> tuple[sp.csr_array, np.ndarray]:
-    """How often each post has each term, and the group of each post; kept below build/bench."""
+    """How often each post has each term, and the group of each post; cached under build/bench."""
     source = DATA / "newsgroups.jsonl.gz"
     made_from = zlib.crc32(f"{NAMES_GROUP.pattern}{MESSAGE_ID.pattern}{COUNTED}{source.stat().st_size}".encode())
 
@@ -108,7 +108,7 @@ def count_terms() -> tuple[sp.csr_array, np.ndarray]:
 
 
 def information_gain(has: sp.csr_array, y: np.ndarray) -> np.ndarray:
-    """What the presence of each term says about the class, in bits: H(class) - H(class | has the term or not).
+    """Information gain of each term's presence about the class, in bits: H(class) - H(class | has the term or not).
 
     Yang, Pedersen: A Comparative Study on Feature Selection in Text Categorization, ICML 1997.
 
@@ -129,12 +129,12 @@ def information_gain(has: sp.csr_array, y: np.ndarray) -> np.ndarray:
 
 
 def entropy(p: np.ndarray) -> np.ndarray:
-    """Of each column, in bits."""
+    """Entropy of each column, in bits."""
     return -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=0)
 
 
 def load_split(repeat: int) -> tuple[sp.csr_array, np.ndarray, sp.csr_array, np.ndarray]:
-    """X, y of the posts to learn from and X, y of the test posts; terms and idf come from the former alone."""
+    """X, y of the training posts and X, y of the test posts; terms and idf come from the training posts only."""
     counts, y = count_terms()
     learned, asked = train_test_split(np.arange(len(y)), test_size=TEST_SHARE, stratify=y, random_state=repeat)
     gain = information_gain(counts[learned] > 0, y[learned])
@@ -263,12 +263,12 @@ def page_label(system: str, value: float) -> str:
 
 
 def page_large(first: list[float], second: list[float]) -> bool:
-    """Whether the first is above the second clearly and by large."""
+    """Whether the first is above the second clearly and by a large margin."""
     return clearly_above(first, second) and np.mean(first) > (1 + PAGE_LARGE) * np.mean(second)
 
 
 def page_steps_to_reach(goal: float, trace: np.ndarray) -> float:
-    """Steps at which a trace first is at the goal, between looks on the line over log steps; infinite if never."""
+    """Steps at which a trace first reaches the goal, interpolated over log steps; infinite if never."""
     above = np.flatnonzero(trace >= goal)
     if not len(above):
         return np.inf
@@ -405,7 +405,7 @@ def page_learning(traces: dict) -> list[Finding]:
 
 
 def page_robust(traces: dict, sensitivity: dict) -> list[Finding]:
-    """How much C and r matter; only of the full experiment."""
+    """Sensitivity to C and r; only in the full experiment."""
     at = TRACED.index(SENSITIVITY_STEPS)
     oasis = {
         C: np.mean([one["p@10"] for one in found], axis=0) for (name, C), found in traces.items() if name == "OASIS"
@@ -452,7 +452,7 @@ def page_plots(systems: dict, traces: dict, sensitivity: dict) -> list[Plot]:
 
     figure, panels = new_figure(2)
     rows = []
-    # OASIS first; some values of C less, or the curves could not be told apart.
+    # OASIS first; some values of C are skipped to keep the curves distinct.
     names = sorted(traces, key=lambda key: (key[0] != "OASIS", key))
     drawn = {key: traces[key] for key in names if key not in (("OASIS", 0.03), ("OASIS", 3.0))}
     for axes, measure, title in zip(panels, ("p@10", "mAP"), ("precision at 10", "mAP"), strict=True):
@@ -476,7 +476,7 @@ def page_plots(systems: dict, traces: dict, sensitivity: dict) -> list[Plot]:
 
 
 def page_chosen(found: list[dict[str, Any]]) -> str:
-    """What was chosen, repeat by repeat; a star marks the edge of what was tried."""
+    """Chosen settings by repeat; a star marks the edge of the grid."""
     texts = []
     for key in found[0]["settings"]:
         values = [f"{one['settings'][key]:g}" + "*" * (key in one["edges"]) for one in found]

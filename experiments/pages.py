@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from .plots import save
+from benchmarks.plots import save
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Plot:
 
 @dataclass
 class Finding:
-    """Something that a paper found, and what is found here.
+    """A finding of a paper, and the corresponding result here.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Lines of a table."""
+    """Markdown lines of a table."""
     body = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns), *body]
 

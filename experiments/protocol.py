@@ -1,8 +1,8 @@
 """The protocol that the experiments on photos share: folds, settings chosen on training images, figures.
 
-Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.2: of each class 40 images to learn from and 25 to rank, five
-folds; hyper-parameters and the number of steps by cross-validation on the training images; test images query each
-other. Palette, codebook and idf come from all 40 images of a class, those that validate included: no label enters them.
+Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.2: 40 training and 25 test images per class, five folds;
+hyper-parameters and the number of steps by cross-validation on the training images; test images query each
+other. Palette, codebook and idf use all 40 training images of a class, validation images included, but no labels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from visterm.retrieval import evaluate_test_test
 
 N_FOLDS = 5
 N_INNER_FOLDS = 5
-CURVE = 50  # precision at 1 to so many
+CURVE = 50  # precision at k is measured for k up to this
 
 
 def load_fold(classes: int, d: int, fold: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import plots
 from benchmarks.metric_learn_peer import REQUIREMENTS, Linear, learn_metric
 from benchmarks.peers import PeerError, environment
+from benchmarks.statistics import clearly_above, difference, mean_and_error
 from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE, Cosine
 from visterm.learners.online import OnlineLearner
 
-from . import plots
 from .pages import Finding, Page, Plot, Table
 from .protocol import CURVE, N_FOLDS, choose, figures, load_fold, settings_of
-from .statistics import clearly_above, difference, mean_and_error
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py",)
@@ -32,14 +32,14 @@ N_TEST = 25  # images of a class that query each other
 
 
 class EmbeddingWSABIE(WSABIE):
-    """WSABIE whose steps are chosen as those of the others are: by images that query images, not by their labels."""
+    """WSABIE validated as the other systems are, by images that query images, not by label ranking."""
 
     click_cutoff = None
     validation_measure = OnlineLearner.validation_measure
     _validator = OnlineLearner._validator
 
 
-# Settings to choose among, and the most steps; how many steps are taken comes out of the validation figures.
+# Candidate settings and the maximum number of steps; validation chooses the number of steps.
 ONLINE = {"n_steps": 200_000, "pass_steps": 20_000, "random_state": 0}
 CANDIDATES: dict[str, list[Any]] = {
     "OASIS": [OASIS(C=C, **ONLINE) for C in (0.003, 0.01, 0.03, 0.1)],
@@ -62,7 +62,7 @@ INNER_FOLDS, FEW_INNER_FOLDS = 3, 2  # few: for factored AROMA, which takes long
 PEERS: dict[str, dict[str, Any]] = {
     "NCA": {"n_components": 200, "max_iter": 20},
     "ITML": {"n_components": 100, "max_iter": 10, "random_state": 0},
-    # Its margin is 1: vectors of length 3 have fewer images within it than unit ones, and an iteration takes less.
+    # Its margin is 1: among vectors of length 3 fewer images lie within it than among unit ones; iterations are faster.
     "LMNN": {"n_components": 100, "max_iter": 50, "learn_rate": 0.01, "scale": 3},
 }
 PEER_SECONDS = 300
@@ -74,7 +74,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     found = []
     if not quick:
         systems += ["MCML", *jobs_peers()]
-        # Long jobs first, so that no core waits for the last one.
+        # Long jobs first, so that no core idles at the end.
         found += [("AROMA factored", 1000, c) for c in reversed(classes)]
         found += [(system, 10_000, CLASSES[-1]) for system in ("AROMA diagonal", "OASIS", "Euclidean")]
     found += [(system, 1000, c) for system in reversed(systems) for c in reversed(classes)]
@@ -86,7 +86,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
 
 
 def jobs_peers() -> list[str]:
-    """Systems of metric-learn; none where it cannot be installed."""
+    """Systems of metric-learn; none if it cannot be installed."""
     try:
         environment("metric-learn", REQUIREMENTS)
     except PeerError as error:
@@ -96,7 +96,7 @@ def jobs_peers() -> list[str]:
 
 
 def measure(system: str, classes: int, d: int, fold: int, quick: bool) -> dict[str, Any]:
-    """Figures of a system on the test images of a fold, and the settings that it took."""
+    """Figures of a system on the test images of a fold, and its chosen settings."""
     X, y, test, test_y = load_fold(classes, d, fold)
     if system in PEERS:
         try:
@@ -182,7 +182,7 @@ def page_protocol(classes: Sequence[int], n_folds: int, quick: bool) -> str:
 
 
 def page_absent(systems: Sequence[str], failed: dict[str, dict[str, Any]], quick: bool) -> list[str | Table | Plot]:
-    """What the figures do not have, and why."""
+    """Systems missing from the figures, and why."""
     found = ["HIER of figure 3 (ICML) is absent: it needs a hierarchy of the classes."]
     if not quick:
         found.append(
@@ -341,7 +341,7 @@ def page_plot(
 
 
 def page_row(name: str, some: list[dict[str, Any]]) -> list[str]:
-    """A system's figures: mean and standard deviation over the folds, as table 4 of the paper has them."""
+    """A system's figures: mean and standard deviation over the folds, as in table 4 of the paper."""
     columns = [[result["map"] for result in some]]
     columns += [[result["precision"][k - 1] for result in some] for k in (1, 10, 50)]
     return [name, *(f"{np.mean(column):.3f} ± {np.std(column, ddof=1):.3f}" for column in columns)]
@@ -360,7 +360,7 @@ def page_chance(classes: int) -> tuple[float, float, float, float]:
 
 
 def page_settings(some: list[dict[str, Any]]) -> str:
-    """The settings that were chosen, with the number of folds that took each; those at the edge of the grid marked."""
+    """Chosen settings with the number of folds that chose each; those at the edge of the grid are marked."""
     if not some:
         return ""
     system = some[0]["system"]

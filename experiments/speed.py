@@ -17,11 +17,12 @@ import scipy.sparse as sp
 from matplotlib.ticker import NullFormatter
 from sklearn.preprocessing import normalize
 
+from benchmarks import plots
 from benchmarks.metric_learn_peer import learn_metric
 from benchmarks.peers import PeerError
 from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE
 
-from . import plots, retrieval
+from . import retrieval
 from .jobs import run_jobs
 from .pages import Finding, Page, Plot, Table
 from .protocol import load_fold
@@ -43,7 +44,7 @@ MOST_REPEATS, ENOUGH_SECONDS = 3, 3.0
 
 
 def synthetic_images(n: int, d: int) -> tuple[sp.csr_array, np.ndarray]:
-    """Unit rows of about 25 visterms, half of which its class of 40 images prefers."""
+    """Unit rows of about 25 visterms, half of them from those preferred by the row's class of 40 images."""
     rng = np.random.default_rng(0)
     y = np.arange(n) // 40
     preferred = rng.integers(0, d, (y[-1] + 1, 12))
@@ -93,7 +94,7 @@ def measure(
     images: int | None = None,
     d: int = 1000,
 ) -> dict[str, Any]:
-    """Processor seconds of `fit`, a few times; for LMNN those of the package's `fit`, once."""
+    """Processor seconds of a few calls of `fit`; for LMNN, of one call of the package's `fit`."""
     if images is None:
         X, y, _, _ = load_fold(classes, d, fold)
     else:
@@ -105,7 +106,7 @@ def measure(
         except PeerError as error:
             return {"times": [], "failed": str(error)}
     learner = LEARNERS[system](**settings)
-    # Compiles, where that has not been done.
+    # Compiles, unless done already.
     LEARNERS[system](**settings | {"n_steps": 1}).fit(X, y)
     times: list[float] = []
     while len(times) < MOST_REPEATS and sum(times) < ENOUGH_SECONDS:
@@ -277,7 +278,7 @@ def page_images_plot(results: list) -> Plot:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter("{x:,.10g}")
             axis.set_minor_formatter(NullFormatter())
-    # Two decades at the least, or there would be too few ticks.
+    # At least two decades, for enough ticks.
     panels[1].set_ylim(0.1, max(10, 2 * max(page_step(r) for r in results)))
     plots.legend(figure, panels[0])
     text = (
@@ -290,7 +291,7 @@ def page_images_plot(results: list) -> Plot:
 def page_range(
     axes: Any, place: int | str, x: list[int], values: list[list[float]], label: str
 ) -> list[dict[str, Any]]:
-    """Median curve with bars from the least to the most; its numbers."""
+    """Draw the median curve with bars from minimum to maximum; return its numbers."""
     middle, least, most = (np.array([float(of(some)) for some in values]) for of in (np.median, min, max))
     plots.series(axes, place, x, middle, error=[middle - least, most - middle], label=label)
     return [
@@ -300,7 +301,7 @@ def page_range(
 
 
 def page_slope(results: list) -> float:
-    """Power of the number of images that the time grows with, by least squares over logarithms."""
+    """Exponent of the growth of time with the number of images, by least squares over logarithms."""
     sizes, times = ([r[key] for r in results] for key in ("images", "train"))
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
@@ -314,7 +315,7 @@ def page_median(results: list, system: str, classes: int) -> float:
 
 
 def page_ratios(results: list, system: str, classes: list[int]) -> list[float]:
-    """How many times as long as OASIS a system takes, for each number of classes."""
+    """Ratio of a system's time to that of OASIS, for each number of classes."""
     return [page_median(results, system, c) / page_median(results, "OASIS", c) for c in classes]
 
 
@@ -330,7 +331,7 @@ def page_number(value: float) -> str:
 
 
 def page_step(result: dict[str, Any]) -> float:
-    """Microseconds a step."""
+    """Microseconds per step."""
     return 1e6 * result["train"] / result["settings"]["n_steps"]
 
 

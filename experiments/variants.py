@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.statistics import clearly_above, difference, plus_minus
 from visterm.learners import OASIS, Cosine
 
 from .pages import Finding, Page, Plot, Table
-from .plots import legend, mean_series, new_figure
 from .protocol import N_FOLDS, N_INNER_FOLDS, choose, figures, load_fold
-from .statistics import clearly_above, difference, plus_minus
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ PSD_PASS = 10_000  # the jumps of a W that is projected now and then show betwee
 
 
 class Projected:
-    """The positive semi-definite part of a learned W, which learning goes on without."""
+    """The positive semi-definite part of a learned W; training continues with the unprojected W."""
 
     def __init__(self, learned: OASIS):
         self.A = learned.embedding()
@@ -189,7 +189,7 @@ def page_of_variant(results: list, classes: int, variant: str | None, measure: s
 
 
 def page_counts(results: list) -> list[int]:
-    """Numbers of classes that the symmetric variants were tried with."""
+    """Numbers of classes with which the symmetric variants were run."""
     return sorted({one["classes"] for one in results if one["kind"] == "symmetric"})
 
 

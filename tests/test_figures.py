@@ -116,6 +116,22 @@ def test_the_projection_is_that_of_the_records(repository, records):
     assert projection.table(records) in (repository / "docs" / "scale.md").read_text()
 
 
+def test_the_page_is_that_of_the_records(repository, records):
+    page = pytest.importorskip("benchmarks.page", reason="benchmarks lie in the repository")
+    assert page.text(list(records.values())) == (repository / "docs" / "benchmarks.md").read_text()
+
+
+def test_a_command_replaces_its_own_records_alone(tmp_path):
+    command = pytest.importorskip("benchmarks.__main__", reason="benchmarks lie in the repository")
+    names = {"a": "oasis", "b": "musl", "c": "experiments.musl_records", "d": "search", "gone": "deleted"}
+    old = [{"name": name, "command": f"python -m {module}"} for name, module in names.items()]
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps(old))
+    for module, expected in (("musl", "a new c d"), ("experiments.musl_records", "a b new d"), ("search", "a b c new")):
+        new = {"name": "new", "command": f"python -m {module}"}
+        assert " ".join(record["name"] for record in command.merge(results, [new], module)) == expected
+
+
 def test_records_say_how_they_were_measured(records):
     for name, record in records.items():
         for key in ("what", "ours", "peer", "peer_name", "ratio", "limit", "unit", "n", "measured", "command"):

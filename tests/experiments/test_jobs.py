@@ -113,3 +113,8 @@ def test_what_a_result_comes_from(tmp_path, monkeypatch):
         files[name].write_text("a = 2")
         assert (jobs.code_of("small") != before) is changes, name
         files[name].write_text("a = 1")
+
+
+def test_every_experiment_names_sources_that_are_there():
+    names = pytest.importorskip("experiments.__main__").NAMES
+    assert len({jobs.code_of(name) for name in names}) == len(names)

@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
+from benchmarks import musl_data
 from experiments import musl
 from experiments.musl import TUNED, jobs, jobs_chosen, jobs_grid, match, measure, metrics_of_sources, page, stability
 
@@ -157,7 +158,7 @@ def small(monkeypatch):
     """Made-up categories, few of their images and features."""
 
     def load(trial):
-        whole = musl.synthetic_trial(trial)
+        whole = musl_data.synthetic_trial(trial)
         rows = np.arange(len(whole["y"])) % 50 % 30 < 10  # ten of those to learn from, ten to test
         return {name: values[rows] for name, values in whole.items()} | {"X": whole["X"][rows][:, ::5]}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
-from experiments import plots
+from benchmarks import plots
+from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 from experiments.pages import Finding, Page, Plot, Table, write_page, write_summary
-from experiments.statistics import clearly_above, difference, mean_and_error, plus_minus
 
 
 def page_with(*findings):

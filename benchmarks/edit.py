@@ -1,7 +1,7 @@
-"""What adding images to a large collection costs beyond extracting them: ``python -m benchmarks living [--quick]``.
+"""Cost of adding images to a large collection beyond extracting them: ``python -m benchmarks edit [--quick]``.
 
-The collection is made up, 100 classes with the counts of photographs in segments as features writes them; the images
-that come are crops of photos, and visterms are learned from such crops. Elapsed time.
+The collection is synthetic: 100 classes, visterm counts as photographs have, in segments as `features` writes them. The
+added images are crops of photos, and so are those that visterms are learned from. Elapsed time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS = 256  # of a segment
 
 
 def fill(collection: Collection, n_images: int) -> None:
-    """Enter made-up images, extracted and labelled."""
+    """Enter synthetic images, extracted and labelled."""
     counts = gallery(n_images, 10_000, np.random.default_rng(0))
     counts.data = (1 + 10 * counts.data).astype(np.int32)
     n_segments = -(-n_images // ROWS)
@@ -100,6 +100,6 @@ def run(quick: bool = False) -> list[dict]:
             "unit": "s",
             "n": n_images,
             "measured": f"median of {repeats} in turns, elapsed time",
-            "command": "python -m benchmarks living",
+            "command": "python -m benchmarks edit",
         },
     ]

@@ -1,6 +1,6 @@
-"""One style for the project's plots: to be read on a screen, in print and in grey.
+"""One style for the project's plots, readable on screen, in print and in grey.
 
-A series is told from the others by colour, brightness, marker and dashes together; the legend stands beside the axes.
+Series differ in colour, brightness, marker and dashes; the legend stands beside the axes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from .statistics import mean_and_error
 
-# Colours of Okabe and Ito, which are told apart with any colour vision, dark and light in turns.
+# Colours of Okabe and Ito, distinct for any colour vision; dark and light alternate.
 LOOKS = [
     {"color": "#000000", "marker": "o", "linestyle": "-"},
     {"color": "#d55e00", "marker": "s", "linestyle": "-"},
@@ -29,7 +29,7 @@ LOOKS = [
     {"color": "#808080", "marker": "", "linestyle": "--"},
     {"color": "#808080", "marker": "", "linestyle": ":"},
 ]
-# Systems that several pages have look alike on all of them.
+# A system has the same look on every page.
 PLACES = {
     name: place
     for place, name in enumerate(
@@ -41,7 +41,7 @@ PLACES = {
 def new_figure(
     n_panels: int = 1, *, n_rows: int = 1, width: float | None = None, height: float = 3.8
 ) -> tuple[Figure, list[Any]]:
-    """A figure and its axes, row after row; width and height in inches."""
+    """A figure and its axes, row by row; width and height in inches."""
     figure = Figure(figsize=(width or 3.4 + 3.8 * n_panels, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = list(figure.subplots(n_rows, n_panels // n_rows, squeeze=False).flat)
@@ -54,9 +54,9 @@ def new_figure(
 def series(
     axes: Any, place: int | str, x: Sequence, y: Sequence, *, error: Sequence | None = None, label: str = ""
 ) -> None:
-    """One curve with error bars, in look number `place`, or that of a system of PLACES.
+    """Draw one curve with error bars in look number `place`, or in that of a system in PLACES.
 
-    At most a dozen markers and bars, so that it stays a curve.
+    At most a dozen markers and bars, so that the curve stays visible.
     """
     place = PLACES[place] if isinstance(place, str) else place
     look = LOOKS[place % len(LOOKS)]
@@ -79,7 +79,7 @@ def series(
 
 
 def mean_series(axes: Any, place: int | str, x: Sequence, values: Any, label: str) -> list[dict[str, Any]]:
-    """Mean curve of `values` (folds, len(x)) with standard errors; its numbers, to be written beneath the figure."""
+    """Draw the mean curve of `values` (folds, len(x)) with standard errors; return its numbers for the CSV file."""
     mean, error = np.transpose([mean_and_error(column) for column in np.transpose(values)])
     series(axes, place, x, mean, error=error, label=label)
     return [
@@ -89,10 +89,10 @@ def mean_series(axes: Any, place: int | str, x: Sequence, values: Any, label: st
 
 
 def legend(figure: Figure, axes: Any, title: str | None = None) -> None:
-    """The axes' series, listed right of the figure where they cover nothing."""
+    """List the axes' series right of the figure, where they cover nothing."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False, title=title)
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG that is the same bytes for the same figure."""
+    """Write a PNG; the same figure gives the same bytes."""
     figure.savefig(path, metadata={"Software": None})

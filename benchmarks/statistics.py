@@ -1,4 +1,4 @@
-"""Means over folds, their errors, and paired comparisons."""
+"""Means over folds, their standard errors, and paired comparisons."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from scipy.stats import ttest_rel
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and its standard error; 0 for a single value."""
+    """Mean and its standard error, which is 0 for a single value."""
     values = np.asarray(values, float)
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
     return float(values.mean()), float(error)
 
 
 def difference(first: Sequence[float], second: Sequence[float], digits: int = 3) -> str:
-    """Mean of the differences fold by fold and its standard error, as text."""
+    """Mean and standard error of the fold-by-fold differences, as text."""
     mean, error = mean_and_error(np.subtract(first, second))
     return f"{mean:+.{digits}f} ± {error:.{digits}f}"
 
@@ -24,7 +24,7 @@ def difference(first: Sequence[float], second: Sequence[float], digits: int = 3)
 def clearly_above(first: Sequence[float], second: Sequence[float]) -> bool:
     """Whether the first is above the second by a paired t test over the folds (one-sided, p < 0.025).
 
-    False for fewer than three folds, of which nothing is clear.
+    False for fewer than three folds.
     """
     return len(first) > 2 and bool(ttest_rel(first, second, alternative="greater").pvalue < 0.025)
 
