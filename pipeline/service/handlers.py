@@ -20,10 +20,10 @@ from visterm.features import ImageError, decode_image, printable
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.search.explanation import Explained, explained
-from visterm.pipeline.search.explanation_picture import draw
+from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
+from visterm.pipeline.search.explanation_picture import draw_explanation
+from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.search.queries import Queries
-from visterm.pipeline.search.searcher import UnknownLabel
 from visterm.pipeline.store.models import RANKERS
 from visterm.pipeline.store.run import Run
 
@@ -269,18 +269,18 @@ class RequestHandlers:
         found = self._explained(snapshot, number, upload, result, learner)
         file = io.BytesIO()
         with self._drawing:
-            draw(found.data, found.query_pixels, found.result_pixels, file)
+            draw_explanation(found.data, found.query_pixels, found.result_pixels, file)
         return file.getvalue()
 
     def _explained(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
-    ) -> Explained:
+    ) -> PairExplanation:
         learner = self.learner(snapshot, learner)
         for known in (number, result):
             if known is not None and known not in snapshot.searcher.place:
                 raise unknown_image(known)
         query = number if upload is None else self.upload_pixels(upload)
-        found = explained(snapshot.searcher, query, result, learner)
+        found = explain_with_pixels(snapshot.searcher, query, result, learner)
         if upload is not None:
             found.data["query"]["name"] = "upload"
         found.data["version"] = snapshot.searcher.version

@@ -22,7 +22,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm.features import images, read_image
-from visterm.pipeline import Searcher
+from visterm.pipeline import Searcher, explain_pair
 from visterm.pipeline.cli.app import app
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -216,7 +216,7 @@ def test_as_many_results_as_there_are(searcher):
     (answer,) = searcher.search_label("pear", k=1_000_000)
     assert len(answer["results"]) == 30
     for ask in (searcher.search, searcher.annotate):
-        with pytest.raises(UserError, match="k=0: at least one"):
+        with pytest.raises(UserError, match="k=0: k must be at least 1"):
             ask("id:1", k=0)
 
 
@@ -281,10 +281,10 @@ def test_what_two_stages_find_is_measured_once_and_shown(mine):
 def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
     """That of a dense gallery side, such as wsabie's."""
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
-    ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "making the index of"
+    ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "building the index of"
     folder = mine / "runs/fruit/index"
     first = visterm(*ask, cwd=mine)
-    assert "making the index of 30 images for wsabie" in first.stderr
+    assert "building the index of 30 images for wsabie" in first.stderr
     again = visterm(*ask, cwd=mine)
     assert making not in again.stderr
     assert again.stdout == first.stdout
@@ -305,7 +305,7 @@ def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
     shutil.rmtree(folder)
     with Run(mine / "runs/fruit").locked():  # another visterm is at work
         result = visterm(*ask, cwd=mine)
-    assert "the index for wsabie cannot be kept" in result.stderr
+    assert "the index for wsabie cannot be saved" in result.stderr
     assert json.loads(result.stdout)[0]["results"]
     assert not folder.exists()
 
@@ -361,7 +361,7 @@ def test_a_learner_that_came_after_opening_is_refused(mine):
         lambda: searcher.search("id:1", learner="oasis"),
         lambda: searcher.annotate("id:1"),
     ):
-        with pytest.raises(UserError, match="trained or taught anew since run fruit was opened"):
+        with pytest.raises(UserError, match="retrained or updated after run fruit was opened"):
             ask()
     assert (loaded.search("id:1"), loaded.annotate("id:1"), loaded.search_label("pear")) == before
     assert Searcher(mine / "runs/fruit").search("id:1", learner="aroma")[0]["results"]
@@ -446,7 +446,7 @@ def test_a_damaged_lesson_spoils_its_learner_only(mine):
 
 def test_an_explanation_sums_to_the_score(searcher):
     best = searcher.search("pear/0.jpg", k=1)[0]["results"][0]
-    explanation = searcher.explain("pear/0.jpg", best["path"])
+    explanation = explain_pair(searcher, "pear/0.jpg", best["path"])
     assert explanation["score"] == pytest.approx(best["score"], abs=1e-5)
     assert explanation["result"]["id"] == best["id"]
 
@@ -480,7 +480,7 @@ def test_looking_for_changes_is_cheap(searcher):
 
 
 def test_a_run_that_changes_while_it_is_opened_is_opened_again(mine, monkeypatch):
-    from visterm.pipeline.search import searcher as module
+    from visterm.pipeline.search import gallery as module
 
     catalogue = mine / "runs/fruit/collection/catalogue.sqlite"
     read, failed = module.vectors, []
@@ -528,7 +528,7 @@ def test_pending_images_are_told(mine, caplog):
             catalogue._db.execute("UPDATE images SET status = 'pending' WHERE path = ?", (path,))
 
     forget(b"pear/0.jpg")
-    told = "1 image not extracted yet, and not to be found before"
+    told = "1 image not extracted yet, and not searchable until then"
     assert told in visterm("search", "id:1", cwd=mine).stderr
     with caplog.at_level("WARNING", logger="visterm.pipeline.search.searcher"):
         first = Searcher(mine / "runs/fruit")
