@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from visterm.features import images as feature_images
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import serving
+from visterm.pipeline.cli import human_eval as cli_human_eval
 from visterm.pipeline.cli.app import app as cli_app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
@@ -300,14 +300,16 @@ def test_the_command(run, tmp_path, monkeypatch):
     monkeypatch.setenv("VISTERM_RUN", "")
     monkeypatch.setattr(feature_images, "_silenced", True)
     served = []
-    monkeypatch.setattr(serving, "start_service", lambda: lambda place, console, **options: served.append(options))
+    monkeypatch.setattr(
+        cli_human_eval, "start_service", lambda: lambda place, console, **options: served.append(options)
+    )
 
     def visterm(*arguments, code=0):
         result = CliRunner().invoke(cli_app, ["judge", *arguments])
         assert result.exit_code == code, result.stderr
         return result
 
-    assert "no tasks yet; 'visterm judge' draws some" in visterm("results", code=2).stderr
+    assert "no tasks yet; run 'visterm judge' to draw some" in visterm("results", code=2).stderr
     assert (
         "study 1: 3 queries of 20 images each" in visterm("--learner", "cosine", "--queries", "3", "--port", "0").stderr
     )
