@@ -46,12 +46,12 @@ from .studies import DECISIONS, Study
 from .tasks import Candidate, Task
 
 INSTRUCTIONS = """\
-Imagine that you are looking for pictures for a presentation. You have the query image, and want more images with a
-similar meaning. Similar can mean many things: for a big red truck, any big red truck, any red truck, any big truck, any
-truck, any vehicle. Interpret it broadly rather than strictly. Where you draw the line is your choice, but be
-consistent.
+Somebody looks for pictures for a presentation. A search has found the query image, and is to find more that are
+similar in meaning. Similar can mean many things: of a big red truck, any big red truck, any red truck, any big truck,
+any truck, any vehicle. Take it in a broad rather than a strict sense; where to draw the line is yours to choose, but
+stay with it.
 
-Decide for each image whether it is relevant to the query image, or that you cannot say."""
+Say of each image whether it is relevant to the query image, or that you cannot say."""
 
 
 class Judgements(AppendOnlyStore):

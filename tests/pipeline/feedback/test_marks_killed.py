@@ -60,7 +60,7 @@ def test_what_add_confirmed_survives_kill(tmp_path):
     assert confirmed >= 5
 
 
-TEACHER = """
+UPDATER = """
 import sys
 from pathlib import Path
 from visterm.pipeline import Searcher
@@ -89,7 +89,7 @@ def test_a_kill_in_an_update_leaves_one_version_or_the_next(tmp_path, write_imag
     base = np.array(load_learner(run.learner("oasis") / "files").W_)
     wait = random.Random(1)
     for _ in range(3):
-        said = said_until_killed(TEACHER, run.folder, lines=2, seconds=wait.uniform(0, 0.3))
+        said = said_until_killed(UPDATER, run.folder, lines=2, seconds=wait.uniform(0, 0.3))
         trainer = FeedbackTrainer(run)
         confirmed = trainer.version("oasis")
         assert confirmed in (said[-1], said[-1] + 1)
