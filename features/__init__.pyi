@@ -3,11 +3,12 @@ from .blocks import block_grid, level_shapes, pyramid
 from .codebook import Codebook
 from .color import Palette
 from .descriptors import describe
-from .embeddings import OnnxEmbedder, VectorTable, read_query_vectors, read_vectors
 from .extractor import VistermExtractor
 from .forest import ForestCodebook
 from .images import ImageError, decode_image, find_images, printable, read_image, silence_decoders
+from .onnx_embedder import OnnxEmbedder
 from .texture import lbp_codes
+from .vector_tables import VectorTable, read_query_vectors, read_vectors
 from .visterms import VistermWeighting, count_visterms
 
 __all__ = [

@@ -9,52 +9,30 @@ With ``codebook="forest"`` random trees take the place of palette, descriptors a
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
-import itertools
-import json
-import os
-import pathlib
 import warnings
-import zlib
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .batches import check_images, read_pixels, run_batch, run_batches
 from .blocks import block_grid, check_grid
 from .codebook import Codebook
 from .color import Palette
-from .descriptors import NORMALIZATIONS, as_rgb, describe
+from .descriptors import NORMALIZATIONS, describe
+from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
-from .images import MAX_PIXELS, ImageError, read_image
-from .texture import N_PATTERNS
+from .images import MAX_PIXELS
 from .visterms import VistermWeighting, co_occurrence_order, count_visterms
 
-FORMAT = 2  # of a saved folder; raised whenever an older program could not read it, or would get other vectors
-READABLE = (1, 2)  # 1 had no forests
-ARRAYS = {
-    "palette": np.float32, "codebook": np.float32, "idf": np.float64,
-    "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
-}  # fmt: skip
-BATCH = 32  # images whose blocks are assigned together
-DISTRIBUTED_BATCH = 128  # images that a task of `distribute` reads: it carries the codebook, of some MB
 PIXELS_PER_IMAGE = 100  # sampled for the palette
 BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
 FOREST_BLOCKS = 25_000  # sampled for a forest at most: they are larger than descriptors
 
 # ---------------------------------------------------------------------------------------------------------------
-# Work on one batch of images (module level, so that a worker process can run it)
-
-
-def _read(image, max_pixels):
-    """Return RGB pixels of a path or an array."""
-    if isinstance(image, (str, os.PathLike)):
-        return read_image(image, max_pixels=max_pixels)
-    return as_rgb(image)
+# Work on one image or batch (module level, so that worker processes can run it)
 
 
 def _sample_pixels(pixels, rng):
@@ -68,28 +46,9 @@ def _sample_rows(rows, n, rng):
     return rows if len(rows) <= n else rows[np.sort(rng.choice(len(rows), n, replace=False))]
 
 
-def _run_batch(function, start, images, max_pixels):
-    """Call function(pixels, index) for every image; return the results and the unreadable ones.
-
-    An unreadable path gives None and an entry (index, path, error). The images may be an iterator: one is held at a
-    time.
-    """
-    results: list = []
-    failures: list = []
-    for index, image in enumerate(images, start):
-        try:
-            pixels = _read(image, max_pixels)
-        except (ImageError, OSError) as error:
-            results.append(None)
-            failures.append((index, os.fspath(image), error))
-        else:
-            results.append(function(pixels, index))
-    return results, failures
-
-
 def _count_batch(start, images, palette, codebook, grid, max_pixels):
     """Count the visterms of a batch of images."""
-    descriptors, failures = _run_batch(lambda pixels, _: describe(pixels, palette, **grid), start, images, max_pixels)
+    descriptors, failures = run_batch(lambda pixels, _: describe(pixels, palette, **grid), start, images, max_pixels)
     n_blocks = [0 if rows is None else len(rows) for rows in descriptors]
     rows = [rows for rows in descriptors if rows is not None]
     ids = codebook.predict(np.concatenate(rows)) if rows else []
@@ -98,46 +57,9 @@ def _count_batch(start, images, palette, codebook, grid, max_pixels):
 
 def _count_batch_by_trees(start, images, forest, max_pixels):
     """Count the visterms of a batch of images, with a forest."""
-    rows, failures = _run_batch(lambda pixels, _: forest.count(pixels), start, images, max_pixels)
+    rows, failures = run_batch(lambda pixels, _: forest.count(pixels), start, images, max_pixels)
     empty = np.zeros(forest.n_visterms, dtype=np.int32)
     return sp.csr_matrix(np.stack([empty if row is None else row for row in rows])), failures
-
-
-def _batches(images, size=BATCH):
-    """Cut any iterable into (start, iterator of images), each to be used up before the next."""
-    images = iter(images)
-    for start in itertools.count(0, size):
-        first = list(itertools.islice(images, 1))
-        if not first:
-            return
-        yield start, itertools.chain(iter(first), itertools.islice(images, size - 1))
-
-
-def _parallel(function, images, n_jobs, distribute=None):
-    """Yield function(start, batch) of every batch of images, in order, reading ahead no more than a few batches.
-
-    Threads will do: kernels and decoders release the interpreter's lock, and the codebook is shared. With `distribute`
-    the function and what it refers to must be fit to travel.
-    """
-    if distribute is not None:
-        yield from distribute(function, ((start, list(batch)) for start, batch in _batches(images, DISTRIBUTED_BATCH)))
-        return
-    n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
-    if n_jobs == 1:
-        yield from (function(*batch) for batch in _batches(images))
-        return
-    with concurrent.futures.ThreadPoolExecutor(n_jobs) as pool:
-        pending: collections.deque[concurrent.futures.Future] = collections.deque()
-        try:
-            for start, batch in _batches(images):
-                pending.append(pool.submit(function, start, list(batch)))
-                if len(pending) > 2 * n_jobs:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -151,8 +73,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     n_visterms : int
         Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers.
     codebook : {"kmeans", "forest"}
-        "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; `n_colors`,
-        `normalization`, `max_color_samples` and `max_iter` have no meaning then.
+        "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; ignores
+        `n_colors`, `normalization`, `max_color_samples` and `max_iter`.
     n_trees, n_candidates, min_samples_leaf : int
         Of the forest, see `ForestCodebook`.
     n_colors : int
@@ -166,32 +88,31 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     normalization : {"hellinger", "l1"}
         Of block descriptors, see `describe`.
     max_color_samples, max_descriptors : int
-        Most pixels and block descriptors that palette and codebook are learned from. They are drawn evenly from the
-        training images. A forest is grown from 25,000 blocks at most.
+        Maximum number of pixels and block descriptors to learn palette and codebook from, drawn evenly from the
+        training images. A forest is grown from at most 25,000 blocks.
     max_iter : int
-        Rounds of k-means at most, for the codebook.
+        Maximum number of rounds of k-means, for the codebook.
     max_pixels : int
-        Larger image files are refused, see `read_image`.
+        Refuse larger image files, see `read_image`.
     random_state : int, RandomState or None
         Makes `fit` reproducible. The result does not depend on `n_jobs`.
     n_jobs : int or None
         Threads; None means one, -1 all cores.
     on_error : {"raise", "skip"}
-        What to do with a path that cannot be read. "skip" leaves it out of `fit` and gives it an empty row in
-        `transform` and `count`, with one warning in the end.
+        How to handle a path that cannot be read. "skip" ignores it in `fit` and gives it an empty row in
+        `transform` and `count`, with one warning at the end.
 
     Attributes
     ----------
     palette_ : Palette or None
         None with a forest.
     codebook_ : Codebook or ForestCodebook
-        Visterms that occur together in images are neighbours: those of a `Codebook` are numbered so, those of a
-        `ForestCodebook` subtree by subtree.
+        Numbered so that visterms that occur together are neighbours; with a `ForestCodebook`, subtree by subtree.
     weighting_ : VistermWeighting
 
     Notes
     -----
-    Only `fit` learns anything, so what it was given (the training images) is all that vectors depend on.
+    Only `fit` learns, so vectors depend on the training images alone.
 
     References
     ----------
@@ -257,14 +178,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ----------
         images : sequence of path or ndarray
             Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W), in any mixture. They are read three
-            times, so a generator is turned into a list first.
+            times, so a generator is converted to a list first.
         y : array-like, (n_images,), optional
-            One label an image, which a forest learns from; k-means does not look at it.
+            One label per image, for a forest; k-means ignores it.
         callback : callable, optional
-            Called as ``callback(done, total)`` while images are read, in numbers of images read.
+            Called as ``callback(n_read, n_total)`` while images are read.
         distribute : callable, optional
-            Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it
-            has them done. Images are then read there, in place of `n_jobs` threads here; the result is the same.
+            Called as ``distribute(function, tasks)``, must return ``function(*task)`` of each task, in order. The tasks
+            read the images, for example on other machines, instead of `n_jobs` threads; the result is the same.
 
         Returns
         -------
@@ -277,7 +198,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             A path cannot be read, unless `on_error` is "skip".
         ValueError
             A setting is out of range, no image is left, or the images give fewer distinct descriptors than
-            visterms. With a forest, too, if labels are missing, several an image or all the same.
+            visterms. With a forest also if labels are missing, several per image, or all the same.
         """
         self._fit_count(images, y, callback, distribute)
         return self
@@ -369,7 +290,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return self._count(images, tick, distribute)
 
     def _forest(self):
-        """Return a forest that has still to be grown."""
+        """Return a forest that is not yet grown."""
         grid = self._grid()
         del grid["normalization"]
         return ForestCodebook(
@@ -378,7 +299,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         )  # fmt: skip
 
     def fit_weighting(self, counts):
-        """Learn the idf weights alone, from counts of training images that `count` has given.
+        """Learn the idf weights alone, from `count` of the training images.
 
         Parameters
         ----------
@@ -405,7 +326,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         if not 1 <= self.n_colors <= 256:
             raise ValueError(f"n_colors must be between 1 and 256, not {self.n_colors!r}")
         self._check_on_error()
-        images = list(_iterable(images))
+        images = list(check_images(images))
         if not images:
             raise ValueError("there are no images to fit to")
         return images
@@ -433,8 +354,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     def _gather(self, images, function, tick, distribute):
         """Return what the function gives for each image, None for an unreadable one; call `tick` after each batch."""
         parts, max_pixels = [], self.max_pixels
-        for results, failures in _parallel(
-            lambda start, batch: _run_batch(function, start, batch, max_pixels), images, self.n_jobs, distribute
+        for results, failures in run_batches(
+            lambda start, batch: run_batch(function, start, batch, max_pixels), images, self.n_jobs, distribute
         ):
             self._raise_first(failures)
             parts += results
@@ -478,8 +399,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         images : iterable of path or ndarray
-            Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W). A generator is consumed as the work goes
-            on, and nothing but the counts is kept of an image.
+            Paths, RGB uint8 arrays (H, W, 3) and grey uint8 arrays (H, W). A generator is read batch by
+            batch, and only the counts of an image are kept.
 
         Returns
         -------
@@ -492,7 +413,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, ["codebook_"])
         self._check_on_error()
-        counts, failures = self._count(_iterable(images))
+        counts, failures = self._count(check_images(images))
         _warn(failures, counts.shape[0])
         return counts
 
@@ -506,7 +427,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             return _count_batch(start, batch, palette, codebook, grid, max_pixels)
 
         parts, failures = [sp.csr_matrix((0, codebook.n_visterms), dtype=np.int32)], []
-        for counts, failed in _parallel(count_batch, images, self.n_jobs, distribute):
+        for counts, failed in run_batches(count_batch, images, self.n_jobs, distribute):
             self._raise_first(failed)
             parts.append(counts)
             failures += failed
@@ -514,7 +435,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return sp.vstack(parts, format="csr", dtype=np.int32), failures
 
     def blocks(self, image):
-        """Return where the blocks of an image lie and which visterm each one is.
+        """Return the boxes of the blocks of an image and the visterm of each.
 
         Parameters
         ----------
@@ -528,7 +449,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             With a forest (n_blocks, n_trees): the leaf in each tree.
         """
         check_is_fitted(self, ["codebook_"])
-        pixels = _read(image, self.max_pixels)
+        pixels = read_pixels(image, self.max_pixels)
         grid = self._grid()
         if isinstance(self.codebook_, ForestCodebook):
             visterms = self.codebook_.predict(pixels)
@@ -538,7 +459,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return block_grid(*pixels.shape[:2], **grid), visterms
 
     def block_vectors(self, image):
-        """Return what each block of an image adds to its vector.
+        """Return the share of each block in the vector of an image.
 
         Parameters
         ----------
@@ -550,7 +471,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             x, y, width, height in pixels of the image; see `block_grid`.
         vectors : csr_matrix of float32, (n_blocks, n_visterms)
             Rows that sum to the image's row of `transform`. A block has one visterm, or none if that has weight 0; with
-            a forest all nodes that it passes.
+            a forest, all nodes that it passes.
 
         Raises
         ------
@@ -560,7 +481,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         boxes, visterms = self.blocks(image)
         blocks = np.arange(len(boxes))
         if isinstance(self.codebook_, ForestCodebook):
-            blocks, visterms = _passed(self.codebook_.nodes_, visterms)
+            blocks, visterms = self.codebook_.passed(visterms)
         ones = np.ones(len(visterms), dtype=np.int32)
         counts = sp.csr_matrix((ones, (blocks, visterms)), shape=(len(boxes), len(self.weighting_.idf_)))
         return boxes, self.weighting_.transform_parts(counts)
@@ -569,7 +490,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     # On disk
 
     def save(self, folder):
-        """Write the fitted extractor into a folder, which is made if need be.
+        """Write the fitted extractor into a folder, which is created if missing.
 
         Parameters
         ----------
@@ -578,32 +499,11 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             ``idf.npy``; and ``extractor.json`` (settings, format version and checksums), written last.
         """
         check_is_fitted(self)
-        folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        codebook = self.codebook_
-        if isinstance(codebook, ForestCodebook):
-            arrays = {"filters": codebook.filters_, "nodes": codebook.nodes_, "roots": codebook.roots_}
-        else:
-            arrays = {"palette": self.palette_.colors_, "codebook": codebook.centers_}
-        arrays["idf"] = self.weighting_.idf_
-        settings = self.get_params()
-        if not isinstance(self.random_state, (int, np.integer)):
-            settings["random_state"] = None  # the state of a generator is not a setting
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype=ARRAYS[name]), allow_pickle=False)
-        record = {
-            "format": FORMAT,
-            "settings": settings,
-            "n_images": self.weighting_.n_images_,
-            "crc32": {name: zlib.crc32((folder / f"{name}.npy").read_bytes()) for name in arrays},
-        }
-        partial = folder / "extractor.json.part"
-        partial.write_text(json.dumps(record, indent=2, default=_plain) + "\n", encoding="utf-8")
-        partial.replace(folder / "extractor.json")
+        save_extractor(self, folder)
 
     @classmethod
     def load(cls, folder):
-        """Read an extractor that `save` has written.
+        """Read an extractor that `save` wrote.
 
         Parameters
         ----------
@@ -612,62 +512,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Returns
         -------
         VistermExtractor
-            Its vectors are, byte for byte, those of the one that was saved.
+            Gives the same vectors as the saved one, byte for byte.
 
         Raises
         ------
         ValueError
-            The folder is not such a folder, is of another format version, or is damaged. Nothing in it is ever
+            The folder holds no extractor, one of another format version, or a damaged one. Nothing in it is ever
             executed or unpickled.
         """
-        folder = pathlib.Path(folder)
-        try:
-            record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
-            version = record["format"]
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{folder} holds no extractor that can be read: {error!r}") from error
-        if version not in READABLE:
-            raise ValueError(
-                f"the extractor in {folder} has format {version!r}, this program reads {FORMAT}: make it again"
-            )
-        try:
-            extractor = cls(**record["settings"])
-            shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
-            if extractor.codebook == "forest":
-                shapes |= {"filters": (None, 13), "nodes": (None, 3), "roots": (extractor.n_trees,)}
-            else:
-                shapes |= {
-                    "palette": (extractor.n_colors, 3),
-                    "codebook": (extractor.n_visterms, extractor.n_colors + N_PATTERNS),
-                }
-            arrays = {name: _load_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
-            if extractor.codebook == "forest":
-                extractor.palette_ = None
-                extractor.codebook_ = extractor._forest().set_trees(arrays["filters"], arrays["nodes"], arrays["roots"])
-            else:
-                extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
-                extractor.codebook_ = Codebook(n_visterms=extractor.n_visterms).set_centers(arrays["codebook"])
-            n_images = int(record["n_images"])
-        except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-            raise ValueError(f"the extractor in {folder} is damaged: {error}") from error
-        extractor.weighting_ = VistermWeighting()
-        extractor.weighting_.idf_ = arrays["idf"]
-        extractor.weighting_.n_images_ = n_images
-        return extractor
-
-
-def _passed(nodes, leaves):
-    """Every node that a block passes on its way to its leaves (n_blocks, n_trees): numbers of blocks, and of nodes."""
-    inner = np.flatnonzero(nodes[:, 0] >= 0)
-    parents = np.full(len(nodes), -1)
-    parents[inner + 1] = parents[nodes[inner, 2]] = inner  # the left child comes next, the right one is named
-    blocks, at = np.repeat(np.arange(len(leaves)), leaves.shape[1]), leaves.ravel()
-    steps = []
-    while len(at):
-        steps.append((blocks, at))
-        above = parents[at]
-        blocks, at = blocks[above >= 0], above[above >= 0]
-    return tuple(np.concatenate(part) for part in zip(*steps, strict=True))
+        return load_extractor(cls, folder)
 
 
 def _warn(failures, n_images):
@@ -693,32 +546,5 @@ def _ticker(callback, total):
 
 
 def _readable(parts):
-    """Leave out the images that could not be read."""
+    """Drop the results of images that could not be read."""
     return [part for part in parts if part is not None]
-
-
-def _iterable(images):
-    """Refuse the two mistakes that would be iterated over without complaint."""
-    if isinstance(images, (str, bytes, os.PathLike)):
-        raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
-    if isinstance(images, np.ndarray) and (images.ndim < 3 or (images.ndim == 3 and images.shape[2] == 3)):
-        raise ValueError(f"images must be a sequence of images, not one array of shape {images.shape}")
-    return images
-
-
-def _plain(value):
-    """Turn NumPy's numbers into those that JSON knows."""
-    return value.item() if isinstance(value, np.generic) else str(value)
-
-
-def _load_array(folder, name, crc32, shape):
-    """Read one array; None in the shape stands for any length."""
-    path = folder / f"{name}.npy"
-    if zlib.crc32(path.read_bytes()) != crc32:
-        raise ValueError(f"{path.name} does not have the checksum it was saved with")
-    array = np.load(path, allow_pickle=False)
-    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
-        raise ValueError(f"{path.name} has shape {array.shape}, not {shape}")
-    if array.dtype != ARRAYS[name]:
-        raise ValueError(f"{path.name} holds {array.dtype}, not {np.dtype(ARRAYS[name])}")
-    return array

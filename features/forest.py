@@ -9,8 +9,7 @@ Half of the trees look at CIE-LUV colours, half at gradient magnitudes in 8 orie
 labelled blocks of training images: of a few random filters with random thresholds a node takes the one that leaves the
 least class entropy (Babenko, Branson & Belongie, MuSL, ICCV 2009, §3.1.1; Moosmann, Triggs & Jurie, NIPS 2007).
 
-Blocks are those of `block_grid`. Each consists of 16 x 16 cells, and a filter of boxes of cells; a summed-area table of
-the cells' means gives a box's sum in four look-ups. All of it is whole numbers, so nothing is ever rounded differently.
+Blocks are those of `block_grid`; filters are those of `haar_filters`.
 """
 
 from __future__ import annotations
@@ -26,164 +25,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from .blocks import check_grid, level_shapes, pad_to_block, shrink
-from .descriptors import _nearest_pixels, as_rgb
+from .descriptors import as_rgb
+from .haar import CELLS, N_CHANNELS, N_COLORS, haar_filters, respond, response, sum_cells
 
-CELLS = 16  # along a side of a block
-N_COLORS = 3  # channels 0 ... 2: L, u, v
-N_ORIENTATIONS = 8  # channels 3 ... 10: gradients of 0 ... 22.5 degrees, 22.5 ... 45, ...
-N_CHANNELS = N_COLORS + N_ORIENTATIONS
-BRIGHTEST = 1023  # largest mean of a cell, in quarters of a grey level: all responses are below 2**24, exact in float32
 N_FILTERS = 500  # drawn for colours, and as many for gradients; the nodes choose among them
-LAYOUTS = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 2))  # rows and columns of rectangles in a filter
 
 # ---------------------------------------------------------------------------------------------------------------
-# Channels
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _gradients(above, row, below, bins, magnitudes):
-    """Fill the orientation bins and the magnitudes, in quarters of a grey level, of a row of pixels.
-
-    The edge pixel is repeated beyond the edge. tan(22.5) = sqrt(2) - 1 and tan(67.5) = sqrt(2) + 1 turn the comparison
-    of angles into one of squares, of whole numbers below 2**24, which single precision holds exactly.
-    """
-    last = row.size - 1
-    _gradients_between(above, row[:1], row[min(1, last) :], below, bins[:1], magnitudes[:1])
-    if last > 0:
-        _gradients_between(above[1:], row, row[2:], below[1:], bins[1:last], magnitudes[1:last])
-        _gradients_between(above[last:], row[last - 1 :], row[last:], below[last:], bins[last:], magnitudes[last:])
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _gradients_between(above, left, right, below, bins, magnitudes):
-    """The same where each pixel has its own neighbours, which the compiler can turn into wide instructions."""
-    zero, one = np.float32(0), np.float32(1)
-    for x in range(bins.size):
-        dx = np.float32(right[x]) - np.float32(left[x])
-        dy = np.float32(below[x]) - np.float32(above[x])
-        a, b = abs(dx), abs(dy)
-        twice = np.float32(2) * a * a
-        sector = one if (a + b) * (a + b) > twice else zero
-        if b > a:
-            sector += one if (b - a) * (b - a) <= twice else np.float32(2)
-        bins[x] = np.float32(7) - sector if dx * dy < zero else sector
-        magnitudes[x] = np.float32(4) * np.sqrt(a * a + b * b) + np.float32(0.5)
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _sum_cells(luv, gray, block_size, table):
-    """Fill the summed-area table of the cells of a level, (n_y + 1, n_x + 1, 11) of int32.
-
-    luv : (H, W, 3) of the finest level, whose nearest pixel is taken, gray : (h, w) of this level. Cell i goes from
-    pixel i * block_size // 16 to the next one's, and has one pixel at least.
-    """
-    n_y, n_x = table.shape[0] - 1, table.shape[1] - 1
-    height, width = gray.shape
-    ys, xs = _nearest_pixels(height, luv.shape[0]), _nearest_pixels(width, luv.shape[1])
-    bins, magnitudes = np.empty(width, dtype=np.int32), np.empty(width, dtype=np.int32)
-    sums = np.empty((n_x, N_CHANNELS), dtype=np.int32)
-    table[0] = 0
-    for i in range(n_y):
-        top = i * block_size // CELLS
-        bottom = max((i + 1) * block_size // CELLS, top + 1)
-        sums[:] = 0
-        for y in range(top, bottom):
-            _gradients(gray[max(y - 1, 0)], gray[y], gray[min(y + 1, height - 1)], bins, magnitudes)
-            colors = luv[ys[y]]
-            for j in range(n_x):
-                left = j * block_size // CELLS
-                into = sums[j]
-                for x in range(left, max((j + 1) * block_size // CELLS, left + 1)):
-                    color = colors[xs[x]]
-                    into[0] += color[0]
-                    into[1] += color[1]
-                    into[2] += color[2]
-                    into[N_COLORS + bins[x]] += magnitudes[x]
-        table[i + 1, 0] = 0
-        running = np.zeros(N_CHANNELS, dtype=np.int32)
-        for j in range(n_x):
-            left = j * block_size // CELLS
-            n = np.uint32((bottom - top) * (max((j + 1) * block_size // CELLS, left + 1) - left))
-            for c in range(N_CHANNELS):
-                quarters = np.uint32(4 if c < N_COLORS else 1) * np.uint32(sums[j, c])
-                running[c] += min(np.uint32(quarters + n // np.uint32(2)) // n, np.uint32(BRIGHTEST))
-                table[i + 1, j + 1, c] = table[i, j + 1, c] + running[c]
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Filters
-
-
-def haar_filters(n: int, channels, random_state=None) -> np.ndarray:
-    """Draw random Haar-like filters.
-
-    Parameters
-    ----------
-    n : int
-        How many.
-    channels : sequence of int
-        0 ... 2 are L, u and v, 3 ... 10 gradients by orientation.
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    ndarray of uint8, (n, 13)
-        Channel; the whole filter; its light box; the second light box, which may be empty. A box is the top, left,
-        bottom and right border, in cells of the block: 0 ... 16.
-
-    Notes
-    -----
-    Place and size are drawn evenly, and so is the layout: two rectangles side by side or one above the other, the
-    middle one of three, two opposite ones of four, or a single one, which compares a channel's mean itself.
-    """
-    rng = check_random_state(random_state)
-    filters = np.zeros((n, 13), dtype=np.uint8)
-    for row in filters:
-        n_y, n_x = LAYOUTS[rng.randint(len(LAYOUTS))]
-        h, w = rng.randint(1, CELLS // n_y + 1), rng.randint(1, CELLS // n_x + 1)
-        y, x = rng.randint(CELLS - n_y * h + 1), rng.randint(CELLS - n_x * w + 1)
-        light_y, light_x = y + h * (n_y == 3), x + w * (n_x == 3)
-        row[0] = channels[rng.randint(len(channels))]
-        row[1:5] = y, x, y + n_y * h, x + n_x * w
-        row[5:9] = light_y, light_x, light_y + h, light_x + w
-        if n_y == n_x == 2:
-            row[9:] = y + h, x + w, y + 2 * h, x + 2 * w
-    return filters
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _box_sum(table, y, x, c, top, left, bottom, right):
-    """Sum the cells of a box of the block whose first cell is (y, x); right even where the table has wrapped around."""
-    return np.int32(
-        table[y + bottom, x + right, c] - table[y + top, x + right, c]
-        - table[y + bottom, x + left, c] + table[y + top, x + left, c]
-    )  # fmt: skip
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _response(table, y, x, f):
-    """Return the response of a filter to the block whose first cell is (y, x)."""
-    c = f[0]
-    light = np.int32(_box_sum(table, y, x, c, f[5], f[6], f[7], f[8]))
-    n_light = (np.int32(f[7]) - f[5]) * (np.int32(f[8]) - f[6])
-    if f[11] > 0:
-        light += _box_sum(table, y, x, c, f[9], f[10], f[11], f[12])
-        n_light += (np.int32(f[11]) - f[9]) * (np.int32(f[12]) - f[10])
-    n_dark = (np.int32(f[3]) - f[1]) * (np.int32(f[4]) - f[2]) - n_light
-    if n_dark == 0:
-        return np.int32(light)
-    dark = _box_sum(table, y, x, c, f[1], f[2], f[3], f[4]) - light
-    return np.int32(n_dark * light - n_light * dark)
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _respond(table, ys, xs, filters, out):
-    """Fill `out` (n_blocks, n_filters) of float32 with the responses of all blocks of a level."""
-    for i in range(ys.size):
-        for j in range(xs.size):
-            block = out[i * xs.size + j]
-            for f in range(filters.shape[0]):
-                block[f] = _response(table, ys[i], xs[j], filters[f])
+# Trees
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -195,7 +43,7 @@ def _walk(table, ys, xs, filters, nodes, roots, counts, leaves):
                 node = roots[t]
                 counts[node] += 1
                 while nodes[node, 0] >= 0:
-                    if _response(table, ys[i], xs[j], filters[nodes[node, 0]]) <= nodes[node, 1]:
+                    if response(table, ys[i], xs[j], filters[nodes[node, 0]]) <= nodes[node, 1]:
                         node += 1
                     else:
                         node = nodes[node, 2]
@@ -233,16 +81,16 @@ class ForestCodebook(BaseEstimator):
     Parameters
     ----------
     n_visterms : int
-        Number of columns of the counts: at least 3 a tree. Each tree may have an equal share of them as nodes; the node
-        that lowers the entropy of all blocks most is split next. What the trees do not use stays empty.
+        Number of columns of the counts: at least 3 per tree. Each tree gets an equal share of them as nodes; the node
+        that lowers the entropy of all blocks most is split next. Unused columns stay empty.
     n_trees : int
         The first half of them, and the middle one, look at colours, the others at gradients.
     n_candidates : int
         Filters that a node tries, each with one random threshold.
     min_samples_leaf : int
-        A node gets at least so many of the training blocks.
+        Minimum number of training blocks per node.
     max_blocks : int
-        Most blocks that the trees are grown from, drawn evenly from the training images.
+        Maximum number of blocks to grow the trees from, drawn evenly from the training images.
     block_size, stride, scale, min_blocks
         The block grid, see `level_shapes`.
     random_state : int, RandomState or None
@@ -262,9 +110,9 @@ class ForestCodebook(BaseEstimator):
 
     Notes
     -----
-    - Filters are drawn once, 500 for colours and 500 for gradients, and nodes draw their candidates among them: each
-      training image is then looked at once. The paper does not say how many candidates, trees or nodes there are.
-    - A single rectangle counts as a Haar-like filter: of flowers it is colour itself that tells them apart.
+    - Filters are drawn once, 500 for colours and 500 for gradients, and nodes draw their candidates among them, so that
+      each training image is read once. The paper gives no number of candidates, trees or nodes.
+    - A single rectangle counts as a Haar-like filter: flowers differ in colour itself.
     - Gradients are those of the grey image of the level; opposite directions are one orientation. Colours of coarser
       levels are the nearest pixels of the finest one, as in `describe`.
     - Growing takes, for each block, 4 KB for the responses, and twice that for a moment: 200 MB for 25,000 blocks.
@@ -325,7 +173,7 @@ class ForestCodebook(BaseEstimator):
         images : sequence of ndarray of uint8, (H, W, 3) or (H, W)
             Training images.
         y : array-like, (n_images,)
-            One label an image, which all of its blocks have.
+            One label per image, shared by all of its blocks.
 
         Returns
         -------
@@ -335,8 +183,8 @@ class ForestCodebook(BaseEstimator):
         Raises
         ------
         ValueError
-            Labels are missing, several an image or all the same, a setting is out of range, or no filter tells any
-            blocks apart.
+            Labels are missing, several per image, or all the same; a setting is out of range; or no filter separates
+            any blocks.
         """
         self.check()
         y = check_labels(y, len(images))
@@ -347,7 +195,7 @@ class ForestCodebook(BaseEstimator):
         return self.grow(np.concatenate(rows), np.repeat(y, [len(part) for part in rows]), seeds[1])
 
     def check(self):
-        """Raise ``ValueError`` where the settings make no sense."""
+        """Raise ``ValueError`` if a setting is out of range."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         for name in ("n_trees", "n_candidates", "min_samples_leaf", "max_blocks"):
             if getattr(self, name) < 1:
@@ -415,7 +263,7 @@ class ForestCodebook(BaseEstimator):
         return self.set_trees(self.filters_, np.concatenate(trees), roots)
 
     def set_trees(self, filters, nodes, roots):
-        """Take over given trees, e.g. stored ones, and return itself; ``ValueError`` if they are none."""
+        """Set the trees, e.g. stored ones, and return itself; ``ValueError`` if they form no forest."""
         filters = np.ascontiguousarray(filters, dtype=np.uint8)
         nodes = np.ascontiguousarray(nodes, dtype=np.int32)
         roots = np.ascontiguousarray(roots, dtype=np.int32)
@@ -426,7 +274,7 @@ class ForestCodebook(BaseEstimator):
             )
         inner = nodes[nodes[:, 0] >= 0]
         after = np.flatnonzero(nodes[:, 0] >= 0) + 1
-        # what the walk relies on: it stays within the arrays, and goes forward, so that it ends
+        # the walk must stay within the arrays, and go forward, so that it ends
         if not (
             np.all(filters[:, 0] < N_CHANNELS)
             and np.all(filters[:, 1:] <= CELLS)
@@ -456,7 +304,7 @@ class ForestCodebook(BaseEstimator):
                 np.arange(0, size - self.block_size + 1, self.stride) * CELLS // self.block_size for size in shape
             )
             table = np.empty((ys[-1] + CELLS + 1, xs[-1] + CELLS + 1, N_CHANNELS), dtype=np.int32)
-            _sum_cells(luv, gray, self.block_size, table)
+            sum_cells(luv, gray, self.block_size, table)
             yield table, ys, xs
 
     def responses(self, image):
@@ -475,7 +323,7 @@ class ForestCodebook(BaseEstimator):
         levels = []
         for table, ys, xs in self._levels(image):
             levels.append(np.empty((len(ys) * len(xs), len(self.filters_)), dtype=np.float32))
-            _respond(table, ys, xs, self.filters_, levels[-1])
+            respond(table, ys, xs, self.filters_, levels[-1])
         return np.concatenate(levels)
 
     def _walk(self, image):
@@ -488,7 +336,7 @@ class ForestCodebook(BaseEstimator):
         return counts, np.concatenate(levels)
 
     def predict(self, image):
-        """Return the leaf that each block of an image comes to in each tree.
+        """Return the leaf that each block of an image reaches in each tree.
 
         Parameters
         ----------
@@ -515,9 +363,33 @@ class ForestCodebook(BaseEstimator):
         """
         return self._walk(image)[0]
 
+    def passed(self, leaves):
+        """Return the nodes that each block passes on its way to its leaves.
+
+        Parameters
+        ----------
+        leaves : ndarray of int, (n_blocks, n_trees)
+            As of `predict`.
+
+        Returns
+        -------
+        blocks, nodes : ndarray of int, (n_passed,)
+            Pairs of a block and a visterm.
+        """
+        inner = np.flatnonzero(self.nodes_[:, 0] >= 0)
+        parents = np.full(len(self.nodes_), -1)
+        parents[inner + 1] = parents[self.nodes_[inner, 2]] = inner  # the left child comes next, the right one is named
+        blocks, at = np.repeat(np.arange(len(leaves)), leaves.shape[1]), leaves.ravel()
+        steps = []
+        while len(at):
+            steps.append((blocks, at))
+            above = parents[at]
+            blocks, at = blocks[above >= 0], above[above >= 0]
+        return tuple(np.concatenate(part) for part in zip(*steps, strict=True))
+
 
 def check_labels(y, n_images):
-    """Return one label an image as an array, (n_images,), or raise ``ValueError``."""
+    """Return one label per image as an array, (n_images,), or raise ``ValueError``."""
     if y is None:
         raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")
     if sp.issparse(y):

@@ -60,7 +60,7 @@ def load_learner(
     folder : path
     mmap_mode : {None, "r"}, default=None
         "r" maps the arrays instead of reading them: a search reads only the rows of W that its queries touch. A learner
-        that learns on copies them first.
+        copies them before it learns more.
     verify : bool, default=True
         Compare the arrays' checksums, which reads them once; False only compares shapes, types and file sizes.
 
@@ -76,14 +76,14 @@ def load_learner(
         known = ", ".join(sorted(LEARNERS))
         raise ValueError(f"{folder}: unknown learner {name!r}; this version knows {known}") from None
     except TypeError as error:
-        raise ValueError(f"{folder}: learner.json does not fit {name} ({error}); train again") from None
+        raise ValueError(f"{folder}: learner.json does not match {name} ({error}); train again") from None
     foreign = sorted(set(state) - set(learner._state))
     if foreign:
-        raise ValueError(f"{folder}: learner.json does not fit {name} (unknown state {foreign[0]!r}); train again")
+        raise ValueError(f"{folder}: learner.json does not match {name} (unknown state {foreign[0]!r}); train again")
     for key, value in state.items():
         setattr(learner, key, value)
     try:
         learner._check_state()
-    except Exception as error:  # of any kind: nobody knows what is missing or wrong
-        raise ValueError(f"{folder}: what is saved does not fit together ({error}); train again") from None
+    except Exception as error:  # of any kind: any part may be missing or wrong
+        raise ValueError(f"{folder}: the saved parts do not fit together ({error}); train again") from None
     return learner

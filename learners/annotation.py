@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from .online import OnlineLearner
+from .sums import product
 from .triplets import readonly
 
 _log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class AnnotatorMixin:
         return np.concatenate([indices for indices, _ in parts]), np.concatenate([scores for _, scores in parts])
 
     def similar_labels(self, labels: Any, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Labels nearest to labels, by the inner product of their vectors, themselves left out.
+        """Labels nearest to labels, by the inner product of their vectors, without the labels themselves.
 
         Parameters
         ----------
@@ -96,7 +97,7 @@ class AnnotatorMixin:
             raise ValueError(f"labels must be places in classes_, integers of 0 to {n_labels - 1} in an array")
         k = self._check_k(k, n_labels - 1)
         vectors = self.label_vectors()
-        scores = vectors[labels] @ vectors.T
+        scores = product(vectors[labels], vectors.T)
         scores[np.arange(len(labels)), labels] = -np.inf
         return _best(scores, k)
 
@@ -118,7 +119,7 @@ class AnnotatorMixin:
     def score(self, X: Any, y: Any) -> float:
         """Precision at 1: the share of the images whose best label is one of theirs, for model selection.
 
-        Images without a label are left out; labels that were not in the fit count, as errors.
+        Images without a label are skipped; labels that were not in the fit count, as errors.
 
         Parameters
         ----------
@@ -136,7 +137,7 @@ class AnnotatorMixin:
         return float(labels[labelled, best[labelled]].mean()) if len(labelled) else 0.0
 
     def _note_labels(self, y: Any, *, reset: bool) -> None:
-        """Learn which labels there are, or refuse labels that were not there before."""
+        """Store the labels, or refuse labels that were not in the first fit."""
         found, has_none = _distinct(y)
         if reset:
             self.classes_ = found
@@ -167,8 +168,8 @@ class AnnotatorMixin:
 class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
     """Base of annotators that learn from one image and one of its labels at a time.
 
-    As `OnlineLearner`, with `Labels` in place of a TripletSampler, and precision at 1 on the held-out images as what
-    early stopping watches: the share of them whose best label is one of theirs. Labels of held-out images that no
+    As `OnlineLearner`, with `Labels` in place of a TripletSampler, and precision at 1 on the held-out images as the
+    measure of early stopping: the share of them whose best label is one of theirs. Labels of held-out images that no
     training image has still count, as errors. The weights or vectors before the first pass rank no label, and are never
     chosen.
     """
@@ -190,10 +191,10 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
         n_labels = np.diff(labels.indptr)
         usable = np.flatnonzero((n_labels > 0) & (n_labels < labels.shape[1]))
         if not len(usable):
-            raise ValueError("no image has a label and lacks another: there is nothing to rank")
+            raise ValueError("no image has a label and lacks another, so no pair of labels can be ranked")
         if len(usable) < len(n_labels):
             _log.warning(
-                "%d of %d images teach nothing: they have no label or all", len(n_labels) - len(usable), len(n_labels)
+                "skipped %d of %d images: they have no label or all labels", len(n_labels) - len(usable), len(n_labels)
             )
         return (
             readonly(labels.indptr.astype(np.int64)),
@@ -231,7 +232,7 @@ def refuse_none(y: Any) -> None:
     """Refuse labels that are missing, which as text would be a class of their own."""
     y = np.asarray(y)
     if y.dtype == object and any(label is None for label in y.ravel()):
-        raise ValueError("y holds None in place of a label; leave such images out")
+        raise ValueError("y holds None in place of a label; remove these images")
 
 
 def _distinct(y: Any) -> tuple[np.ndarray, int]:

@@ -33,8 +33,8 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .oasis import difference, row_dot, squared_norm, widest_row
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
-from .prefetch import PREFETCH_BYTES, prefetch_entries
+from .online import FASTMATH, OnlineLearner, Rows, check_integer
+from .sums import product
 from .triplets import TripletSampler, stream
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
@@ -58,35 +58,19 @@ def diagonal_pass(rows, triplets, r, model):
     """
     indptr, indices, data, _ = rows
     width = 2 * widest_row(indptr)
-    # The triplet at hand and the one after it, in turns.
-    both_columns, both_deltas = np.empty((2, width), np.uint32), np.empty((2, width), np.float32)
+    columns, delta = np.empty(width, np.uint32), np.empty(width, np.float32)
     squares = np.empty(width, np.float32)
-    ahead = model.nbytes > PREFETCH_BYTES
     one, two = np.uint32(1), np.uint32(2)
     losses, violating = 0.0, 0
-    next_n = difference(triplets[0, 1], triplets[0, 2], indptr, indices, data, both_columns[0], both_deltas[0])
-    for j in range(next_n):
-        both_columns[0, j] *= two
     for step in range(len(triplets)):
-        columns, delta, n = both_columns[step % 2], both_deltas[step % 2], next_n
-        start, end = indptr[triplets[step, 0]], indptr[triplets[step, 0] + 1]
-        next_columns, next_delta = both_columns[1 - step % 2], both_deltas[1 - step % 2]
-        next_query, positive, negative = triplets[min(step + 1, len(triplets) - 1)]
-        next_n = difference(positive, negative, indptr, indices, data, next_columns, next_delta)
-        for j in range(next_n):
-            next_columns[j] *= two
-
-        # Margin q' W p; while it is computed, the entries that the next triplet needs come from memory.
-        margin = np.float32(0.0)
-        k, next_end = indptr[next_query], indptr[next_query + 1]
+        query, positive, negative = triplets[step]
+        start, end = indptr[query], indptr[query + 1]
+        n = difference(positive, negative, indptr, indices, data, columns, delta)
+        for j in range(n):
+            columns[j] *= two  # the even columns are those of W
+        margin = np.float32(0.0)  # q' W p
         for i in range(start, end):
-            if ahead and k < next_end:
-                prefetch_entries(model, indices[k], next_columns, next_n)
-                k += 1
             margin += data[i] * row_dot(model, indices[i], columns, delta, n)
-        if ahead:
-            for i in range(k, next_end):
-                prefetch_entries(model, indices[i], next_columns, next_n)
 
         loss = np.float32(1.0) - margin
         if loss <= 0.0:
@@ -251,11 +235,11 @@ class AROMA(OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Triplets a pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of validation, history and callback.
     click_cutoff : float, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
@@ -295,7 +279,7 @@ class AROMA(OnlineLearner):
     as matrix products. That changes results by rounding only.
 
     Departures from the paper: W and the covariance are float32. `init="identity"` and `pairs_per_query` are ours. The
-    state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` goes on as if
+    state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` continues as if
     nothing had been learned since. The factored form skips a triplet where a or b is 1e-6 of the squared norm or less:
     that is rounding.
 
@@ -317,9 +301,9 @@ class AROMA(OnlineLearner):
     """
 
     linear = True
+    _learned = ("distribution_",)
     _state = (*OnlineLearner._state, "distribution_", "best_distribution_")
     distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
-    best_distribution_: np.ndarray
 
     def __init__(
         self,
@@ -371,10 +355,10 @@ class AROMA(OnlineLearner):
         check_is_fitted(self)
         Q = self._check_images(Q)
         if self._is_factored():
-            return np.asarray(Q @ np.asarray(self.W_))
+            return product(Q, self.W_)
         # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
         d = self.n_features_in_
-        return np.ascontiguousarray((Q @ np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
+        return np.ascontiguousarray(product(Q, np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
 
     def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """What parts of an image add to its query side: P W."""
@@ -409,10 +393,8 @@ class AROMA(OnlineLearner):
 
     def _continue(self) -> None:
         if self._is_factored() != (self.covariance == "factored"):
-            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to start again")
-        self.distribution_ = writable(self.distribution_)
-        if hasattr(self, "best_distribution_"):
-            self.best_distribution_ = writable(self.best_distribution_)
+            raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
+        super()._continue()
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps, pairs_per_query=self.pairs_per_query)
@@ -434,15 +416,3 @@ class AROMA(OnlineLearner):
                 fold(W, Lambda, Omega, U[:k], V[:k], weights[:k], map if n_threads == 1 else pool.map)
                 triplets, losses, violating = triplets[seen:], losses + loss, violating + n
         return losses, violating
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_distribution_"):
-            self.best_distribution_ = np.empty_like(self.distribution_)
-        np.copyto(self.best_distribution_, self.distribution_)
-
-    def _restore_best(self) -> None:
-        self.distribution_ = self.best_distribution_
-        del self.best_distribution_
-
-    def _finish(self) -> None:
-        """Nothing: W and the covariance stay as they were learned."""

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from . import storage, validation
+from .sums import product
 from .triplets import related_images
 
 # Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
@@ -23,7 +24,8 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
     A learner overrides `fit`, and `transform` or `transform_query` where that side is not the vectors themselves. The
     constructor only stores its keywords; what is learned ends in an underscore, and the names in `_state` are saved.
 
-    Images are rows: CSR or dense, float32 or float64; they come out as float32.
+    Images are rows: CSR or dense, float32 or float64; they come out as float32. What a method returns for an image does
+    not depend on the other images of the batch, to the last bit: products come from `sums`, not from BLAS.
     """
 
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
@@ -37,8 +39,8 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """Go on from the fitted state; only for learners that see their data a piece at a time."""
-        raise NotImplementedError(f"{type(self).__name__} cannot go on from a fitted state; use fit")
+        """Learn more, starting at the fitted state; only for online learners."""
+        raise NotImplementedError(f"{type(self).__name__} cannot resume from a fitted state; use fit")
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side of the images, by default the images themselves.
@@ -98,7 +100,7 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         Q, gallery = self._check_images(Q), self.transform(X, y)
         out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
         for start in range(0, Q.shape[0], _QUERY_ROWS):
-            scores = self.transform_query(Q[start : start + _QUERY_ROWS]) @ gallery.T
+            scores = product(self.transform_query(Q[start : start + _QUERY_ROWS]), gallery.T)
             out[start : start + _QUERY_ROWS] = scores.toarray() if sp.issparse(scores) else scores
         return out
 

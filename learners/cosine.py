@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.preprocessing import normalize
-from sklearn.utils.extmath import row_norms
-
 from .base import SimilarityLearner
+from .sums import row_lengths, unit_rows
 
 
 class Cosine(SimilarityLearner):
@@ -30,7 +28,7 @@ class Cosine(SimilarityLearner):
     linear = True
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Remember the number of columns; `y` is ignored."""
+        """Store the number of columns; `y` is ignored."""
         self._check_images(X, reset=True)
         return self
 
@@ -41,8 +39,8 @@ class Cosine(SimilarityLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        return normalize(super().transform(X))
+        return unit_rows(super().transform(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""
-        return self._check_images(parts) / row_norms(self._check_images(whole))[0]
+        return self._check_images(parts) / row_lengths(self._check_images(whole))[0]

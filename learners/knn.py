@@ -21,12 +21,12 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from sklearn.preprocessing import normalize
-from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .annotation import AnnotatorMixin
 from .base import SimilarityLearner
 from .online import check_integer, draw_seed
+from .sums import row_lengths, unit_rows
 from .triplets import readonly
 
 _log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     `fit`: three times the model.
 
     The paper does not say how neighbours' labels are ranked: the sum of their similarities is ours. Ties: the smaller
-    label first. Images of similarity zero or less are no neighbours. Images without a label are left out, and counted
+    label first. Images of similarity zero or less are no neighbours. Images without a label are skipped, and counted
     in a warning. The depth p follows from `leaf_size`. The projections are Gaussian. Images whose projections
     tie at the median are divided by their order, so that the two halves differ by one image at most. The similarity of
     images is their cosine.
@@ -221,11 +221,11 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        return normalize(super().transform(X))
+        return unit_rows(super().transform(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""
-        return self._check_images(parts) / row_norms(self._check_images(whole))[0]
+        return self._check_images(parts) / row_lengths(self._check_images(whole))[0]
 
     def kneighbors(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Training images nearest to images.
@@ -308,14 +308,14 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         self._check_params()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
         if not sp.issparse(y) and y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}; several labels an image come as a sparse array")
+            raise ValueError(f"y must have shape (n,), not {y.shape}; give several labels per image as a sparse array")
         self._note_labels(y, reset=reset)
         labels = self._labels(y)
         labelled = np.flatnonzero(np.diff(labels.indptr))
         if not len(labelled):
-            raise ValueError("no image has a label: there is nothing to vote")
+            raise ValueError("no image has a label")
         if len(labelled) < X.shape[0]:
-            _log.warning("%d of %d images have no label and are left out", X.shape[0] - len(labelled), X.shape[0])
+            _log.warning("skipped %d of %d images without a label", X.shape[0] - len(labelled), X.shape[0])
             X, labels = X[labelled], labels[labelled]
         return _unit_rows(X), labels
 

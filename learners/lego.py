@@ -29,9 +29,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from numba import njit
-from sklearn.utils.validation import check_is_fitted
 
-from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
+from .mahalanobis import MahalanobisMixin
 from .oasis import difference, widest_row
 from .online import FASTMATH, OnlineLearner, Rows
 from .triplets import TripletSampler, stream
@@ -113,7 +112,7 @@ def lego_pass(rows, triplets, eta, margin, A):
     return losses, violating
 
 
-class LEGO(OnlineLearner):
+class LEGO(MahalanobisMixin, OnlineLearner):
     """LogDet Exact Gradient Online metric learning, from relative distances.
 
     Parameters
@@ -127,11 +126,11 @@ class LEGO(OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: A with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=1000
-        Triplets a pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of validation, history and callback.
     click_cutoff : float, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
@@ -180,10 +179,9 @@ class LEGO(OnlineLearner):
     0
     """
 
-    linear = True
+    _learned = ("A_",)
     _state = (*OnlineLearner._state, "A_", "best_A_")
     A_: np.ndarray  # (d, d)
-    best_A_: np.ndarray  # (d, d)
 
     def __init__(
         self,
@@ -210,25 +208,6 @@ class LEGO(OnlineLearner):
         self.check_negatives = check_negatives
         self.random_state = random_state
 
-    # -- the two sides -------------------------------------------------------------------------------------------------
-
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side [2 A q, 1]: dense float32 of shape (n, d + 1)."""
-        check_is_fitted(self)
-        return query_side(self._check_images(Q), np.asarray(self.A_))
-
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
-        return gallery_side(super().transform(X), np.asarray(self.A_))
-
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""
-        return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its gallery side."""
-        return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
-
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def _check_params(self) -> None:
@@ -239,29 +218,11 @@ class LEGO(OnlineLearner):
     def _start(self) -> None:
         self.A_ = np.eye(self.n_features_in_, dtype=np.float32)
 
-    def _continue(self) -> None:
-        # In memory and writable: a loaded model may be mapped.
-        self.A_ = np.array(self.A_)
-        if hasattr(self, "best_A_"):
-            self.best_A_ = np.array(self.best_A_)
-
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps)
         losses, violating = lego_pass(rows, triplets, float(self.eta), float(self.margin), self.A_)
         _lift(self.A_)
         return losses, violating
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_A_"):
-            self.best_A_ = np.empty_like(self.A_)
-        np.copyto(self.best_A_, self.A_)
-
-    def _restore_best(self) -> None:
-        self.A_ = self.best_A_
-        del self.best_A_
-
-    def _finish(self) -> None:
-        """Nothing is done after learning."""
 
 
 def _lift(A: np.ndarray) -> None:

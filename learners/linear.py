@@ -1,4 +1,4 @@
-"""What PAMIR-IA and one-vs-rest share: one vector of weights a label, learned by passive-aggressive steps.
+"""What PAMIR-IA and one-vs-rest share: one vector of weights per label, learned by passive-aggressive steps.
 
 Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010,
 section 6.3: f_i(x) = w_i' x, trained with a loss for each label on its own, "or the same models trained with a ranking
@@ -15,6 +15,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import OnlineAnnotator
+from .sums import product, row_lengths, row_means, unit_rows
 
 
 class LinearAnnotator(OnlineAnnotator):
@@ -32,15 +33,15 @@ class LinearAnnotator(OnlineAnnotator):
     """
 
     linear = True
+    _learned = ("W_",)
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
     C: float
     W_: np.ndarray  # (d, n_labels)
-    best_W_: np.ndarray  # (d, n_labels)
 
     def label_scores(self, X: Any) -> np.ndarray:
         """Score w_i' x of every label for every image: float32 of shape (n, n_labels)."""
         check_is_fitted(self)
-        return np.asarray(self._check_images(X) @ np.asarray(self.W_))
+        return product(self._check_images(X), self.W_)
 
     def label_vectors(self) -> np.ndarray:
         """Weights of the labels less their mean over labels, scaled to unit norm: float32 of shape (n_labels, d).
@@ -57,17 +58,16 @@ class LinearAnnotator(OnlineAnnotator):
 
         All-zero rows stay zero. Labels of the gallery are not read.
         """
-        return normalize(self._centred_scores(X), copy=False)
+        return unit_rows(self._centred_scores(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """Label scores of the parts less their mean, divided by the length of the image's, both sides alike."""
-        length = np.linalg.norm(self._centred_scores(whole))
+        length = row_lengths(self._centred_scores(whole))[0]
         return self._centred_scores(parts) / (length or np.float32(1))
 
     def _centred_scores(self, X: Any) -> np.ndarray:
         scores = self.label_scores(X)
-        scores -= scores.mean(axis=1, keepdims=True)
-        return scores
+        return scores - row_means(scores)[:, None]
 
     def _check_params(self) -> None:
         if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
@@ -75,20 +75,3 @@ class LinearAnnotator(OnlineAnnotator):
 
     def _start(self) -> None:
         self.W_ = np.zeros((self.n_features_in_, len(self.classes_)), np.float32)
-
-    def _continue(self) -> None:
-        self.W_ = np.array(self.W_)  # a loaded one may be mapped
-        if hasattr(self, "best_W_"):
-            self.best_W_ = np.array(self.best_W_)
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_W_"):
-            self.best_W_ = np.empty_like(self.W_)
-        np.copyto(self.best_W_, self.W_)
-
-    def _restore_best(self) -> None:
-        self.W_ = self.best_W_
-        del self.best_W_
-
-    def _finish(self) -> None:
-        pass

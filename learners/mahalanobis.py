@@ -1,4 +1,4 @@
-"""The two sides of S(a, b) = -(a - b)' A (a - b) = 2 a' A b - b' A b - a' A a, for a symmetric A.
+"""Mahalanobis: the two sides of S(a, b) = -(a - b)' A (a - b) = 2 a' A b - b' A b - a' A a, for a symmetric A.
 
     query side of a: [2 A a, 1],    gallery side of b: [b, -b' A b]
 
@@ -15,6 +15,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from .base import SimilarityLearner
+from .sums import inner_products, product
 
 # Images whose products with A are held at a time: 40 MB at d = 10,000.
 _ROWS = 1024
@@ -22,7 +26,7 @@ _ROWS = 1024
 
 def query_side(Q: Any, A: np.ndarray) -> np.ndarray:
     """[Q 2A, 1]: dense float32 of shape (n, d + 1)."""
-    return np.hstack([2 * np.asarray(Q @ A), np.ones((Q.shape[0], 1), np.float32)])
+    return np.hstack([2 * product(Q, A), np.ones((Q.shape[0], 1), np.float32)])
 
 
 def gallery_side(X: Any, A: np.ndarray) -> Any:
@@ -30,9 +34,9 @@ def gallery_side(X: Any, A: np.ndarray) -> Any:
     own = np.empty((X.shape[0], 1), np.float32)
     for start in range(0, X.shape[0], _ROWS):
         part = X[start : start + _ROWS]
-        XA = np.asarray(part @ A)
-        products = part.multiply(XA).sum(axis=1) if sp.issparse(part) else (part * XA).sum(axis=1)
-        own[start : start + _ROWS, 0] = -np.asarray(products).ravel()
+        XA = product(part, A)
+        squares = part.multiply(XA).sum(axis=1) if sp.issparse(part) else inner_products(part, XA)
+        own[start : start + _ROWS, 0] = -np.asarray(squares).ravel()
     return sp.hstack([X, own], format="csr") if sp.issparse(X) else np.hstack([X, own])
 
 
@@ -40,15 +44,39 @@ def query_parts(parts: Any, whole: Any, A: np.ndarray) -> np.ndarray:
     """[P 2A, p' a / a' a] of parts of a, (1, d): dense float32 of shape (n_parts, d + 1)."""
     a = _vector(whole)
     sides = query_side(parts, A)
-    sides[:, -1] = parts @ a / (a @ a)
+    sides[:, -1] = product(parts, a[:, None])[:, 0] / (a @ a)
     return sides
 
 
 def gallery_parts(parts: Any, whole: Any, A: np.ndarray) -> Any:
     """[P, -p' A b] of parts of b, (1, d): CSR or dense float32 of shape (n_parts, d + 1), as the parts are."""
-    own = -(parts @ _vector(whole @ A))[:, None]
+    own = -product(parts, product(whole, A).T)
     return sp.hstack([parts, own], format="csr") if sp.issparse(parts) else np.hstack([parts, own])
 
 
 def _vector(row: Any) -> np.ndarray:
     return np.asarray(row.toarray() if sp.issparse(row) else row).ravel()
+
+
+class MahalanobisMixin(SimilarityLearner):
+    """Sides of a learner whose similarity is -(a - b)' A (a - b), for a symmetric `A_`; goes before `OnlineLearner`."""
+
+    linear = True
+    A_: np.ndarray  # (d, d)
+
+    def transform_query(self, Q: Any) -> np.ndarray:
+        """Query side [2 A q, 1]: dense float32 of shape (n, d + 1)."""
+        check_is_fitted(self)
+        return query_side(self._check_images(Q), np.asarray(self.A_))
+
+    def transform(self, X: Any, y: Any = None) -> Any:
+        """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
+        return gallery_side(super().transform(X), np.asarray(self.A_))
+
+    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""
+        return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
+
+    def transform_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to its gallery side."""
+        return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))

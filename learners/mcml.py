@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
-from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
+from .mahalanobis import MahalanobisMixin
 from .online import OnlineLearner, Rows
 
 _log = logging.getLogger(__name__)
@@ -79,12 +78,12 @@ def collapse_loss(L: np.ndarray, X: sp.csr_array, classes: np.ndarray, trace_pen
     return float(loss), gradient, int(np.count_nonzero(~same[np.arange(len(same)), nearest] & asks))
 
 
-class MCML(OnlineLearner):
+class MCML(MahalanobisMixin, OnlineLearner):
     """Maximally Collapsing Metric Learning, by L-BFGS.
 
     A step is an iteration of L-BFGS over all images. Passes of `pass_steps` iterations each start from the present
-    metric alone, so that a checkpoint between them loses nothing. Images that are alone in their class teach nothing of
-    their own, but are still kept away from; how many is said.
+    metric alone, so that a checkpoint between them loses nothing. Images that are alone in their class attract no
+    image but still repel others; a warning counts them.
 
     Parameters
     ----------
@@ -98,11 +97,11 @@ class MCML(OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the metric with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=20
-        Iterations a pass: the interval of validation, history and callback.
+        Iterations per pass: the interval of validation, history and callback.
     random_state : int, RandomState or None, default=None
         Decides which images `validation_fraction` holds out, and nothing else.
 
@@ -119,7 +118,7 @@ class MCML(OnlineLearner):
     Raises
     ------
     ValueError
-        From `fit`, for parameters out of range or data that cannot be learned from; several labels an image.
+        From `fit`, for parameters out of range or data that cannot be learned from; several labels per image.
 
     Notes
     -----
@@ -149,11 +148,10 @@ class MCML(OnlineLearner):
     0
     """
 
-    linear = True
+    _learned = ("components_",)
     _state = (*OnlineLearner._state, "A_", "components_", "best_components_")
     A_: np.ndarray  # (d, d)
     components_: np.ndarray  # (d, d)
-    best_components_: np.ndarray  # (d, d)
 
     click_cutoff = None
     check_negatives = True
@@ -179,25 +177,6 @@ class MCML(OnlineLearner):
         self.pass_steps = pass_steps
         self.random_state = random_state
 
-    # -- the two sides -------------------------------------------------------------------------------------------------
-
-    def transform_query(self, Q: Any) -> np.ndarray:
-        """Query side [2 A q, 1]: dense float32 of shape (n, d + 1)."""
-        check_is_fitted(self)
-        return query_side(self._check_images(Q), np.asarray(self.A_))
-
-    def transform(self, X: Any, y: Any = None) -> Any:
-        """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
-        return gallery_side(super().transform(X), np.asarray(self.A_))
-
-    def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
-        """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""
-        return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
-
-    def transform_parts(self, parts: Any, whole: Any) -> Any:
-        """What parts of an image add to its gallery side."""
-        return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.A_))
-
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def _check_params(self) -> None:
@@ -208,7 +187,7 @@ class MCML(OnlineLearner):
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
         X, y = super()._check_supervised(X, y, reset=reset)
         if sp.issparse(y):
-            raise ValueError("MCML learns from one label an image, as an array of shape (n,), not from a sparse y")
+            raise ValueError("MCML learns from one label per image, as an array of shape (n,), not from a sparse y")
         return X, y
 
     def _sampler(self, y: Any, subset: np.ndarray | None) -> np.ndarray:
@@ -222,9 +201,6 @@ class MCML(OnlineLearner):
         if needed > _MUCH_MEMORY:
             _log.warning("MCML takes %.0f GB of memory for %d images of %d visterms", needed / 1e9, n, d)
         self._set_components(np.eye(self.n_features_in_, dtype=np.float32))
-
-    def _continue(self) -> None:
-        """Nothing to make ready: a pass replaces the arrays."""
 
     def _pass(self, rows: Rows, sampler: np.ndarray, n_steps: int) -> tuple[float, float]:
         indptr, indices, data, _ = rows
@@ -250,12 +226,6 @@ class MCML(OnlineLearner):
     def _set_components(self, components: np.ndarray) -> None:
         self.components_, self.A_ = components, components.T @ components
 
-    def _keep_best(self) -> None:
-        self.best_components_ = self.components_
-
     def _restore_best(self) -> None:
-        self._set_components(np.asarray(self.best_components_))
-        del self.best_components_
-
-    def _finish(self) -> None:
-        """Nothing is done after learning."""
+        super()._restore_best()
+        self._set_components(np.asarray(self.components_))

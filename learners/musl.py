@@ -36,6 +36,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .annotation import plain_labels, refuse_none
 from .base import SimilarityLearner
 from .online import FASTMATH, Callback, check_integer, draw_seed
+from .sums import product
 from .triplets import readonly
 
 _log = logging.getLogger(__name__)
@@ -154,7 +155,7 @@ class MuSL(SimilarityLearner):
     n_metrics : int, default=5
         K, from 1 (one monolithic metric) to the number of categories (one each).
     n_bits : int, default=32
-        T, stumps a metric.
+        T, stumps per metric.
     alpha : float, default=0.1
         How fast a pair's probability changes with its distance.
     midpoint : {"final", "running"}, default="final"
@@ -192,7 +193,7 @@ class MuSL(SimilarityLearner):
     likelihoods_ : float64 array of shape (C, K)
         L_ck of equation 6.
     history_ : list of dict
-        One entry a round: `phase` ("group" or "train"), `step`, `validation` (None), the mean `loss` (negative log
+        One entry per round: `phase` ("group" or "train"), `step`, `validation` (None), the mean `loss` (negative log
         likelihood) of the pairs under their category's metric, and the fraction of pairs on the wrong side of the
         midpoint (`violating`).
     phase_ : str
@@ -212,7 +213,7 @@ class MuSL(SimilarityLearner):
     Raises
     ------
     ValueError
-        From `fit`, for parameters out of range, more metrics than categories, or several labels an image.
+        From `fit`, for parameters out of range, more metrics than categories, or several labels per image.
 
     Notes
     -----
@@ -312,10 +313,10 @@ class MuSL(SimilarityLearner):
         X : CSR or dense of shape (n, d)
             Counts or shares of visterms; any numbers.
         y : array of shape (n,)
-            One label an image.
+            One label per image.
         callback : callable, optional
             Called with the learner after every round. The state is then complete: `save` writes a checkpoint, and
-            `load_learner(folder).resume(X, y)` goes on from it to the same model, bit for bit.
+            `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
         """
         X, y = self._check_supervised(X, y, reset=True)
         self._check_params()
@@ -342,7 +343,7 @@ class MuSL(SimilarityLearner):
         return self._run(X, y, callback)
 
     def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
-        """Go on from a checkpoint with the images it was made with; a finished learner is returned as it is.
+        """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
 
         Raises
         ------
@@ -376,14 +377,14 @@ class MuSL(SimilarityLearner):
         raise AttributeError("MuSL learns from all images at once; use fit")
 
     def assign_categories(self, X: Any, y: Any) -> np.ndarray:
-        """Give categories that were never seen the metric that suits them best (section 2.3.1), and remember it.
+        """Assign the best metric to new categories (section 2.3.1), and store it.
 
         Parameters
         ----------
         X : CSR or dense of shape (n, d)
             Images of the new categories, and of others, new or known, to tell them from.
         y : array of shape (n,)
-            One label an image, at least two in all. Metrics of categories that are known stay.
+            One label per image, at least two in all. Metrics of categories that are known stay.
 
         Returns
         -------
@@ -392,7 +393,7 @@ class MuSL(SimilarityLearner):
         """
         check_is_fitted(self)
         if self.phase_ != "done":
-            raise ValueError("MuSL is a checkpoint in the middle of a fit; call resume first")
+            raise ValueError("MuSL is a checkpoint of an unfinished fit; call resume first")
         X, y = self._check_supervised(X, y, reset=False)
         if y.dtype.kind != self.classes_.dtype.kind:
             raise ValueError(f"labels must be of the fit's type, {self.classes_.dtype}, got {y.dtype}")
@@ -471,7 +472,7 @@ class MuSL(SimilarityLearner):
         return self
 
     def _end_phase(self) -> None:
-        """Go on to learning again, to the next start, or to the end."""
+        """Begin the next phase: learning again, the next start, or the end."""
         if self.phase_ == "group" and self.retrain:
             self.phase_ = "train"
         else:
@@ -704,7 +705,8 @@ class MuSL(SimilarityLearner):
         last = np.partition(distances, n_neighbors - 1, axis=1)[:, n_neighbors - 1, None]
         nearer, tied = distances < last, distances == last
         left = (n_neighbors - nearer.sum(axis=1)) / tied.sum(axis=1)
-        votes = (nearer + tied * left[:, None]) @ (category[:, None] == np.arange(len(labels)))
+        one_hot = sp.csr_array(category[:, None] == np.arange(len(labels)))
+        votes = product(nearer + tied * left[:, None], one_hot)
         return labels[votes.argmax(axis=1)]
 
     def _sides(self, X: Any, k: int) -> np.ndarray:
@@ -730,10 +732,10 @@ class MuSL(SimilarityLearner):
         if y is None:
             return np.full(n, -1)
         if sp.issparse(y):
-            raise ValueError("MuSL takes one label an image, not a sparse array of several")
+            raise ValueError("MuSL takes one label per image, not a sparse array of several")
         y = plain_labels(y)
         if y.shape != (n,):
-            raise ValueError(f"y must have shape ({n},), one label a gallery image, got {y.shape}")
+            raise ValueError(f"y must have shape ({n},), one label per gallery image, got {y.shape}")
         places = self._places(y)
         unseen = np.count_nonzero(places < 0)
         if unseen:
@@ -744,10 +746,10 @@ class MuSL(SimilarityLearner):
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, np.ndarray]:
         if sp.issparse(y):
-            raise ValueError("MuSL takes one label an image, not a sparse array of several")
+            raise ValueError("MuSL takes one label per image, not a sparse array of several")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
         if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}: MuSL takes one label an image")
+            raise ValueError(f"y must have shape (n,), not {y.shape}: MuSL takes one label per image")
         refuse_none(y)
         return sp.csr_array(X), plain_labels(y)
 

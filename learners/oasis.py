@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
-from .prefetch import PREFETCH_BYTES, prefetch_entries
+from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
@@ -101,39 +101,21 @@ def oasis_pass(rows, triplets, C, symmetrise, W):
     """
     indptr, indices, data, norms = rows
     width = 2 * widest_row(indptr)
-    # The triplet at hand and the one after it, in turns.
-    both_columns, both_deltas = np.empty((2, width), np.uint32), np.empty((2, width), np.float32)
-    ahead = W.nbytes > PREFETCH_BYTES
+    columns, delta = np.empty(width, np.uint32), np.empty(width, np.float32)
     losses, violating = 0.0, 0
-    next_n = difference(triplets[0, 1], triplets[0, 2], indptr, indices, data, both_columns[0], both_deltas[0])
     for step in range(len(triplets)):
-        columns, delta, n = both_columns[step % 2], both_deltas[step % 2], next_n
-        start, end = indptr[triplets[step, 0]], indptr[triplets[step, 0] + 1]
-        next_columns, next_delta = both_columns[1 - step % 2], both_deltas[1 - step % 2]
-        next_query, positive, negative = triplets[min(step + 1, len(triplets) - 1)]
-        next_n = difference(positive, negative, indptr, indices, data, next_columns, next_delta)
-
-        # Margin q' W p; while it is computed, the entries of W that the next triplet needs come from memory.
-        margin = np.float32(0.0)
-        if ahead:
-            k, next_end = indptr[next_query], indptr[next_query + 1]
-            for i in range(start, end):
-                if k < next_end:
-                    prefetch_entries(W, indices[k], next_columns, next_n)
-                    k += 1
-                margin += data[i] * row_dot(W, indices[i], columns, delta, n)
-            for i in range(k, next_end):
-                prefetch_entries(W, indices[i], next_columns, next_n)
-        else:
-            for i in range(start, end):
-                margin += data[i] * row_dot(W, indices[i], columns, delta, n)
-
+        query, positive, negative = triplets[step]
+        start, end = indptr[query], indptr[query + 1]
+        n = difference(positive, negative, indptr, indices, data, columns, delta)
+        margin = np.float32(0.0)  # q' W p
+        for i in range(start, end):
+            margin += data[i] * row_dot(W, indices[i], columns, delta, n)
         loss = np.float32(1.0) - margin
         if loss <= 0.0:
             continue
         losses += float(loss)
         violating += 1
-        norm = norms[triplets[step, 0]] * squared_norm(delta, n)
+        norm = norms[query] * squared_norm(delta, n)
         if norm == 0.0:
             continue
         tau = np.float32(min(C, loss / norm))
@@ -222,24 +204,24 @@ class OASIS(OnlineLearner):
         triplet, "dissim" learns S(a, b) = -(a - b)' W (a - b), "psd" projects on the positive semi-definite matrices
         after learning.
     pairs_per_query : int, default=1
-        Pairs (p+, p-) drawn for each query drawn. More are faster, as the query's rows of W stay in the processor's
+        Pairs (p+, p-) drawn per query drawn. More are faster, as the query's rows of W stay in the processor's
         cache, and see fewer queries at equal triplets.
     n_rankers : int, default=1
         Models trained on triplet streams of their own; W is their mean (section 5.4). Each sees `n_steps` triplets.
     mix_every : int, optional
         Iterative parameter mixing: each ranker draws its queries from a shard of its own, and every so many triplets (a
-        multiple of `pass_steps`) all go on from their mean.
+        multiple of `pass_steps`) all continue from their mean.
     lock_free : bool, default=False
         `n_jobs` threads learn into one W at the same time, each from a triplet stream of its own, without waiting for
         each other (Hogwild). The model then depends on how they happen to run.
     validation_fraction : float, optional
         Share of each class held out for early stopping: W with the best mean average precision is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Triplets a pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of validation, history and callback.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
     click_cutoff : float, optional
@@ -269,10 +251,10 @@ class OASIS(OnlineLearner):
     Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
     ranker with `n_rankers` > 1; 3 while "psd" projects. "identity" and "zero" are pages that the system hands out when
     they are first written, so that a W of which few rows were learned takes less. W larger than 32 MB is kept on huge
-    pages where the system grants them (NumPy asks), and its entries are prefetched one triplet ahead.
+    pages where the system grants them (NumPy asks).
 
     Departures from the paper: W is float32. `pairs_per_query` > 1, `mix_every` and `lock_free` are ours. The similarity
-    of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping looks at the W
+    of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping measures the W
     that is learned, before "symmetric" and "psd" project it.
 
     References
@@ -298,9 +280,9 @@ class OASIS(OnlineLearner):
     """
 
     linear = True
+    _learned = ("W_",)
     _state = (*OnlineLearner._state, "W_", "best_W_", "ranker_W_")
     W_: np.ndarray  # (d, d)
-    best_W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
     _distribute: Distribute | None = None  # during `fit` and `resume`
 
@@ -350,7 +332,7 @@ class OASIS(OnlineLearner):
         check_is_fitted(self)
         Q, W = self._check_images(Q), np.asarray(self.W_)
         # With "dissim" W is symmetric up to rounding: every update is.
-        return query_side(Q, W) if self.variant == "dissim" else np.asarray(Q @ W)
+        return query_side(Q, W) if self.variant == "dissim" else product(Q, W)
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
@@ -427,14 +409,12 @@ class OASIS(OnlineLearner):
             self.ranker_W_ = np.repeat(W[None], self.n_rankers, axis=0)
 
     def _continue(self) -> None:
-        self.W_ = writable(self.W_)
+        super()._continue()
         if self.n_rankers > 1:
             if hasattr(self, "ranker_W_"):
                 self.ranker_W_ = writable(self.ranker_W_)
             else:
                 self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
-        if hasattr(self, "best_W_"):
-            self.best_W_ = writable(self.best_W_)
 
     def fit(
         self, X: Any, y: Any, *, validation_rows: Any = None, callback: Any = None, distribute: Distribute | None = None
@@ -453,7 +433,7 @@ class OASIS(OnlineLearner):
             return super().fit(X, y, validation_rows=validation_rows, callback=callback)
 
     def resume(self, X: Any, y: Any, *, callback: Any = None, distribute: Distribute | None = None) -> Self:
-        """Go on from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
+        """Resume from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
         with self._distributed_by(distribute):
             return super().resume(X, y, callback=callback)
 
@@ -495,7 +475,7 @@ class OASIS(OnlineLearner):
         return losses, violating
 
     def _mix(self, n_steps: int) -> None:
-        """W is the mean of the rankers, and where they mix they go on from it."""
+        """Set W to the mean of the rankers; with `mix_every`, the rankers continue from it."""
         if self.n_rankers > 1:
             np.mean(self.ranker_W_, axis=0, out=self.W_)
             if self.mix_every is not None and (self.n_steps_ + n_steps) % self.mix_every == 0:
@@ -508,15 +488,6 @@ class OASIS(OnlineLearner):
         state = stream(self.seed_, ranker, self.n_steps_)
         shard = None if self.mix_every is None else (ranker, self.n_rankers)
         return sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query, shard=shard)
-
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_W_"):
-            self.best_W_ = np.empty_like(self.W_)
-        np.copyto(self.best_W_, self.W_)
-
-    def _restore_best(self) -> None:
-        self.W_ = self.best_W_
-        del self.best_W_
 
     def _finish(self) -> None:
         if hasattr(self, "ranker_W_"):

@@ -1,4 +1,4 @@
-"""One-vs-rest passive-aggressive annotation: one large-margin classifier a label, each on its own.
+"""One-vs-rest passive-aggressive annotation: one large-margin classifier per label, each on its own.
 
 Weston, Bengio, Usunier: Large Scale Image Annotation: Learning to Rank with Joint Word-Image Embeddings, ECML 2010,
 section 6.3: "one-versus-rest large margin classifiers of the form f_i(x) = w_i' x trained using the Passive Aggressive
@@ -69,7 +69,7 @@ def one_vs_rest_pass(rows, label_start, labels, images, C, W):
 
 
 class OneVsRestPA(LinearAnnotator):
-    """One passive-aggressive classifier (PA-I) a label; labels are ranked by their classifiers' scores.
+    """One passive-aggressive classifier (PA-I) per label; labels are ranked by their classifiers' scores.
 
     Parameters
     ----------
@@ -80,11 +80,11 @@ class OneVsRestPA(LinearAnnotator):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=1000
-        Images a pass: the interval of validation, history and callback.
+        Images per pass: the interval of validation, history and callback.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
 
@@ -109,7 +109,7 @@ class OneVsRestPA(LinearAnnotator):
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
     to 24 MB while labels are ranked for the held-out images.
 
-    Images are drawn uniformly, with replacement, from those that have a label and lack another; the rest are left out,
+    Images are drawn uniformly, with replacement, from those that have a label and lack another; the rest are skipped,
     and counted in a warning. Every label an image lacks is learned as a negative, none are sampled.
 
     Departures: W is float32. The paper ranks labels only; the similarity of images, the correlation of their label

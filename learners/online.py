@@ -53,7 +53,7 @@ class OnlineLearner(SimilarityLearner):
     held_out_ : int array or None
         Rows that validate, sorted; None without validation.
     history_ : list of dict
-        One entry a pass: `phase` ("search" with validation, "train" without, "refit"), `step`, `validation` (the
+        One entry per pass: `phase` ("search" with validation, "train" without, "refit"), `step`, `validation` (the
         `validation_measure`, None without validation), and of this pass the mean `loss` and the fraction of `violating`
         triplets.
     best_step_, best_validation_ : int, float
@@ -85,6 +85,10 @@ class OnlineLearner(SimilarityLearner):
 
     _noted_from_input = frozenset({"n_features_in_"})  # state that `_check_supervised` sets
 
+    # Arrays that are the model. Early stopping keeps the best of each under the name with "best_" in front; a subclass
+    # has both names in `_state`.
+    _learned: tuple[str, ...] = ()
+
     # Parameters that the loop reads; a subclass stores them.
     n_steps: int
     pass_steps: int
@@ -112,27 +116,37 @@ class OnlineLearner(SimilarityLearner):
         """Set the state to what it is before the first triplet, for `n_features_in_` columns."""
 
     @abstractmethod
-    def _continue(self) -> None:
-        """Make a fitted or loaded state ready to learn on: writable, and with what `_finish` removed."""
-
-    @abstractmethod
     def _pass(self, rows: Rows, sampler: Any, n_steps: int) -> tuple[float, float]:
         """Learn from `n_steps` draws of what `_sampler` made; the sum of their losses and how many violated.
 
         A function of state, seed_ and n_steps_ alone.
         """
 
-    @abstractmethod
+    # -- what a subclass may extend ------------------------------------------------------------------------------------
+
+    def _continue(self) -> None:
+        """Make a fitted or loaded state ready for more learning: writable, with the arrays that `_finish` removed."""
+        for name in self._learned:
+            for kept in (name, f"best_{name}"):
+                if hasattr(self, kept):
+                    setattr(self, kept, writable(getattr(self, kept)))
+
     def _keep_best(self) -> None:
-        """Remember the present state as the best one."""
+        """Keep a copy of the present model as the best one."""
+        for name in self._learned:
+            if hasattr(self, f"best_{name}"):
+                np.copyto(getattr(self, f"best_{name}"), getattr(self, name))
+            else:
+                setattr(self, f"best_{name}", getattr(self, name).copy())
 
-    @abstractmethod
     def _restore_best(self) -> None:
-        """Return to the state last remembered, and forget it."""
+        """Return to the model kept last, and drop the copy."""
+        for name in self._learned:
+            setattr(self, name, getattr(self, f"best_{name}"))
+            delattr(self, f"best_{name}")
 
-    @abstractmethod
     def _finish(self) -> None:
-        """What is done once, after learning."""
+        """Last step of learning; nothing by default."""
 
     def _starts_informed(self) -> bool:
         """Whether the state before the first triplet is a model: zero weights and random vectors are none."""
@@ -152,7 +166,7 @@ class OnlineLearner(SimilarityLearner):
             Rows of X that validate, in place of a share `validation_fraction` drawn at random.
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
-            `load_learner(folder).resume(X, y)` goes on from it to the same model, bit for bit.
+            `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
 
         Raises
         ------
@@ -170,7 +184,7 @@ class OnlineLearner(SimilarityLearner):
         self.n_images_ = X.shape[0]
         self.held_out_ = self._hold_out(y, validation_rows)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
-            _log.warning("early stopping watches only %d images: what it chooses is uncertain", len(self.held_out_))
+            _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
         self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
         self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
         return self._run(X, y, callback)
@@ -194,7 +208,7 @@ class OnlineLearner(SimilarityLearner):
             self._begin_phase("train", n_steps)
         else:
             if self.phase_ != "done":
-                raise ValueError(f"{type(self).__name__} is a checkpoint in the middle of a fit; call resume first")
+                raise ValueError(f"{type(self).__name__} is a checkpoint of an unfinished fit; call resume first")
             self._continue()
             self.phase_, self.target_step_ = "train", self.n_steps_ + n_steps
         self.n_images_ = X.shape[0]
@@ -202,7 +216,7 @@ class OnlineLearner(SimilarityLearner):
         return self._run(X, y, callback)
 
     def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
-        """Go on from a checkpoint with the images it was made with; a finished learner is returned as it is.
+        """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
 
         Raises
         ------
@@ -320,7 +334,7 @@ class OnlineLearner(SimilarityLearner):
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
         if not sp.issparse(y) and y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}; several labels an image come as a sparse array")
+            raise ValueError(f"y must have shape (n,), not {y.shape}; give several labels per image as a sparse array")
         return sp.csr_array(X), y
 
     def _check_loop_params(self) -> None:

@@ -1,4 +1,4 @@
-"""PAMIR-IA: one vector of weights a label, learned to rank the labels of an image, by passive-aggressive updates.
+"""PAMIR-IA: one vector of weights per label, learned to rank the labels of an image, by passive-aggressive updates.
 
 Grangier, Bengio: A Discriminative Kernel-Based Approach to Rank Images from Text Queries, IEEE Transactions on Pattern
 Analysis and Machine Intelligence 30(8), 2008, is PAMIR: images ranked for a query. Weston, Bengio, Usunier, ECML 2010,
@@ -76,11 +76,11 @@ class PAMIR(LinearAnnotator):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=10_000
-        Comparisons a pass: the interval of validation, history and callback.
+        Comparisons per pass: the interval of validation, history and callback.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
 
@@ -107,7 +107,7 @@ class PAMIR(LinearAnnotator):
 
     The papers leave open how comparisons are drawn. Here the image is uniform over those that have a label and lack
     another, then the label over its own, then the other over those that it lacks. Images with no label, or with all,
-    are left out, and counted in a warning.
+    are skipped, and counted in a warning.
 
     Departures: W is float32. The papers rank labels only; the similarity of images, the correlation of their label
     scores, is ours: with two labels it tells only on which side an image lies. So is that of labels, the cosine of

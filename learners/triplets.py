@@ -27,7 +27,7 @@ _TRIES = 64
 class TripletTables(NamedTuple):
     """What the draw functions read, in this order; all arrays are read-only, so that a kernel is compiled once."""
 
-    has_classes: bool  # one label an image: the first four arrays; otherwise the last six
+    has_classes: bool  # one label per image: the first four arrays; otherwise the last six
     check_negatives: bool
     uniform: bool  # positives uniform over related images, else in proportion to Pr(a, b)
     cutoff: float  # related means overlap > cutoff
@@ -276,7 +276,7 @@ class TripletSampler:
     Parameters
     ----------
     y : array of shape (n,), or sparse array of shape (n, n_labels)
-        One label an image, of any type that sorts; or several labels an image (related: a shared label; weights are
+        One label per image, of any type that sorts; or several labels per image (related: a shared label; weights are
         not used); or, with `cutoff`, click counts (images x queries). Sparse entries must not be negative.
     cutoff : float, optional
         Theta of section 5.2, at least 0: `y` holds clicks and images are related where Pr(a, b) > theta.
@@ -347,7 +347,7 @@ class TripletSampler:
         if shard is not None:
             usable = readonly(tables.usable[shard[0] :: shard[1]])
             if not len(usable):
-                raise ValueError(f"{len(tables.usable)} images that can be a query are too few for {shard[1]} shards")
+                raise ValueError(f"{len(tables.usable)} query images are too few for {shard[1]} shards")
             tables = tables._replace(usable=usable)
         if tables.has_classes:
             classes = (tables.class_of, tables.class_start, tables.by_class, tables.place)
@@ -385,7 +385,7 @@ def readonly(array: np.ndarray) -> np.ndarray:
 def _tables_from_classes(y: Any, check_negatives: bool, subset: np.ndarray | None) -> TripletTables:
     y = np.asarray(y)
     if y.ndim != 1:
-        raise ValueError(f"labels must have shape (n,), not {y.shape}; several labels an image come as a sparse array")
+        raise ValueError(f"labels must have shape (n,), not {y.shape}; give several labels per image as a sparse array")
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError("labels contain NaN")
     classes, class_of = np.unique(y if subset is None else y[subset], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Held-out images of a learner: the split, and the mean average precision that early stopping watches.
+"""Held-out images of a learner: the split, and the mean average precision that early stopping uses.
 
 Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.1 (the measure) and section 5.2.1 (the use). Learners know
 nothing of `visterm.retrieval`, so the few lines of the measure stand here once more.
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-# Enough for a standard error of the mean well below 0.01; more would cost more than the training between two looks.
+# Enough for a standard error of the mean well below 0.01; more would take longer than the training between validation
+# checks.
 MAX_IMAGES = 5000
 MAX_QUERIES = 500
 
@@ -19,9 +20,9 @@ MAX_QUERIES = 500
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
     """Images that validate, sorted; the same for the same seed.
 
-    Of each class `fraction` is held out, but at least two images (one would have nothing to find) and at most all but
-    two; classes of fewer than four images stay in training. With several labels an image the split is uniform. At most
-    `MAX_IMAGES` are held out.
+    Of each class `fraction` is held out, but at least two images (one alone has no relevant image) and at most all
+    but two; classes of fewer than four images stay in training. With several labels per image the split is uniform.
+    At most `MAX_IMAGES` are held out.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
     Returns
     -------
     float
-        Queries without a relevant image are left out; 0.0 if all are.
+        Queries without a relevant image are skipped; 0.0 if all are.
     """
     precisions = []
     ranks = np.arange(1, scores.shape[1])

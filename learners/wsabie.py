@@ -30,7 +30,8 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels, OnlineAnnotator
-from .online import FASTMATH, Rows, check_integer, writable
+from .online import FASTMATH, Rows, check_integer
+from .sums import product
 from .triplets import draw_below, stream
 
 _INIT = 2**32 - 1  # sets the random numbers of the first vectors apart from those of the steps
@@ -207,11 +208,11 @@ class WSABIE(OnlineAnnotator):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best precision at 1 is kept.
     patience : int, optional
-        Stop after so many passes without a better one; None runs all steps.
+        Stop after this many passes without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Steps a pass: the interval of validation, history and callback.
+        Steps per pass: the interval of validation, history and callback.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
@@ -252,9 +253,9 @@ class WSABIE(OnlineAnnotator):
     - An image may have several labels: one of them is drawn for each step, and none of them as a violator. The rank is
       estimated by floor((Y - 1) / N) all the same.
     - "owpc" learns from all violating labels at once, as the paper notes is possible.
-    - Early stopping watches the ensemble with equal weights. The weights are those of 0, 1/2, 1 and 2 with the best
+    - Early stopping measures the ensemble with equal weights. The weights are those of 0, 1/2, 1 and 2 with the best
       precision at 1, of equally good ones the most even; the paper searches a grid too and does not give it.
-    - One thread a member; the vectors are float32.
+    - One thread per member; the vectors are float32.
 
     References
     ----------
@@ -273,19 +274,20 @@ class WSABIE(OnlineAnnotator):
     """
 
     linear = True
+    _learned = ("visterm_vectors_", "label_vectors_")
     _state = (
         *OnlineAnnotator._state,
         "visterm_vectors_",
         "label_vectors_",
         "member_sizes_",
         "member_weights_",
-        "best_vectors_",
+        "best_visterm_vectors_",
+        "best_label_vectors_",
     )
     visterm_vectors_: np.ndarray  # (d, n_components)
     label_vectors_: np.ndarray  # (n_labels, n_components)
     member_sizes_: list[int]
     member_weights_: np.ndarray  # (n_members,)
-    best_vectors_: np.ndarray  # (d + n_labels, n_components)
 
     def __init__(
         self,
@@ -326,7 +328,7 @@ class WSABIE(OnlineAnnotator):
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Embeddings V x: float32 of shape (n, n_components), of an ensemble times the roots of the weights."""
         check_is_fitted(self)
-        embedded = np.asarray(self._check_images(X) @ np.asarray(self.visterm_vectors_))
+        embedded = product(self._check_images(X), self.visterm_vectors_)
         return self._weigh(embedded)
 
     def label_vectors(self) -> np.ndarray:
@@ -336,7 +338,7 @@ class WSABIE(OnlineAnnotator):
 
     def label_scores(self, X: Any) -> np.ndarray:
         """Score f_i(x) of every label for every image: float32 of shape (n, n_labels)."""
-        return self.transform(X) @ self.label_vectors().T
+        return product(self.transform(X), self.label_vectors().T)
 
     def _weigh(self, vectors: np.ndarray) -> np.ndarray:
         """Scale the members in place, so that the inner product of two vectors is the weighted sum of theirs."""
@@ -391,23 +393,16 @@ class WSABIE(OnlineAnnotator):
                 block = vectors[start : start + 1024, first:last]
                 block[:] = deviation * rng.standard_normal(block.shape, dtype=np.float32)
                 block *= np.minimum(1, max_norm / np.linalg.norm(block, axis=1, keepdims=True))
-        self._set_vectors(vectors)
+        self.visterm_vectors_, self.label_vectors_ = np.split(vectors, [self.n_features_in_])
         if not hasattr(self, "member_weights_"):
             self.member_weights_ = np.ones(len(members))
-
-    def _set_vectors(self, vectors: np.ndarray) -> None:
-        """Vectors of the visterms and below them of the labels."""
-        self.visterm_vectors_, self.label_vectors_ = np.split(vectors, [self.n_features_in_])
 
     def _continue(self) -> None:
         if self._sizes() != self.member_sizes_:
             raise ValueError(
-                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to start again"
+                f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to learn from scratch"
             )
-        self.visterm_vectors_ = writable(self.visterm_vectors_)
-        self.label_vectors_ = writable(self.label_vectors_)
-        if hasattr(self, "best_vectors_"):
-            self.best_vectors_ = writable(self.best_vectors_)
+        super()._continue()
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         steps = self.n_steps_ + np.arange(n_steps)
@@ -437,19 +432,6 @@ class WSABIE(OnlineAnnotator):
             weights[1:] = harmonic[n_others // np.arange(1, n_others + 1)]
         return warp_pass(rows, labels, pairs, state, weights, rates, *model)
 
-    def _keep_best(self) -> None:
-        if not hasattr(self, "best_vectors_"):
-            shape = len(self.visterm_vectors_) + len(self.label_vectors_), self.label_vectors_.shape[1]
-            self.best_vectors_ = np.empty(shape, np.float32)
-        np.concatenate([self.visterm_vectors_, self.label_vectors_], out=self.best_vectors_)
-
-    def _restore_best(self) -> None:
-        self._set_vectors(self.best_vectors_)
-        del self.best_vectors_
-
-    def _finish(self) -> None:
-        pass
-
     # -- the weights of an ensemble ------------------------------------------------------------------------------------
 
     def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
@@ -476,8 +458,8 @@ class WSABIE(OnlineAnnotator):
         hits = np.zeros(len(tried))
         n = max(1, _N_SCORES // (len(members) * len(self.classes_)))
         for start in range(0, images.shape[0], n):
-            embedded = images[start : start + n] @ self.visterm_vectors_
-            scores = [embedded[:, a:b] @ self.label_vectors_[:, a:b].T for a, b in members]
+            embedded = product(images[start : start + n], self.visterm_vectors_)
+            scores = [product(embedded[:, a:b], self.label_vectors_[:, a:b].T) for a, b in members]
             relevant = labels[start : start + n]
             for k, weights in enumerate(tried):
                 best = np.tensordot(weights, scores, axes=1).argmax(axis=1)

@@ -111,7 +111,7 @@ def one_line(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Return ``4.2 s``, ``1 min 33 s``, ``2 h 5 min``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, seconds = divmod(round(seconds), 60)
@@ -121,8 +121,9 @@ def duration(seconds: float) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """Return ``1 image``, ``1,300 images``, ``2 classes``."""
+    """Return ``1 image``, ``1,300 images``, ``2 classes``, ``3 queries``."""
     if n == 1:
         return f"1 {noun}"
-    plural = {"class": "classes", "query": "queries"}.get(noun, f"{noun}s")
+    ending = "es" if noun.endswith("ss") else "s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}{ending}"
     return f"{n:,} {plural}"

@@ -309,7 +309,7 @@ def relevance_from_labels(y_query: Any, y_gallery: Any, exclude: Any = None) -> 
     Parameters
     ----------
     y_query, y_gallery : arrays (n_queries,) and (n_gallery,) of labels, or sparse (n, n_labels)
-        Of several labels an image has those with a weight above zero.
+        Of several labels per image has those with a weight above zero.
     exclude : array of int, shape (n_queries,), optional
         The query's own row of the gallery, never relevant; -1 for none.
 

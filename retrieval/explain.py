@@ -1,4 +1,4 @@
-"""Which parts of a query matched which parts of a result.
+"""Contributions of pairs of parts to a score.
 
 The vectors of an image's parts (its blocks) sum to the image's vector. Where each side of a similarity is, for a given
 image, a linear map of that vector, the score is a sum over all pairs of parts:
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class Contributions(NamedTuple):
-    """What a score is the sum of.
+    """Terms that sum to a score.
 
     ``query`` and ``result`` each sum to the score, as does ``positive + negative``, up to rounding in single precision.
     For a similarity of bits they lack the bits whose feature is not in the image.
@@ -48,7 +48,7 @@ class Contributions(NamedTuple):
 
 
 def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *, n_pairs: int = 1000) -> Contributions:
-    """Tell what each part of a query and of a result contributes to their similarity.
+    """Compute the contribution of each part of a query and of a result to their similarity.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
         if not abs(found.positive + found.negative - score) <= _TOLERANCE * (found.positive - found.negative + 1e-3):
             raise ValueError(
                 f"the parts sum to {found.positive + found.negative:g} and the score is {score:g}: "
-                f"{type(learner).__name__} calls itself linear and is not"
+                f"{type(learner).__name__} declares `linear` but is not"
             )
         return found
     if hasattr(learner, "compare_bits"):

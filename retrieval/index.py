@@ -3,7 +3,7 @@
 A similarity is an inner product of a query side and a gallery side. Visterm vectors are sparse on the
 gallery side (some 45 of 10,000 entries) and, once a learner has multiplied them by W, dense on the query
 side. So the kernel keeps a block of dense queries in cache, streams the gallery past it once, and offers
-every score to one bounded heap a query: no array of n_queries x n_gallery scores ever exists.
+every score to one bounded heap per query: no array of n_queries x n_gallery scores ever exists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,17 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
-from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
+from .intrinsics import LANES, LINES, sum_row
 from .ranking import Ranking
 
 QUERIES_PER_TRANSFORM = 256  # dense queries held at once: 10 MB at d = 10,000
 QUERIES_PER_BLOCK = 64  # queries that one pass over a dense gallery serves; beyond that the block leaves the cache
-LANES = 16  # float32 numbers of a cache line, and of the widest vector registers
-LINES = 2  # lines of queries that one pass over a sparse gallery serves; their sums stay in registers
 ROWS_AT_ONCE = 64  # gallery rows scored before the best are picked: 16 KB of scores, in the first-level cache
 ONE_BY_ONE = 2  # up to so many queries are faster alone than in a block so narrow
 WORK_FOR_THREADS = 10_000_000  # multiply-adds, some 7 ms, below which threads cost more than they gain
@@ -59,52 +55,12 @@ def _score_sparse_one(indptr, indices, data, first, query, scores):
         scores[r, 0] = total
 
 
-@intrinsic
-def _sum_row(typingctx, indices, data, start, stop, queries, scores, r):
-    """``scores[r] = sum_p data[p] * queries[indices[p]]`` over start <= p < stop; rows of LINES * LANES float32.
-
-    Written for LLVM, as Numba has no vectors: left to itself it loads and stores the sums for every entry.
-    """
-
-    def codegen(context, builder, signature, arguments):
-        indices, data, queries, scores = (
-            context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 1, 4, 5)
-        )
-        start, stop, r = arguments[2], arguments[3], arguments[6]
-        word, lane = ir.IntType(64), ir.IntType(32)
-        vector = ir.VectorType(ir.FloatType(), LANES)
-        zeros = ir.Constant(vector, [0.0] * LANES)
-        first_lane = ir.Constant(ir.VectorType(lane, LANES), [0] * LANES)
-
-        def line(array, row, number):
-            place = builder.add(builder.mul(row, word(LINES * LANES)), word(number * LANES))
-            return builder.bitcast(builder.gep(array, [place]), vector.as_pointer())
-
-        totals = [cgutils.alloca_once(builder, vector) for _ in range(LINES)]  # LLVM keeps them in registers
-        for total in totals:
-            builder.store(zeros, total)
-        with cgutils.for_range_slice(builder, start, stop, word(1)) as (p, _):
-            column = builder.load(builder.gep(indices, [p]))
-            if column.type.width < word.width:
-                column = builder.zext(column, word)
-            value = builder.insert_element(zeros, builder.load(builder.gep(data, [p])), lane(0))
-            values = builder.shuffle_vector(value, zeros, first_lane)  # the value in every lane
-            for number, total in enumerate(totals):
-                products = builder.fmul(values, builder.load(line(queries, column, number), align=4))
-                builder.store(builder.fadd(builder.load(total), products), total)
-        for number, total in enumerate(totals):
-            builder.store(builder.load(total), line(scores, r, number), align=4)
-        return context.get_dummy_value()
-
-    return types.void(indices, data, types.int64, types.int64, queries, scores, types.int64), codegen
-
-
 @njit(cache=True, nogil=True)
 def _score_sparse(indptr, indices, data, first, queries, scores):
     """``scores[r, q] = sum_p data[p] * queries[indices[p], q]`` over the entries p of row first + r."""
     for r in range(scores.shape[0]):
         start, stop = np.int64(indptr[first + r]), np.int64(indptr[first + r + 1])
-        _sum_row(indices, data, start, stop, queries, scores, r)  # type: ignore[call-arg]  # Numba passes the context
+        sum_row(indices, data, start, stop, queries, scores, r)  # type: ignore[call-arg]  # Numba passes the context
 
 
 @njit(cache=True, nogil=True)
@@ -434,7 +390,7 @@ def _check_gallery(X: Any) -> Any:
         if X.ndim != 2:
             raise ValueError(f"a gallery must have the shape (n_gallery, n_features), got {X.shape}")
     if X.shape[0] == 0:
-        raise ValueError("the gallery is empty: there is nothing to search")
+        raise ValueError("the gallery is empty")
     # Finite float32 numbers cannot overflow a float64 sum, so the sum tells, without an array of booleans.
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(values.sum(dtype=np.float64))

@@ -21,7 +21,7 @@ def knn_labels(ranking: Ranking, y_gallery: Any, k: int) -> np.ndarray:
     ----------
     ranking : Ranking, (n_queries, at least k)
     y_gallery : array of shape (n_gallery,)
-        One label an image.
+        One label per image.
     k : int
         Neighbours that vote.
 
@@ -97,7 +97,7 @@ def knn_accuracy(ranking: Ranking, y_query: Any, y_gallery: Any, k: int) -> floa
     ranking : Ranking, (n_queries, at least k)
         Test images against training images.
     y_query, y_gallery : arrays of shape (n_queries,) and (n_gallery,)
-        One label an image. A class without query does not count; one that the gallery does not have counts as 0.
+        One label per image. A class without query does not count; one that the gallery does not have counts as 0.
     k : int
         Neighbours that vote; of labels with equally many votes that of the nearest neighbour among them wins.
 
@@ -244,5 +244,5 @@ def _entries(matrix: sp.csr_array, columns: np.ndarray) -> np.ndarray:
 def _as_plain(y: Any, name: str) -> np.ndarray:
     y = np.asarray(y)
     if y.ndim != 1:
-        raise ValueError(f"{name} must have one label an image, shape (n,), got {y.shape}")
+        raise ValueError(f"{name} must have one label per image, shape (n,), got {y.shape}")
     return y

@@ -38,5 +38,5 @@ class Ranking:
 
     @property
     def k(self) -> int:
-        """Number of ranked images a query."""
+        """Number of ranked images per query."""
         return self.indices.shape[1]

@@ -1,11 +1,19 @@
-"""Examples in the pages run, and links lead somewhere."""
+"""Examples in the pages run, links lead somewhere, and the commands and options that pages name exist."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import yaml
+
+ROOMS = ("features", "learners", "retrieval", "pipeline")
 
 PAGES = (
     "README.md",
@@ -78,17 +86,104 @@ def test_links_lead_somewhere(repository):
     assert broken == []
 
 
+def code_of(page: Path) -> list[str]:
+    """Lines of examples, and code quoted in sentences."""
+    fences = re.compile(r"^```\w*\n(.*?)^```|`([^`]+)`", re.DOTALL | re.MULTILINE)
+    quoted = [fence or " ".join(inline.split()) for fence, inline in fences.findall(page.read_text())]
+    return [line for code in quoted for line in code.splitlines()]
+
+
+def commands_of_pages(repository: Path) -> dict[str, set[str]]:
+    """Commands of visterm that pages quote, and the options given to each; "" is visterm itself."""
+    pages = [repository / "README.md", repository / "CONTRIBUTING.md", *repository.glob("docs/*.md")]
+    commands: dict[str, set[str]] = {}
+    for page in pages:
+        for line in code_of(page):
+            called = re.match(r"(?:\.venv/bin/)?visterm ((?:[a-z]+ ?)*)(.*)", line.split(" #")[0])
+            if called and not called[2].startswith("<"):  # visterm <command> --json
+                words = called[1].split()
+                n_words = 2 if words and words[0] in ("feedback", "judge") else 1
+                options = set(re.findall(r"(?<!\S)\[?(--[a-z-]+|-[a-z])\b", called[2]))
+                commands.setdefault(" ".join(words[:n_words]), set()).update(options)
+    return commands
+
+
+def test_commands_and_options_exist(repository):
+    commands = commands_of_pages(repository)
+    assert {"search", "train", "feedback undo", "judge results"} <= set(commands)
+    (script,) = entry_points(group="console_scripts", name="visterm")
+    program = [sys.executable, "-c", f"from {script.module} import {script.attr}; {script.attr}()"]
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    missing = []
+    for command, options in commands.items():
+        call = [*program, *command.split(), "--help"]
+        result = subprocess.run(call, capture_output=True, text=True, env=environment)
+        if result.returncode:
+            missing.append(f"visterm {command}: {result.stderr.strip()}")
+        missing += [f"visterm {command} {o}" for o in options if not re.search(rf"(?<!\S){o}(?!\w)", result.stdout)]
+    assert not missing
+
+
+def test_targets_of_make_exist(repository):
+    targets = set(re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE))
+    missing = []
+    for page in [*repository.glob("*.md"), *repository.glob("docs/*.md")]:
+        for line in code_of(page):
+            if called := re.match(r"make ([^#]*)", line):
+                words = re.sub(r'"[^"]*"', "", called[1]).split()
+                missing += [f"{page.name}: make {w}" for w in words if re.fullmatch("[a-z]+", w) and w not in targets]
+    assert not missing
+
+
+class _Configuration(yaml.SafeLoader):
+    """mkdocs.yml, whose Python tags mkdocs reads."""
+
+
+_Configuration.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+
+
+def paths_in(nav) -> set[str]:
+    if isinstance(nav, str):
+        return {nav}
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return {path for part in parts for path in paths_in(part)}
+
+
+def test_the_site_has_every_page(repository):
+    """`make docs` itself is too slow here; it checks links and docstrings."""
+    site = yaml.load((repository / "mkdocs.yml").read_text(), _Configuration)
+    pages = {page.relative_to(repository / "docs").as_posix() for page in repository.glob("docs/**/*.md")}
+    assert paths_in(site["nav"]) == pages
+    for file in (site["theme"]["favicon"], *site["extra_css"]):
+        assert (repository / "docs" / file).is_file()
+    recipe = re.search(r"^docs:.*\n((?:\t.*\n)+)", (repository / "Makefile").read_text(), re.MULTILINE)[1]
+    assert "--strict" in recipe
+    assert "--quiet" not in recipe, "mkdocs does not count warnings that it does not print"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_reference_names_functions_that_modules_hide(repository, room):
+    """visterm.retrieval.evaluate is a function, and to mkdocstrings the module of that name."""
+    page = (repository / "docs" / "api" / f"{room}.md").read_text()
+    assert f"::: visterm.{room}\n" in page
+    hidden = [n for n in import_module(f"visterm.{room}").__all__ if (repository / room / f"{n}.py").exists()]
+    assert [name for name in hidden if f"::: visterm.{room}.{name}.{name}\n" not in page] == []
+
+
+def test_the_version_is_the_same_everywhere(repository):
+    version = re.search(r'^version = "(.+)"', (repository / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert yaml.safe_load((repository / "CITATION.cff").read_text())["version"] == version
+    assert f"\n## {version} - 20" in (repository / "CHANGELOG.md").read_text()
+
+
 def test_every_public_example_runs(repository):
     """Docstrings of the rooms, as doctests."""
     import doctest
-    import importlib
 
     n_tried = 0
     for room in ("features", "learners", "retrieval"):
         for file in sorted((repository / room).glob("*.py")):
-            module = importlib.import_module(
-                f"visterm.{room}.{file.stem}" if file.stem != "__init__" else f"visterm.{room}"
-            )
+            module = import_module(f"visterm.{room}.{file.stem}" if file.stem != "__init__" else f"visterm.{room}")
             failed, tried = doctest.testmod(module)
             assert not failed, module
             n_tried += tried

@@ -1,10 +1,11 @@
-"""The guard rails of the layout: rooms at the root, installed as visterm.<room>."""
+"""The guard rails of the layout: rooms at the root, installed as visterm.<room>, every sub-package named."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+import tomllib
 import zipfile
 
 import pytest
@@ -14,7 +15,7 @@ ROOMS = ("features", "learners", "retrieval", "pipeline")
 
 def imported_rooms(room):
     """Pairs (file, room imported) of all imports of a room's files."""
-    for file in sorted(room.glob("*.py")):
+    for file in sorted(room.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             names = []
             if isinstance(node, ast.Import):
@@ -22,7 +23,8 @@ def imported_rooms(room):
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.ImportFrom):
-                assert node.level == 1, f"{file} reaches out of its room"
+                depth = len(file.relative_to(room).parts)
+                assert node.level <= depth, f"{file} reaches out of its room"
             for name in names:
                 if name.startswith("visterm."):
                     yield file, name.split(".")[1]
@@ -39,12 +41,23 @@ def test_the_walk_sees_imports(repository):
     assert {other for _, other in imported_rooms(repository / "pipeline")} >= set(ROOMS) - {"pipeline"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_are_flat(repository, room):
-    """A folder of data is none: the pages of the service are one."""
-    folders = [p for p in (repository / room).iterdir() if p.is_dir() and p.name != "__pycache__"]
-    inner = [p.name for p in folders if any(p.rglob("*.py"))]
-    assert not inner, "setuptools would leave a sub-package out of the wheel silently"
+def packages_with_python(repository):
+    """Every folder of the rooms that holds Python, as it is imported."""
+    files = [file for room in ROOMS for file in (repository / room).rglob("*.py")]
+    return {".".join(("visterm", *file.relative_to(repository).parent.parts)) for file in files}
+
+
+def test_every_folder_of_python_is_packaged(repository):
+    settings = tomllib.loads((repository / "pyproject.toml").read_text())["tool"]["setuptools"]
+    present = packages_with_python(repository)
+    assert "visterm.pipeline.cli" in present
+    assert set(settings["packages"]) == present, "setuptools leaves an unnamed folder out of the wheel silently"
+
+
+@pytest.mark.parametrize("room", ["features", "learners", "retrieval"])
+def test_the_libraries_are_flat(repository, room):
+    assert f"visterm.{room}" in packages_with_python(repository)
+    assert not [name for name in packages_with_python(repository) if name.startswith(f"visterm.{room}.")]
 
 
 def test_the_wheel_holds_every_file(repository, tmp_path):
@@ -68,5 +81,5 @@ def test_the_wheel_holds_every_file(repository, tmp_path):
         for file in (repository / room).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert present >= {"pipeline/report.html.jinja", "pipeline/web/index.html"}
+    assert present >= {"pipeline/report/templates/report.html.jinja", "pipeline/service/web/index.html"}
     assert packed == present

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from . import collection, feedback, human_eval, learning, searching, serving
 from .errors import USAGE_ERROR, Terminated
 from .options import Globals
 
+GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
+    "Collection": (collection.features, collection.add, collection.remove, collection.compact, collection.info),
+    "Learning": (learning.train, learning.evaluate, learning.demo),
+    "Searching": (searching.search, searching.annotate, searching.explain, searching.index, serving.serve),
+    "People": (feedback.commands, human_eval.commands),
+}
+
+
+class _GroupedHelp(TyperGroup):
+    """A help text that lists the commands by group."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for title, commands in GROUPS.items():
+            names = [getattr(command, "__name__", None) or command.info.name for command in commands]
+            with formatter.section(title):
+                limit = formatter.width - 6 - width
+                formatter.write_dl(
+                    [(f"{name:{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
+                )
+
+
 app = typer.Typer(
     name="visterm",
+    cls=_GroupedHelp,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text: the same in a terminal, a pipe and the documentation
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 2 a mistake in the call, the configuration or the input; 130 interrupted; 143 ended. "
+    epilog="Exit codes: 0 success; 2 usage, configuration or input error; 130 interrupted; 143 terminated. "
     "Start with: visterm demo",
 )
 
@@ -35,7 +59,9 @@ def _main(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars, one line a phase.")] = False,
+    no_progress: Annotated[
+        bool, typer.Option("--no-progress", help="Print one line per phase instead of progress bars.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -43,10 +69,10 @@ def _main(
     """Image search that learns what "similar" means from your own images.
 
     \b
-    visterm features photos/     pixels to visterm counts
+    visterm features photos/     extract vectors from images
     visterm train                learn a similarity from the labels
-    visterm evaluate             figures, curves and report.html
-    visterm search a.jpg         the most similar images
+    visterm evaluate             measure it: report.html
+    visterm search a.jpg         find the most similar images
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -54,22 +80,13 @@ def _main(
     Globals.progress = False if no_progress else None
 
 
-def _register() -> None:
-    """Name every command, in the order in which the help lists them."""
-    app.callback()(_main)
-    for commands in (
-        (collection.features, collection.add, collection.remove, collection.compact, collection.info),
-        (learning.train, learning.evaluate, learning.demo),
-        (searching.search, searching.annotate, searching.explain, searching.index),
-        (serving.serve,),
-    ):
-        for function in commands:
-            app.command()(function)
-    app.add_typer(feedback.commands, name="feedback")
-    app.add_typer(human_eval.commands, name="judge")
-
-
-_register()
+for _commands in GROUPS.values():
+    for _command in _commands:
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command)
+        else:
+            app.command()(_command)
+app.callback()(_main)
 
 
 def main() -> None:

@@ -32,10 +32,10 @@ def features(
     images: Annotated[str | None, typer.Argument(metavar="IMAGES", help="Directory of images.")] = None,
     run: RunOption = None,
     vectors: Annotated[
-        str | None, typer.Option("--vectors", metavar="FILE", help="Vectors made elsewhere: .npy, .npz, .parquet.")
+        str | None, typer.Option("--vectors", metavar="FILE", help="Precomputed vectors: .npy, .npz, .parquet.")
     ] = None,
     ids: Annotated[
-        str | None, typer.Option("--ids", metavar="FILE", help="Whose vectors they are: .txt, .csv, .npy, .parquet.")
+        str | None, typer.Option("--ids", metavar="FILE", help="Image ids of the vectors: .txt, .csv, .npy, .parquet.")
     ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
@@ -43,11 +43,11 @@ def features(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn images into visterm counts; only what is new or changed. Or take vectors over that were made elsewhere.
+    """Extract vectors from new and changed images. Or import precomputed vectors.
 
-    Classes are taken from the folders: IMAGES/<class>/..., or IMAGES/{train,test,validation}/<class>/... .
-    Files that cannot be read are listed and passed over. The run is named after the configuration file, or else after
-    the directory, unless --run names it.
+    Labels come from the folders: IMAGES/<class>/..., or IMAGES/{train,test,validation}/<class>/... .
+    Unreadable files are listed and skipped. Without --run, the run is named after the configuration file, or else
+    after the directory.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def features(
     from visterm.pipeline.stages.features import features as stage
 
     if images == "":
-        raise UserError("which images? the name of their directory is empty (make: IMAGES=directory)")
+        raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
     root = None if images is None else Path(images)
     given = {"file": vectors, "ids": ids}
     of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
@@ -74,7 +74,7 @@ def features(
         return
     from visterm.pipeline.console import count, duration
 
-    relabelled = f"{count(summary['relabelled'], 'image')} labelled anew" if summary["relabelled"] else "nothing to do"
+    relabelled = f"{count(summary['relabelled'], 'image')} relabelled" if summary["relabelled"] else "nothing to do"
     done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else relabelled
     following = "train" if summary["labelled"] else "search IMAGE --learner cosine"
     console.say(
@@ -88,16 +88,16 @@ def add(
     images: Annotated[list[str], typer.Argument(metavar="PATH...", help="Images, or folders of images.")],
     run: RunOption = None,
     label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="NAME", help="Of all of them; may be repeated.")
+        list[str] | None, typer.Option("--label", metavar="NAME", help="Label of all added images; may be repeated.")
     ] = None,
     scheduler: SchedulerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add images to a run, from anywhere; they can be found at once.
+    """Add images to a run; they are searchable at once.
 
-    Visterms, idf and learners stay as they are. Images below the run's directory get the labels that their folders or
-    the table of labels say, others have those of --label, and stay until their files are gone. An image that cannot be
-    read is reported, the others are added, and the exit code is 2.
+    Visterms, idf and learners do not change. Images inside the run's directory get their labels from the folders or
+    the table of labels, other images from --label. Unreadable images are reported and skipped; the exit code is then
+    2.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def add(
         print(json.dumps({"run": place.name} | done))
     else:
         n_new = done["added"] + done["changed"] - done["skipped"]
-        there = f", {done['present']:,} there already" if done["present"] else ""
+        there = f", {done['present']:,} already there" if done["present"] else ""
         console.say(
             f"{count(max(n_new, 0), 'image')} added{there}; {done['n_images']:,} in run {place.name} "
             f"({duration(done['seconds'])})"
@@ -130,14 +130,15 @@ def remove(
     ] = None,
     run: RunOption = None,
     label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="NAME", help="All images with it; may be repeated.")
+        list[str] | None,
+        typer.Option("--label", metavar="NAME", help="Remove all images with this label; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove images from a run; the files themselves stay.
+    """Remove images from a run; the files stay on disk.
 
-    Prints them. They do not come back when features is run again, but when they are added again.
+    Prints the removed images. `features` will not re-add them; `add` will.
 
     \b
     Examples:
@@ -156,7 +157,7 @@ def remove(
         return
     for image in done["images"]:
         print(f"id:{image['id']}  {printable(image['path'])}")
-    before = f", {done['already']:,} were removed before" if done["already"] else ""
+    before = f", {done['already']:,} already removed" if done["already"] else ""
     console.say(
         f"{count(done['removed'], 'image')} {'would be removed' if dry_run else 'removed'}{before}; "
         f"{done['n_images']:,} {'would be ' if dry_run else ''}left in run {place.name}"
@@ -165,9 +166,10 @@ def remove(
 
 @command
 def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
-    """Tidy the counts of a run: merge small segments, drop rows of images that changed or went.
+    """Merge small segments and drop dead rows.
 
-    Changes nothing that can be found. Worth while when info tells of many segments or dead rows.
+    Dead rows are those of changed and removed images. Search results do not change. Useful when info reports many
+    segments or dead rows.
 
     \b
     Example:
@@ -183,8 +185,8 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
         print(json.dumps({"run": place.name} | done))
         return
     console.say(
-        f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; of images changed or gone, "
-        f"{done['dropped_rows']:,} rows of counts and {done['tombstones']:,} entries dropped"
+        f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; "
+        f"dropped {done['dropped_rows']:,} dead rows and {done['tombstones']:,} catalogue entries"
     )
 
 
@@ -194,7 +196,7 @@ def info(
     skipped: Annotated[bool, typer.Option("--skipped", help="List every skipped file with its reason.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a run holds, and what is stale.
+    """Show the contents of a run and what is out of date.
 
     \b
     Examples:
@@ -240,23 +242,21 @@ def _segments_in_words(segments: dict) -> str:
     if "error" in segments:
         return segments["error"]
     dead, merged = segments["dead_rows"], segments["to_merge"]
-    compact = f"; visterm compact would merge {merged:,}" if merged else ""
+    compact = f"; 'visterm compact' merges {merged:,}" if merged else ""
     return f"{segments['number']:,} ({dead:,} dead rows{compact})"
 
 
 def _growth_in_words(growth: dict, place: Run) -> str:
     n, cosine = growth["images"], growth["mean_cosine"]
     came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
-    drift = "" if cosine is None else f"; mean cosine to vectors by the idf of now {cosine:.3f}"
-    pays = f"learning again would pay: visterm features --force --run {shlex.quote(place.name)}"
-    return f"{came} since visterms and idf were learned{drift}; " + (
-        pays if growth["refit"] else "no need to learn again"
-    )
+    drift = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
+    pays = f"out of date: 'visterm features --force --run {shlex.quote(place.name)}' learns them again"
+    return f"{came} added since visterms and idf were learned{drift}; " + (pays if growth["refit"] else "up to date")
 
 
 def _evaluation_in_words(name: str, evaluation: dict) -> str:
     if "error" in evaluation:
         return f"{name}: {evaluation['error']}"
     figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
-    stale = " (stale: evaluate again)" if evaluation["stale"] else ""
+    stale = " (out of date: evaluate again)" if evaluation["stale"] else ""
     return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"

@@ -12,18 +12,18 @@ import typer
 
 from .options import Globals
 
-USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of typer bring with them
+USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
 
 
 def command(function: Callable) -> Callable:
-    """Turn what went wrong into one line and an exit code."""
+    """Turn an exception into one line on standard error and an exit code."""
 
     @wraps(function)
     def wrapped(*args, **kwargs):
         from visterm.pipeline.errors import UserError
 
-        again = "the same command"
-        if kwargs.get("force") and function.__name__ == "train":  # a checkpoint is not gone on from by force
+        again = "re-run the same command"
+        if kwargs.get("force") and function.__name__ == "train":  # --force ignores checkpoints
             again += " without --force"
         try:
             return function(*args, **kwargs)
@@ -35,10 +35,10 @@ def command(function: Callable) -> Callable:
             print(f"visterm: {one_line(str(error))}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as interrupt:
-            print(f"visterm: interrupted; {again} goes on from here", file=sys.stderr)
+            print(f"visterm: interrupted; {again} to resume", file=sys.stderr)
             raise typer.Exit(143 if isinstance(interrupt, Terminated) else 130) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of a pipe has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
             raise typer.Exit(0) from None
         except typer.Exit:
             raise
@@ -75,4 +75,4 @@ def _of_the_system(error: Exception) -> str | None:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, to be handled as Ctrl-C is."""
+    """SIGTERM, handled as Ctrl-C."""

@@ -13,7 +13,7 @@ from .output import print_rows
 
 @command
 def status(run: RunOption = None, as_json: JsonOption = False) -> None:
-    """Show how much was marked, and which version of each learner is in force."""
+    """Show the relevance marks and the version in use of each learner."""
     from visterm.pipeline.console import count
     from visterm.pipeline.feedback.update import FeedbackTrainer
 
@@ -22,21 +22,24 @@ def status(run: RunOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    print(f"marks:       {found['relevant']} relevant, {found['not']} not, of {count(found['queries'], 'query')}")
+    print(f"marks:       {found['relevant']} relevant, {found['not']} not, on {count(found['queries'], 'query')}")
     for name, model in found["learners"].items():
-        parts = [f"version {model['version']} of {count(model['marks'], 'mark')}" if model["version"] else "the base"]
+        parts = [f"version {model['version']} from {count(model['marks'], 'mark')}" if model["version"] else "the base"]
         if model["map_after"] is not None:
             parts.append(f"held-out mAP {model['map_after']:.4f} (base {model['map_base']:.4f})")
-        parts += [f"{model['waiting']} not learned from yet"] if model["waiting"] else []
+        parts += [f"{model['waiting']} not used yet"] if model["waiting"] else []
         parts += [f"{model['set_aside']} set aside"] if model["set_aside"] else []
         if model["void"]:
-            parts.append("older versions are void since it was trained again: 'visterm feedback update' learns anew")
+            parts.append("retrained since; 'visterm feedback update' updates it from the marks again")
         print(f"{name + ':':12} {', '.join(parts)}")
 
 
 @command
 def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
-    """Learn from the marks; refused, with exit code 2, where held-out mAP would fall by more than 0.005."""
+    """Update a learner from the marks.
+
+    Refused, with exit code 2, if mAP on held-out images would fall by more than 0.005.
+    """
     from visterm.pipeline.errors import UserError
     from visterm.pipeline.feedback.update import FeedbackTrainer
 
@@ -60,7 +63,7 @@ def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: Json
 
 @command
 def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
-    """Go back to what was in force before the last update or reset; the marks stay."""
+    """Undo the last update or reset; the marks stay."""
     from visterm.pipeline.feedback.update import FeedbackTrainer
 
     place, _ = open_run(run, None, None)
@@ -69,7 +72,7 @@ def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOp
 
 @command
 def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
-    """Go back to the trained learner. Marks so far stay in the file, and are not learned from again."""
+    """Go back to the trained learner; existing marks stay, and are not learned from again."""
     from visterm.pipeline.feedback.update import FeedbackTrainer
 
     place, _ = open_run(run, None, None)
@@ -81,22 +84,24 @@ def _say_in_force(found: dict, as_json: bool) -> None:
         print(json.dumps(found))
         return
     now = f"version {found['to_version']}" if found["to_version"] else "the base"
-    make_console().say(f"{found['learner']}: {now} is in force (before: {found['from_version'] or 'the base'})")
+    make_console().say(f"{found['learner']}: {now} in use (before: {found['from_version'] or 'the base'})")
 
 
 @command
 def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
-    """Print every mark ever made, and every one taken back, in order: JSON, or --format csv."""
+    """Print every mark and every undo in order, as JSON or --format csv."""
     from visterm.pipeline.errors import UserError
     from visterm.pipeline.feedback.marks import Mark, RelevanceMarks
 
     place, _ = open_run(run, None, None)
     rows = RelevanceMarks(place.marks).export()
     if not print_rows(rows, list(Mark._fields), [list(row.values()) for row in rows], output or Format.json):
-        raise UserError("--format table: marks are printed as json or csv")
+        raise UserError("--format table: marks are exported as json or csv")
 
 
-commands = typer.Typer(help="Marks that people gave to results, and learners that they move.", no_args_is_help=True)
+commands = typer.Typer(
+    name="feedback", help="Relevance feedback and the learners updated from it.", no_args_is_help=True
+)
 for _function in (status, update, undo, reset):
     commands.command()(_function)
 commands.command("export")(export_marks)

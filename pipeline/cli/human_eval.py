@@ -25,7 +25,7 @@ from .options import (
 )
 from .serving import start_service
 
-StudyOption = Annotated[int | None, typer.Option("--study", min=1, help="The last one, unless given.")]
+StudyOption = Annotated[int | None, typer.Option("--study", min=1, help="Study number (default: the latest).")]
 
 
 @command
@@ -33,17 +33,17 @@ def judge(
     context: typer.Context,
     run: RunOption = None,
     learner: LearnerOption = None,
-    n_queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of new tasks.")] = 25,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the choice of queries, and of the order.")] = 0,
-    new: Annotated[bool, typer.Option("--new", help="Draw new tasks; the old ones and their decisions stay.")] = False,
+    n_queries: Annotated[int, typer.Option("--queries", min=1, help="Number of queries in new tasks.")] = 25,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the tasks and their order.")] = 0,
+    new: Annotated[bool, typer.Option("--new", help="Start a new study; earlier studies stay.")] = False,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
     token: TokenOption = None,
 ) -> None:
-    """Let people judge what a learner finds: the human evaluation of the OASIS paper.
+    """Rate results by people: the human evaluation of the OASIS paper.
 
-    Draws queries with their 10 nearest images and 10 random ones, unless there are tasks already, and serves the page
-    on which any number of judges decide, each under a name. Needs pip install 'visterm[serve]'.
+    Draws queries, each with its 10 nearest images and 10 random ones, unless a study exists, and serves the page on
+    which any number of judges rate them. Needs pip install 'visterm[serve]'.
 
     \b
     Examples:
@@ -56,8 +56,8 @@ def judge(
 
     if (command := context.invoked_subcommand) is not None:
         sources: list[Any] = [context.get_parameter_source(name) for name in context.params]
-        if any(source.name == "COMMANDLINE" for source in sources):  # they would be ignored
-            raise UserError(f"options come after {command}: visterm judge {command} --run NAME")
+        if any(source.name == "COMMANDLINE" for source in sources):  # typer would ignore them
+            raise UserError(f"put options after {command}: visterm judge {command} --run NAME")
         return
     from visterm.pipeline.human_eval.judgements import Judgements
     from visterm.pipeline.human_eval.tasks import draw_tasks
@@ -73,10 +73,10 @@ def judge(
         name = chosen or searcher.default_learner()
         tasks = draw_tasks(searcher, name, n_queries=n_queries, seed=seed)
         number = judgements.create(tasks, learner=name, version=searcher.version, seed=seed)
-        console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, found by {name}")
+        console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, ranked by {name}")
     elif chosen not in (None, found := judgements.study().learner):
-        raise UserError(f"the tasks of run {place.name} are of {found}; --new draws some of {chosen}")
-    console.say(f"judges open this address with '{'judge?token=TOKEN' if token else 'judge'}' at its end:")
+        raise UserError(f"the study of run {place.name} rates {found}; use --new to start one for {chosen}")
+    console.say(f"judges open this address followed by '{'judge?token=TOKEN' if token else 'judge'}':")
     start(place, console, host=host, port=port, token=token)
 
 
@@ -84,10 +84,12 @@ def judge(
 def results(
     run: RunOption = None,
     study: StudyOption = None,
-    figure: Annotated[Path | None, typer.Option("--figure", help="Draw figure 3 of the paper to this PNG.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", help="Draw figure 3 of the paper to this PNG file.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print precision at k and the coherence of the judges, a line a judge and a query."""
+    """Print precision at k and coherence per judge and per query."""
     from visterm.features import printable
     from visterm.pipeline.human_eval.judgements import Judgements
 
@@ -123,7 +125,7 @@ def results(
 
 
 class _Judged(enum.StrEnum):
-    """How decisions are printed."""
+    """Output formats of decisions."""
 
     json = "json"
     csv = "csv"
@@ -134,9 +136,9 @@ class _Judged(enum.StrEnum):
 def export_judged(
     run: RunOption = None,
     study: StudyOption = None,
-    output: Annotated[_Judged, typer.Option("--format", help="qrels: as TREC tools read them.")] = _Judged.json,
+    output: Annotated[_Judged, typer.Option("--format", help="qrels: the format of TREC tools.")] = _Judged.json,
 ) -> None:
-    """Print every decision that stands; as qrels, what most judges found."""
+    """Export the decisions; as qrels, the majority decision."""
     from visterm.pipeline.human_eval.judgements import Judgements
 
     place, _ = open_run(run, None, None)
@@ -144,12 +146,12 @@ def export_judged(
     if output is _Judged.json:
         print(json.dumps(judgements.rows(study), indent=1))
         return
-    # The file names' own bytes. To mypy the stream may be of any kind.
+    # File names as their bytes. mypy does not know the kind of stream.
     sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
     print(judgements.csv(study) if output is _Judged.csv else judgements.qrels(study), end="")
 
 
-commands = typer.Typer(invoke_without_command=True)
+commands = typer.Typer(name="judge", invoke_without_command=True)
 commands.callback()(judge)
 commands.command()(results)
 commands.command("export")(export_judged)

@@ -41,10 +41,10 @@ def train(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn a similarity, or to rank labels, from labelled images.
+    """Train a learner on labelled images.
 
-    An interrupted training goes on from its last checkpoint, if the learner has any. Several learners are trained one
-    after the other; --learner all renews those that the run has.
+    An interrupted training resumes from its last checkpoint. Several learners are trained one after the other;
+    --learner all retrains every learner of the run.
 
     \b
     Examples:
@@ -66,9 +66,7 @@ def train(
     if "all" in names:
         names = [name for name in TRAINED if name in place.learners()]
         if not names:
-            raise UserError(
-                f"run {place.name} has no trained learners that could be renewed; name one: --learner oasis"
-            )
+            raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
     summaries = []
     for name in names:
         try:
@@ -101,9 +99,9 @@ def _say_trained(summary: dict, place: Run, console: Console) -> None:
 
     name = summary["learner"]
     if name == "cosine":
-        console.say("cosine has nothing to learn")
+        console.say("cosine needs no training")
         return
-    what = "is fresh" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
+    what = "is up to date" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
     steps = f"{summary['steps']:,} steps on " if summary["steps"] else ""
     console.say(f"{name} {what}: {steps}{summary['n_images']:,} images, in {place.learner(name)}")
 
@@ -118,11 +116,11 @@ def evaluate(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rank the test images: figures, curves, report.html.
+    """Rank the test images and write report.html.
 
-    Prints the path of the report; metrics.json, curves.csv, precision_curve.png and neighbours.csv lie beside it.
-    Several learners come into one report, all against cosine and chance; --learner all takes those that are trained
-    and fresh.
+    Prints the path of the report, with metrics.json, curves.csv, neighbours.csv and precision_curve.{png,svg} beside
+    it. Several learners share one report, with cosine and chance as baselines; --learner all takes every learner that
+    is up to date.
 
     \b
     Examples:
@@ -156,7 +154,7 @@ def evaluate(
 
 
 def _figures(metrics: dict) -> list[str]:
-    """One line a system."""
+    """Return one line per system."""
     width = max(8, *map(len, metrics["systems"]))
     lines = []
     for name, figures in metrics["systems"].items():
@@ -176,10 +174,10 @@ def demo(
     run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "demo",
     as_json: JsonOption = False,
 ) -> None:
-    """Run all stages on photos that need no download.
+    """Run the whole pipeline on bundled photos.
 
-    The images are crops of photos that scikit-image and scikit-learn ship; they are written to runs/<run>/images.
-    Prints the path of the report.
+    The images are crops of photos that scikit-image and scikit-learn ship, written to runs/<run>/images. Prints the
+    path of the report.
     """
     from visterm.pipeline.config.loading import load_config
     from visterm.pipeline.stages.demo_images import DEMO_SETTINGS, write_demo_images
@@ -191,7 +189,7 @@ def demo(
     configuration = load_config(None, DEMO_SETTINGS)
     images = place.folder / "images"
     if not images.exists():
-        console.say(f"writing crops of photos to {images}")
+        console.say(f"writing demo images to {images}")
         place.folder.mkdir(parents=True, exist_ok=True)
         write_demo_images(images)
     features(place, configuration, images, console)

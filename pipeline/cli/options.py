@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Format(enum.StrEnum):
-    """How results are printed."""
+    """Output formats of results."""
 
     table = "table"
     json = "json"
@@ -24,23 +24,23 @@ class Format(enum.StrEnum):
 
 
 class Globals:
-    """What the options before the command said."""
+    """Values of the options before the command."""
 
     debug = False
     quiet = False
     progress: bool | None = None
 
 
-RunOption = Annotated[
-    str | None, typer.Option("--run", envvar="VISTERM_RUN", help="Name of the run, a folder below runs/.")
-]
+RunOption = Annotated[str | None, typer.Option("--run", envvar="VISTERM_RUN", help="Run name: a folder in runs/.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file (YAML).")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="One setting; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")
 ]
 SchedulerOption = Annotated[
     str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="Dask cluster that does the work: tcp://host:8786; or none."),
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Run on a Dask cluster (tcp://host:8786), or none for this machine."
+    ),
 ]
 _LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"
 LearnerOption = Annotated[
@@ -49,23 +49,26 @@ LearnerOption = Annotated[
 LearnersOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained); several: a,b; all: all of the run."
+        "--learner",
+        metavar="NAME",
+        help=f"{_LEARNERS}, or cosine (untrained); several: a,b; all: every trained learner.",
     ),
 ]
 QueriesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="IMAGE...", help="Images, from anywhere; folders; id:12.")
+    list[str] | None,
+    typer.Argument(metavar="IMAGE...", help="Query images: files, folders, or id:N for an image in the run."),
 ]
 LabelOption = Annotated[
-    list[str] | None, typer.Option("--label", metavar="NAME", help="In place of an image; may be repeated.")
+    list[str] | None, typer.Option("--label", metavar="NAME", help="Search by label instead of image; may be repeated.")
 ]
-FormatOption = Annotated[Format | None, typer.Option("--format", help="How to print them: table, unless given.")]
+FormatOption = Annotated[Format | None, typer.Option("--format", help="Output format (default: table).")]
 JsonFormatOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Do it again even if it is fresh.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")]
-HostOption = Annotated[str, typer.Option("--host", help="Address to listen on; any but this machine's needs --token.")]
-PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Rebuild even if up to date.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")]
+HostOption = Annotated[str, typer.Option("--host", help="Address to listen on; a public one needs --token.")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")]
 TokenOption = Annotated[
-    str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="What every request must show.")
+    str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="Access token required on every request.")
 ]
 
 
@@ -97,13 +100,13 @@ def one_name(given: str | None) -> str | None:
 
 
 def check_file(option: str, file: Path, what: str, *endings: str) -> None:
-    """Refuse a file to write that something should not take the place of, before any work is done."""
+    """Refuse an output file that cannot be written, before any work is done."""
     from visterm.pipeline.errors import UserError
 
     if file.suffix.lower() not in endings:
-        raise UserError(f"{option} {file}: the name of a {what} ends in {endings[0]}")
+        raise UserError(f"{option} {file}: a {what} needs a name that ends in {endings[0]}")
     if not file.absolute().parent.is_dir():
-        raise UserError(f"{option} {file}: there is no folder {file.parent}")
+        raise UserError(f"{option} {file}: no such folder: {file.parent}")
     if file.is_dir():
         raise UserError(f"{option} {file}: this is a folder; name a file")
 
@@ -113,7 +116,7 @@ def chosen_format(output: Format | None, as_json: bool) -> Format:
     from visterm.pipeline.errors import UserError
 
     if as_json and output not in (None, Format.json):
-        raise UserError(f"--json and --format {output}: give one of them")
+        raise UserError(f"--json and --format {output}: give only one of them")
     return Format.json if as_json else output or Format.table
 
 
@@ -133,7 +136,7 @@ def run_named(name: str) -> Run:
     from visterm.pipeline.store.run import Run
 
     if not name or name in (".", "..") or "/" in name or name.startswith("-"):
-        raise UserError(f"--run {name!r}: a run is named by one plain word, such as photos")
+        raise UserError(f"--run {name!r}: a run name is one plain word, such as photos")
     return Run(_runs() / name)
 
 
@@ -155,12 +158,10 @@ def open_run(
         runs = _runs()
         found = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
         if len(found) != 1:
-            known = (
-                f"there are {', '.join(found)}" if found else f"there is none in {runs} yet: visterm features IMAGES"
-            )
-            raise UserError(f"which run? give --run NAME; {known}")
+            known = f"one of {', '.join(found)}" if found else f"{runs} is empty, run 'visterm features IMAGES' first"
+            raise UserError(f"no run given; use --run NAME: {known}")
         name = found[0]
     place = run_named(name)
     if images is None and not place.folder.is_dir():
-        raise UserError(f"no run {name} in {_runs()}; make it with: visterm features IMAGES --run {name}")
+        raise UserError(f"no run {name} in {_runs()}; run 'visterm features IMAGES --run {name}' first")
     return place, place.configure(file, settings or [])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def say_kept(place: Run, configuration: Config, settings: list[str] | None, console: Console) -> None:
-    """Say which single settings the run keeps for later commands."""
+    """Report the single settings that the run keeps for later commands."""
     from visterm.pipeline.config.models import without_password
 
     if settings and place.configure(None, []) == configuration:
@@ -33,20 +33,20 @@ def silence_image_decoders() -> None:
 
 
 def say_all(k: int, holds: str, most: int, noun: str, console: Console) -> None:
-    """Say that fewer results exist than were asked for."""
+    """Warn that there are fewer results than -k."""
     from visterm.pipeline.console import count
 
     console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
 
 
 def print_rows(found: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
-    """Print answers as JSON or CSV; False: a table is wanted."""
+    """Print results as JSON or CSV and return True, or return False for a table."""
     if output is Format.json:
         print(json.dumps(found, indent=1))
     elif output is Format.csv:
         import csv
 
-        # The file names' own bytes. To mypy the stream may be of any kind.
+        # File names as their bytes. mypy does not know the kind of stream.
         sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
@@ -55,7 +55,7 @@ def print_rows(found: list[dict], columns: list[str], rows: list[list], output: 
 
 
 def report_errors(found: list[dict]) -> None:
-    """Say which queries could not be read; exit code 2 if any."""
+    """Report queries that could not be read, and exit with code 2 if there are any."""
     from visterm.pipeline.console import one_line
 
     errors = [answer for answer in found if "error" in answer]

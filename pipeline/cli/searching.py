@@ -34,26 +34,25 @@ def search(
     run: RunOption = None,
     learner: LearnerOption = None,
     label: LabelOption = None,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Results for each query: 10, unless given.")] = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Results per query (default: 10).")] = None,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
     page: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page with the pictures, in place of the table."),
+        typer.Option("--html", metavar="FILE", help="Write an HTML page with the images instead of the table."),
     ] = None,
 ) -> None:
-    """Find the most similar images of a run, or the images that a label fits best.
+    """Find the most similar images, or the best images for a label.
 
-    IMAGE is a file from anywhere, a folder (all images below it), id:12 (an image of the run by its id), or a path as
-    search prints it. The learner is oasis unless named, or else the first that is trained; for --label wsabie, or else
-    the first that is trained of pamir, ovr, knn. An image that cannot be read is reported, the others are answered, and
-    the exit code is 2.
+    IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
+    learner: oasis, else the first trained one; for --label: wsabie, else the first trained one of pamir, ovr, knn.
+    Unreadable images are reported and skipped; the exit code is then 2.
 
     \b
     Examples:
       visterm search a.jpg
       visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
-      visterm search holiday/ --html found.html
+      visterm search holiday/ --html results.html
       visterm search --label sunset
     """
     from visterm.pipeline.search.results_page import write_results_page
@@ -73,7 +72,7 @@ def search(
     chosen = chosen or searcher.default_learner(of_labels=bool(label))
     found = answer_to(asked, k or RESULTS, chosen)
     if k is not None and k > len(searcher.images):
-        say_all(k, "the collection holds", len(searcher.images), "image", console)
+        say_all(k, "the collection has", len(searcher.images), "image", console)
     if page is not None:
         write_results_page(page, searcher, found, learner=chosen, of_labels=bool(label))
         if output is None and not as_json:
@@ -105,17 +104,17 @@ def annotate(
     queries: QueriesArgument = None,
     run: RunOption = None,
     learner: Annotated[
-        str | None, typer.Option("--learner", metavar="NAME", help="wsabie, unless named; or pamir, ovr, knn.")
+        str | None, typer.Option("--learner", metavar="NAME", help="wsabie (default), pamir, ovr or knn.")
     ] = None,
     label: LabelOption = None,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Labels for each query: 5, unless given.")] = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Labels per query (default: 5).")] = None,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
 ) -> None:
-    """Rank labels for images, or the labels near a label.
+    """Rank labels for images, or labels similar to a label.
 
-    IMAGE is a file, a folder, id:12 or a path of the run, as of search. An image that cannot be read is reported, the
-    others are answered, and the exit code is 2.
+    IMAGE is a file, a folder, id:12 or a path of the run, as for search. Unreadable images are reported and skipped;
+    the exit code is then 2.
 
     \b
     Examples:
@@ -153,20 +152,20 @@ def annotate(
 
 @command
 def explain(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="An image: a file, id:12, or a path of the run.")],
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="Another one, such as a path that search prints.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Query image: a file, id:12, or a path of the run.")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="Result image, such as a path that search printed.")],
     run: RunOption = None,
     learner: LearnerOption = None,
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw it into this file, a PNG.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,
-    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Pairs of blocks listed and drawn.")] = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Number of block pairs listed and drawn.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole explanation as JSON.")] = False,
 ) -> None:
-    """Show why two images match: what each pair of blocks adds to their score.
+    """Explain a match: what each pair of blocks adds to the score.
 
-    All pairs sum to the score that search shows. The picture has the strongest pairs in both images, and heat maps of
-    where the score comes from. The learner is oasis unless named, or else the first that is trained.
+    All pairs sum to the score that search shows. The picture shows the strongest pairs in both images, and a heat map
+    of the score. Default learner: oasis, else the first trained one.
 
     \b
     Examples:
@@ -197,7 +196,7 @@ def explain(
 
 
 def _explanation_in_words(found: dict) -> list[str]:
-    """An explanation as a table."""
+    """Return an explanation as lines of a table."""
     from visterm.features import printable
 
     names = [printable(found[side]["name"]) for side in ("query", "result")]
@@ -218,15 +217,15 @@ def _explanation_in_words(found: dict) -> list[str]:
 
 
 def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
-    """Check that there are images to ask with."""
+    """Refuse a call without query images."""
     from visterm.pipeline.errors import UserError
 
     if labels is not None and not queries:
-        raise UserError("--label: the name of a label is missing")
+        raise UserError("--label needs the name of a label")
     if not queries:
-        raise UserError("which image? give its file, or a label: --label NAME (make: QUERY=image.jpg or LABEL=name)")
+        raise UserError("no query; give an image file, or --label NAME (make: QUERY=image.jpg or LABEL=name)")
     if "" in queries:
-        raise UserError("which image? the name of a file is empty (make: QUERY=image.jpg)")
+        raise UserError("a query is an empty name; give an image file (make: QUERY=image.jpg)")
     return queries
 
 
@@ -236,20 +235,20 @@ def _one_kind(queries: list[str] | None, labels: list[str]) -> None:
     if queries:
         raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
     if "" in labels:
-        raise UserError("--label: the name of a label is empty")
+        raise UserError("--label: the label is empty")
 
 
 @command
 def index(
     run: RunOption = None,
     learner: LearnersOption = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Remove it first, and make it anew.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Delete the index and build it from scratch.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the index that search asks, or bring it in step with the images; search does so by itself.
+    """Build or update the search index.
 
-    Which kind it is says index.kind: exact search has none. --rebuild is for an index in Milvus that somebody else has
-    changed, or a damaged file.
+    Search does so itself when needed. index.kind selects the index type; exact search has no index. Use --rebuild for
+    an index in Milvus that something else changed, or for a damaged file.
 
     \b
     Examples:
@@ -270,15 +269,15 @@ def index(
             searcher.forget_index(name)
         made = searcher.index(name)
         kind = {"ExactIndex": "exact", "TwoStageIndex": "two-stage"}.get(type(made).__name__, "milvus")
-        if kind == "exact" and searcher.config.index.kind == "milvus":  # a stand-in, and a warning has said why
+        if kind == "exact" and searcher.config.index.kind == "milvus":  # a fallback; a warning has said why
             raise UserError(
-                f"the index of {name} in Milvus is not in step; run the same command again once no other visterm is at "
-                f"work in {place.folder}"
+                f"the Milvus index of {name} is out of date; re-run this command when no other visterm is writing to "
+                f"{place.folder}"
             )
         found[name] = {"kind": kind, "images": made.n_gallery}
     if as_json:
         print(json.dumps({"run": place.name, "indexes": found}))
         return
     for name, made_of in found.items():
-        kind = "exact search, which needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, in step"
+        kind = "exact search needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, up to date"
         console.say(f"{name}: {made_of['images']:,} images; {kind}")

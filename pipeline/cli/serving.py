@@ -19,10 +19,10 @@ def serve(
     token: TokenOption = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Serve a run: the page, and the API that /docs describes. Ctrl-C ends it.
+    """Serve the search page and HTTP API of a run.
 
-    Prints the address. What is trained, added or removed meanwhile is taken up by itself. Needs
-    pip install 'visterm[serve]'.
+    Prints the address; Ctrl-C stops it; /docs describes the API. Picks up retrained learners and added or removed
+    images automatically. Needs pip install 'visterm[serve]'.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def serve(
 
 
 def start_service() -> Callable:
-    """Return what serves a run, if all that it needs is there."""
+    """Return the function that serves a run, or say which package is missing."""
     from visterm.pipeline.errors import UserError
 
     try:

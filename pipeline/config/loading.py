@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,19 @@ _PATHS = (
 )
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML reads it, where ``1e-3`` is a number, as YAML 1.2 has it."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _load_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
 def load_config(file: Path | None = None, settings: list[str] | None = None) -> Config:
     """Read a configuration file and put single settings on top.
 
@@ -44,7 +57,7 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
     values: dict[str, Any] = {}
     if file is not None:
         values = _read_yaml(file)
-        for *names, key in _PATHS:  # a path in a file means beside that file, wherever it is used from
+        for *names, key in _PATHS:  # relative to the file
             section: Any = values
             for name in names:
                 section = section.get(name) if isinstance(section, dict) else None
@@ -75,7 +88,7 @@ def _names_file(value: Any) -> bool:
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = _load_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{file}: no such configuration file; configs/ holds examples") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -102,12 +115,9 @@ def _set(values: dict[str, Any], setting: str) -> None:
             raise UserError(f"--set {setting}: {section} has no keys of its own")
         values = inner
     try:
-        values[last] = yaml.safe_load(text)
+        values[last] = _load_yaml(text)
     except yaml.YAMLError:
         raise UserError(f"--set {setting}: the value is not valid YAML") from None
-    if isinstance(values[last], str) and "e" in text.lower():  # YAML takes 1e-3 for a word
-        with contextlib.suppress(ValueError):
-            values[last] = float(text)
     if (*sections, last) in _PATHS and _names_file(values[last]):
         values[last] = str(Path(values[last]).resolve())
 

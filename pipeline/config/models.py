@@ -1,4 +1,4 @@
-"""The configuration: one pydantic model a section, strict.
+"""The configuration: one strict pydantic model per section.
 
 An unknown key or a wrong type is an error that names the key, the value and where it came from.
 """
@@ -7,11 +7,40 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from .defaults import constructor_defaults
+
+# What the library has; a setting that differs says why beside it.
+_OASIS = constructor_defaults("learners", "oasis", "OASIS")
+_AROMA = constructor_defaults("learners", "aroma", "AROMA")
+_WSABIE = constructor_defaults("learners", "wsabie", "WSABIE")
+_PAMIR = constructor_defaults("learners", "pamir", "PAMIR")
+_OVR = constructor_defaults("learners", "one_vs_rest", "OneVsRestPA")
+_KNN = constructor_defaults("learners", "knn", "KNNAnnotator")
+_LEGO = constructor_defaults("learners", "lego", "LEGO")
+_MCML = constructor_defaults("learners", "mcml", "MCML")
+_MUSL = constructor_defaults("learners", "musl", "MuSL")
+_VISTERMS = constructor_defaults("features", "extractor", "VistermExtractor")
+_ONNX = constructor_defaults("features", "onnx_embedder", "OnnxEmbedder")
+_FOREST = constructor_defaults("features", "forest", "ForestCodebook")
+# Why a default of the command differs from that of the class.
+_STOPS_EARLY = "an upper bound: the command stops early on held-out images"
+_STOPS_EARLY_AFTER = "validation checks without improvement; a call of fit has none unless asked"
+_FEWER_CHECKS = "longer trainings need fewer validation checks per step"
+_HELD_OUT = "the command holds out a fifth of the training images; fit learns from all that it is given"
+_REFIT = "once the best number of steps is known, learn from all training images"
+_CLICKS = "how strongly clicked images must be related; without clicks the command passes None"
+_FOREST_STUDY = "the class has the paper's figure; this did best in the study of docs/musl.md"
+
+
+def _differs(default: Any, why: str, **bounds: Any) -> Any:
+    """Give a field a default other than the constructor's; docs/configuration.md shows both and the reason."""
+    return Field(default=default, description=why, **bounds)
 
 
 def without_password(text: str) -> str:
@@ -28,7 +57,7 @@ class _Section(BaseModel):
 
 
 class VectorsConfig(_Section):
-    """Vectors that were made elsewhere, in place of images; see read_vectors."""
+    """Precomputed vectors in place of images; see read_vectors."""
 
     file: str | None = None  # .npy, .npz or .parquet
     ids: str | None = None  # .txt, .csv, .npy or .parquet, where the file has none
@@ -39,7 +68,7 @@ class VectorsConfig(_Section):
 
 
 class CollectionConfig(_Section):
-    """Which images, and what is known about them.
+    """Which images, and their labels.
 
     ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
     columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count.
@@ -63,7 +92,7 @@ class CollectionConfig(_Section):
 
 
 class SplitConfig(_Section):
-    """How many images of each class train and test: a number of images, or a share.
+    """Train and test images per class: a number of images, or a share.
 
     Folders named train, test and validation below the root take precedence.
     """
@@ -87,24 +116,24 @@ class CodebookConfig(_Section):
     """What turns a block into visterms: k-means centres, or the nodes of a forest, which learns from labels."""
 
     kind: Literal["kmeans", "forest"] = "kmeans"
-    n_trees: int = Field(default=10, gt=0)  # these three are of the forest; see ForestCodebook
-    n_candidates: int = Field(default=20, gt=0)
-    min_samples_leaf: int = Field(default=5, gt=0)
+    n_trees: int = Field(default=_FOREST["n_trees"], gt=0)  # these three are of the forest; see ForestCodebook
+    n_candidates: int = Field(default=_FOREST["n_candidates"], gt=0)
+    min_samples_leaf: int = Field(default=_FOREST["min_samples_leaf"], gt=0)
 
 
 class OnnxConfig(_Section):
-    """An image model, run by OpenCV; see OnnxEmbedder."""
+    """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
     model: str | None = None
-    size: int | list[int] | None = None  # height and width in pixels; null: as the model says
-    resize: Literal["crop", "stretch", "pad"] = "crop"
-    keep: float = Field(default=1.0, gt=0, le=1)  # with crop
-    mean: float | list[float] = 0.0  # (pixel - mean) * scale, of pixels from 0 to 255
-    scale: float | list[float] = 1 / 255
-    channels: Literal["rgb", "bgr"] = "rgb"
-    layer: str | None = None  # null: the model's output
-    batch: int = Field(default=1, gt=0)
-    unit: bool = True  # scale vectors to unit length
+    size: int | list[int] | None = _ONNX["size"]  # height and width in pixels; null: as the model says
+    resize: Literal["crop", "stretch", "pad"] = _ONNX["resize"]
+    keep: float = Field(default=_ONNX["keep"], gt=0, le=1)  # with crop
+    mean: float | list[float] = _ONNX["mean"]  # (pixel - mean) * scale, of pixels from 0 to 255
+    scale: float | list[float] = _ONNX["scale"]
+    channels: Literal["rgb", "bgr"] = _ONNX["channels"]
+    layer: str | None = _ONNX["layer"]  # null: the model's output
+    batch: int = Field(default=_ONNX["batch"], gt=0)
+    unit: bool = _ONNX["unit"]  # scale vectors to unit length
 
 
 class FeaturesConfig(_Section):
@@ -112,15 +141,15 @@ class FeaturesConfig(_Section):
 
     kind: Literal["visterms", "onnx"] = "visterms"
     onnx: OnnxConfig = OnnxConfig()
-    n_visterms: int = Field(default=10_000, gt=1)
+    n_visterms: int = Field(default=_VISTERMS["n_visterms"], gt=1)
     codebook: CodebookConfig = CodebookConfig()
-    n_colors: int = Field(default=20, gt=1, le=256)
-    block_size: int = Field(default=64, ge=8)
-    stride: int = Field(default=32, ge=1)
-    scale: float = Field(default=1.25, gt=1)
-    min_blocks: int = Field(default=10, ge=1)
-    normalization: Literal["l1", "hellinger"] = "hellinger"
-    max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook are learned from at most so many
+    n_colors: int = Field(default=_VISTERMS["n_colors"], gt=1, le=256)
+    block_size: int = Field(default=_VISTERMS["block_size"], ge=8)
+    stride: int = Field(default=_VISTERMS["stride"], ge=1)
+    scale: float = Field(default=_VISTERMS["scale"], gt=1)
+    min_blocks: int = Field(default=_VISTERMS["min_blocks"], ge=1)
+    normalization: Literal["l1", "hellinger"] = _VISTERMS["normalization"]
+    max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook learn from at most this many
 
     @model_validator(mode="after")
     def _has_model(self) -> FeaturesConfig:
@@ -134,37 +163,37 @@ class FeaturesConfig(_Section):
 class OASISConfig(_Section):
     """The online similarity learner; see OASIS."""
 
-    C: float = Field(default=0.1, gt=0)
-    n_steps: int = Field(default=300_000, gt=0)
-    init: Literal["identity", "zero"] = "identity"
-    variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = None
-    psd_every: int | None = Field(default=None, gt=0)
-    pairs_per_query: int = Field(default=1, gt=0)
-    n_rankers: int = Field(default=1, gt=0)
-    mix_every: int | None = Field(default=None, gt=0)
-    lock_free: bool = False
-    pass_steps: int = Field(default=10_000, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
-    patience: int | None = Field(default=5, gt=0)
-    refit: bool = True  # once the best number of steps is known, learn from all training images
-    click_cutoff: float = Field(default=0.0, ge=0)  # of clicks: how strongly images must be related
-    check_negatives: bool = True
+    C: float = Field(default=_OASIS["C"], gt=0)
+    n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
+    init: Literal["identity", "zero"] = _OASIS["init"]
+    variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = _OASIS["variant"]
+    psd_every: int | None = Field(default=_OASIS["psd_every"], gt=0)
+    pairs_per_query: int = Field(default=_OASIS["pairs_per_query"], gt=0)
+    n_rankers: int = Field(default=_OASIS["n_rankers"], gt=0)
+    mix_every: int | None = Field(default=_OASIS["mix_every"], gt=0)
+    lock_free: bool = _OASIS["lock_free"]
+    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
+    click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
+    check_negatives: bool = _OASIS["check_negatives"]
 
 
 class AROMAConfig(_Section):
     """The online similarity learner with a covariance; see AROMA."""
 
-    covariance: Literal["diagonal", "factored"] = "diagonal"
-    r: float = 1.0
-    n_steps: int = Field(default=300_000, gt=0)
-    init: Literal["zero", "identity"] = "zero"
-    pairs_per_query: int = Field(default=1, gt=0)
-    pass_steps: int = Field(default=10_000, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
-    patience: int | None = Field(default=5, gt=0)
-    refit: bool = True
-    click_cutoff: float = Field(default=0.0, ge=0)  # of clicks: how strongly images must be related
-    check_negatives: bool = True
+    covariance: Literal["diagonal", "factored"] = _AROMA["covariance"]
+    r: float = _AROMA["r"]
+    n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
+    init: Literal["zero", "identity"] = _AROMA["init"]
+    pairs_per_query: int = Field(default=_AROMA["pairs_per_query"], gt=0)
+    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
+    click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
+    check_negatives: bool = _AROMA["check_negatives"]
 
     @field_validator("r")
     @classmethod
@@ -177,16 +206,16 @@ class AROMAConfig(_Section):
 class WSABIEConfig(_Section):
     """Images and labels in one space; see WSABIE."""
 
-    n_components: int | list[int] = 100
-    max_norm: float = Field(default=1.0, gt=0)
-    learning_rate: float = Field(default=0.02, gt=0)
-    decay_steps: int | None = Field(default=10_000, gt=0)
-    loss: Literal["warp", "auc", "owpc"] = "warp"
-    n_steps: int = Field(default=500_000, gt=0)
-    pass_steps: int = Field(default=10_000, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
-    patience: int | None = Field(default=10, gt=0)
-    refit: bool = True  # once the best number of steps is known, learn from all training images
+    n_components: int | list[int] = _WSABIE["n_components"]
+    max_norm: float = Field(default=_WSABIE["max_norm"], gt=0)
+    learning_rate: float = Field(default=_WSABIE["learning_rate"], gt=0)
+    decay_steps: int | None = Field(default=_WSABIE["decay_steps"], gt=0)
+    loss: Literal["warp", "auc", "owpc"] = _WSABIE["loss"]
+    n_steps: int = _differs(500_000, _STOPS_EARLY, gt=0)
+    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
 
     @field_validator("n_components")
     @classmethod
@@ -200,78 +229,78 @@ class WSABIEConfig(_Section):
 class PAMIRConfig(_Section):
     """Labels ranked by one vector of weights each, learned by comparisons; see PAMIR."""
 
-    C: float = Field(default=0.01, gt=0)
-    n_steps: int = Field(default=1_000_000, gt=0)
-    pass_steps: int = Field(default=20_000, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
-    patience: int | None = Field(default=10, gt=0)
-    refit: bool = True
+    C: float = Field(default=_PAMIR["C"], gt=0)
+    n_steps: int = _differs(1_000_000, _STOPS_EARLY, gt=0)
+    pass_steps: int = _differs(20_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
 
 
 class OneVsRestConfig(_Section):
     """Labels ranked by a classifier each; see OneVsRestPA."""
 
-    C: float = Field(default=0.03, gt=0)
-    n_steps: int = Field(default=200_000, gt=0)
-    pass_steps: int = Field(default=2_000, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
-    patience: int | None = Field(default=10, gt=0)
-    refit: bool = True
+    C: float = Field(default=_OVR["C"], gt=0)
+    n_steps: int = _differs(200_000, _STOPS_EARLY, gt=0)
+    pass_steps: int = _differs(2_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
 
 
 class KNNConfig(_Section):
     """Labels of the most similar training images; see KNNAnnotator."""
 
-    n_neighbors: int = Field(default=30, gt=0)
-    weights: Literal["similarity", "uniform"] = "similarity"
-    algorithm: Literal["exact", "tree"] = "exact"
-    leaf_size: int = Field(default=1_000, gt=0)
+    n_neighbors: int = Field(default=_KNN["n_neighbors"], gt=0)
+    weights: Literal["similarity", "uniform"] = _KNN["weights"]
+    algorithm: Literal["exact", "tree"] = _KNN["algorithm"]
+    leaf_size: int = Field(default=_KNN["leaf_size"], gt=0)
 
 
 class LEGOConfig(_Section):
     """The online metric learner; see LEGO."""
 
-    eta: float = Field(default=0.02, gt=0)
-    margin: float = Field(default=1.0, gt=0)  # in squared distances
-    n_steps: int = Field(default=50_000, gt=0)
-    pass_steps: int = Field(default=5_000, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=0.2, gt=0, lt=1)
-    patience: int | None = Field(default=3, gt=0)
-    refit: bool = True  # once the best number of steps is known, learn from all training images
-    click_cutoff: float = Field(default=0.0, ge=0)  # of clicks: how strongly images must be related
-    check_negatives: bool = True
+    eta: float = Field(default=_LEGO["eta"], gt=0)
+    margin: float = Field(default=_LEGO["margin"], gt=0)  # in squared distances
+    n_steps: int = _differs(50_000, _STOPS_EARLY, gt=0)
+    pass_steps: int = _differs(5_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(3, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
+    click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
+    check_negatives: bool = _LEGO["check_negatives"]
 
 
 class MCMLConfig(_Section):
     """The metric that collapses classes; see MCML."""
 
-    trace_penalty: float = Field(default=0.003, ge=0)
-    n_steps: int = Field(default=60, gt=0)  # iterations of L-BFGS
-    tol: float = Field(default=1e-6, ge=0)
-    pass_steps: int = Field(default=10, gt=0)  # between two looks at the validation images
-    validation_fraction: float | None = Field(default=None, gt=0, lt=1)
-    patience: int | None = Field(default=None, gt=0)
-    refit: bool = True  # once the best number of steps is known, learn from all training images
+    trace_penalty: float = _differs(0.003, "0 is the paper's problem, which overfits; chosen on training images", ge=0)
+    n_steps: int = _differs(60, "enough on Caltech-101; an iteration takes seconds", gt=0)
+    tol: float = Field(default=_MCML["tol"], ge=0)
+    pass_steps: int = _differs(10, "a check every ten iterations", gt=0)
+    validation_fraction: float | None = Field(default=_MCML["validation_fraction"], gt=0, lt=1)
+    patience: int | None = Field(default=_MCML["patience"], gt=0)
+    refit: bool = _differs(True, _REFIT)
 
 
 class MuSLConfig(_Section):
     """A few metrics, each for a group of categories; see MuSL."""
 
-    n_metrics: int = Field(default=5, gt=0)
-    n_bits: int = Field(default=32, gt=0)
-    alpha: float = Field(default=0.5, gt=0)
-    midpoint: Literal["final", "running"] = "running"
-    balanced: bool = True
-    r: float = Field(default=500.0, gt=0)
-    negatives_per_example: int = Field(default=1000, gt=0)
-    grouping: Literal["joint", "kmeans", "random"] = "joint"
-    retrain: bool = True
-    n_starts: int = Field(default=1, gt=0)
-    max_images: int | None = Field(default=5000, gt=1)  # of more training images, so many are drawn
+    n_metrics: int = Field(default=_MUSL["n_metrics"], gt=0)
+    n_bits: int = Field(default=_MUSL["n_bits"], gt=0)
+    alpha: float = _differs(0.5, _FOREST_STUDY, gt=0)
+    midpoint: Literal["final", "running"] = _differs("running", _FOREST_STUDY)
+    balanced: bool = _differs(True, _FOREST_STUDY)
+    r: float = Field(default=_MUSL["r"], gt=0)
+    negatives_per_example: int = Field(default=_MUSL["negatives_per_example"], gt=0)
+    grouping: Literal["joint", "kmeans", "random"] = _MUSL["grouping"]
+    retrain: bool = _MUSL["retrain"]
+    n_starts: int = Field(default=_MUSL["n_starts"], gt=0)
+    max_images: int | None = Field(default=_MUSL["max_images"], gt=1)  # a random sample of this many if there are more
 
 
 class EvaluateConfig(_Section):
-    """Who asks whom, and how far down the ranking is looked.
+    """Evaluation protocol and ranking depth.
 
     ``test-test``: each test image is a query, all other test images are ranked. ``query-gallery``: each test image is
     a query, the training images are ranked. Whatever the protocol, where each image has one label, k-NN accuracy has
@@ -280,7 +309,7 @@ class EvaluateConfig(_Section):
 
     protocol: Literal["test-test", "query-gallery"] = "test-test"
     max_k: int = Field(default=50, gt=0)  # length of the precision@k curve
-    neighbours: int = Field(default=10, gt=0)  # results a query in neighbours.csv and in the report
+    neighbours: int = Field(default=10, gt=0)  # results per query in neighbours.csv and in the report
     accuracy_neighbours: int = Field(default=5, gt=0)  # training images that vote for the class of a test image
     is_a: str | None = None  # CSV file with the columns label,parent: which labels are siblings
 
@@ -316,24 +345,26 @@ class IndexConfig(_Section):
 
 
 class ComputeConfig(_Section):
-    """How the work is spread; no setting here changes a result."""
+    """Parallel work; no setting here changes a result."""
 
-    n_jobs: int = -1  # processes; -1: one a core, -2: all but one
+    n_jobs: int = -1  # processes; -1: one per core, -2: all but one
 
     @field_validator("n_jobs")
     @classmethod
     def _not_zero(cls, n_jobs: int) -> int:
         if n_jobs == 0:
-            raise ValueError("n_jobs is a number of processes, or -1 for one a core, not 0")
+            raise ValueError("n_jobs is a number of processes, or -1 for one per core, not 0")
         return n_jobs
 
     backend: Literal["loky", "threading"] = "loky"
-    segment_size: int = Field(default=256, gt=0)  # images a unit of work and of resuming
-    checkpoint_seconds: float = Field(default=20.0, ge=0)  # a kill costs at most so much training
+    segment_size: int = Field(default=256, gt=0)  # images per unit of work and of resuming
+    checkpoint_seconds: float = Field(
+        default=20.0, ge=0
+    )  # between checkpoints; a killed training loses at most this much
 
 
 class ClusterConfig(_Section):
-    """A Dask cluster that does the work of `compute.n_jobs`; no setting here changes a result."""
+    """A Dask cluster in place of `compute.n_jobs`; no setting here changes a result."""
 
     scheduler: str | None = None  # such as tcp://host:8786; null: this machine alone
 
@@ -347,7 +378,7 @@ class ClusterConfig(_Section):
 
 
 class Config(_Section):
-    """Everything that a run can be told."""
+    """All settings of a run."""
 
     seed: int = Field(default=0, ge=0)
     collection: CollectionConfig = CollectionConfig()

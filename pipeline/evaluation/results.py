@@ -109,7 +109,7 @@ def write_results(
     )
 
     data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
-    write_precision_curve(folder / "precision_curve.png", data)
+    write_precision_curve(folder, data)
     write_report(
         folder / "report.html",
         data,

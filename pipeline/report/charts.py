@@ -1,70 +1,32 @@
-"""The charts of a report: precision at k, training history, classes."""
+"""The charts of a report: precision at k, training history, classes.
+
+Matplotlib draws curves once: as PNG, and as SVG that the report and the page embed. The SVG has attributes in place of
+styles, so that a strict content policy allows it and the style sheet around it recolours it for dark screens.
+"""
 
 from __future__ import annotations
 
+import io
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from visterm.features import printable
+
 from .data import History, ReportData, System
-from .text import printable_text, short
 
 CLASSES_SHOWN = 60
+MANY = 4  # lines; a chart with more of them is larger
+SMALL = 4.8, 3.3  # inches
 
-
-def write_precision_curve(path: Path, data: ReportData) -> None:
-    """Draw precision at k of every system into a PNG file.
-
-    Parameters
-    ----------
-    path : Path
-    data : ReportData
-        Systems without ``precision_curve`` are left out.
-    """
-    # Imported here: it costs more than the rest of a report, and every command imports this module.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(9, 4.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    longest = 1
-    for system in data.systems:
-        look = look_of(system, data)
-        ks = range(1, len(system.precision_curve) + 1)
-        longest = max(longest, len(ks))
-        axes.plot(
-            ks,
-            system.precision_curve,
-            color=look["color"],
-            linestyle=look["linestyle"],
-            marker=look["matplotlib_marker"],
-            markevery=max(1, len(ks) // 10),
-            label=f"{system.name} (mAP {system.map:.3f})",
-        )
-    axes.set(xlabel="k", ylabel="precision at k", title=printable_text(data.title))
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(1, max(longest, 2))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    if data.systems:
-        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(path, metadata={"Software": None})
-
-
-# Charts: geometry here, drawing in the template. Lengths are in units of the SVG's view box.
-WIDTH, HEIGHT = 460, 300
-WIDE, HIGH = 760, 400  # of a chart with more than a few lines
-LEFT, RIGHT, TOP, BOTTOM = 48, 96, 12, 46  # room for the axes' numbers and, at the right, the lines' names
-# Colours of the learners after the first: legible on white, and told apart by dash and marker as well. The page has
-# them again, with their counterparts for dark screens.
+# Of the learners after the first: legible on white, and told apart by dash and marker as well. The style sheets of
+# report and page have the same colours, with their counterparts for dark screens.
 OTHERS = (
     ("#7a3e9d", "9 3 2 3", "^"),
     ("#0a7a5a", "12 4", "D"),
@@ -75,19 +37,25 @@ OTHERS = (
     ("#4338ca", "7 3 7 3 2 3", "<"),
     ("#7a4a2b", "1 3", "d"),
 )
+LOOKS = {  # name in style sheets: colour, dash, marker
+    "learner": ("#0b5cad", "", "o"),
+    "baseline": ("#a84300", "7 4", "s"),
+    "chance": ("#5c6066", "2 4", ""),
+    **{f"other{i}": look for i, look in enumerate(OTHERS)},
+}
 
 
 def look_of(system: System, data: ReportData) -> dict[str, Any]:
     """How a system is drawn everywhere: by dash and marker as well as by colour."""
     if system.name == data.baseline:
-        css, color, dash, marker = "baseline", "#a84300", "7 4", "s"
+        css = "baseline"
     elif system.name == "chance":
-        css, color, dash, marker = "chance", "#5c6066", "2 4", ""
+        css = "chance"
     elif system is data.systems[0]:
-        css, color, dash, marker = "learner", "#0b5cad", "", "o"
+        css = "learner"
     else:
-        place = data.learners.index(system) - 1
-        css, (color, dash, marker) = f"other{place % len(OTHERS)}", OTHERS[place % len(OTHERS)]
+        css = f"other{(data.learners.index(system) - 1) % len(OTHERS)}"
+    color, dash, marker = LOOKS[css]
     return {
         "css": css,
         "color": color,
@@ -98,117 +66,155 @@ def look_of(system: System, data: ReportData) -> dict[str, Any]:
     }
 
 
-def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers from low to high, ``wanted`` of them or a few less."""
-    span = max(high - low, 1e-9)
-    power = 10.0 ** math.floor(math.log10(span / wanted))
-    step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= wanted)
-    first = math.ceil(low / step - 1e-9)
-    return [round(i * step, 10) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+def write_precision_curve(folder: Path, data: ReportData) -> None:
+    """Draw precision at k of every system to ``precision_curve.png`` and ``precision_curve.svg``.
+
+    Parameters
+    ----------
+    folder : Path
+    data : ReportData
+        Systems without ``precision_curve`` are skipped.
+    """
+    _precision_figure(data, (9, 4.5)).savefig(folder / "precision_curve.png", metadata={"Software": None})
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    drawing = precision_svg(data).replace("<svg ", f"<svg {names} ", 1)
+    (folder / "precision_curve.svg").write_text(drawing, encoding="utf-8", errors="backslashreplace")
 
 
-@dataclass(frozen=True)
-class _Axes:
-    """From values to places in the view box."""
-
-    x_low: float
-    x_high: float
-    y_high: float
-    width: int = WIDTH
-    height: int = HEIGHT
-
-    def x(self, value: float) -> float:
-        span = max(self.x_high - self.x_low, 1e-9)
-        return round(LEFT + (self.width - LEFT - RIGHT) * (value - self.x_low) / span, 1)
-
-    def y(self, value: float) -> float:
-        return round(self.height - BOTTOM - (self.height - TOP - BOTTOM) * value / self.y_high, 1)
-
-    def frame(self, x_ticks: Sequence[float], x_title: str) -> dict[str, Any]:
-        return {
-            "width": self.width,
-            "height": self.height,
-            "left": LEFT,
-            "right": self.width - RIGHT,
-            "top": TOP,
-            "bottom": self.height - BOTTOM,
-            "x_ticks": [(self.x(tick), short(tick)) for tick in x_ticks],
-            "y_ticks": [(self.y(tick), f"{tick:g}") for tick in _ticks(0, self.y_high)],
-            "x_title": x_title,
-            "chosen": None,
-        }
+def precision_svg(data: ReportData) -> str:
+    """Return the curves of precision at k as SVG to embed in a page; "" without curves."""
+    lengths = [len(system.precision_curve) for system in data.systems if np.isfinite(system.precision_curve).any()]
+    if not lengths:
+        return ""
+    figure = _precision_figure(data, (8, 4.4) if len(lengths) > MANY else SMALL)
+    axes = figure.axes[0]
+    axes.set_title("")  # the page around it has one
+    if len(lengths) <= MANY:
+        axes.legend(frameon=False)
+    return _svg(figure, f"Precision at k from 1 to {max(lengths)}; the figures are in the summary table")
 
 
-def _line(axes: _Axes, xs: Sequence[float], ys: Sequence[float], look: dict[str, Any], name: str) -> dict[str, Any]:
-    points = [(axes.x(x), axes.y(y)) for x, y in zip(xs, ys, strict=True) if math.isfinite(y)]
-    every = max(1, len(points) // 8)
-    return {
-        "name": name,
-        "look": look,
-        "points": " ".join(f"{x},{y}" for x, y in points),
-        "markers": points[::every] if look["marker"] else [],
-        "end": points[-1],
-        "label_y": points[-1][1],
-    }
+def _precision_figure(data: ReportData, size: tuple[float, float]) -> Any:
+    from matplotlib.ticker import MaxNLocator
 
-
-def _spread_labels(lines: list[dict[str, Any]], axes: _Axes, gap: float = 17) -> None:
-    """Move the names of lines that end close together apart, and keep them inside the frame."""
-    lowest = axes.height - BOTTOM
-    gap = min(gap, (lowest - TOP) / max(1, len(lines)))
-    ordered = sorted(lines, key=lambda line: line["label_y"])
-    for above, below in zip(ordered, ordered[1:], strict=False):
-        below["label_y"] = max(below["label_y"], above["label_y"] + gap)
-    for line in reversed(ordered):
-        line["label_y"] = min(line["label_y"], lowest)
-        lowest = line["label_y"] - gap
-
-
-def precision_chart_of(data: ReportData) -> dict[str, Any] | None:
-    """Precision at k of all systems."""
-    curves = {s.name: s.precision_curve for s in data.systems if np.isfinite(s.precision_curve).any()}
-    if not curves:
-        return None
-    longest = max(len(curve) for curve in curves.values())
-    highest = max(max(curve) for curve in curves.values() if len(curve))
-    size = (WIDE, HIGH) if len(curves) > 4 else (WIDTH, HEIGHT)
-    axes = _Axes(1, max(longest, 2), _round_up(highest), *size)
-    ticks = [1, *(tick for tick in _ticks(1, longest) if tick == int(tick) and tick > 1)]
-    lines = [
-        _line(axes, range(1, len(curve) + 1), curve, look_of(system, data), system.name)
-        for system in data.systems
-        if (curve := curves.get(system.name)) is not None
-    ]
-    _spread_labels(lines, axes)
-    return axes.frame(ticks, "k") | {"lines": lines, "longest": longest}
+    figure, axes = _figure(size)
+    longest = 1
+    for system in data.systems:
+        ks = range(1, len(system.precision_curve) + 1)
+        longest = max(longest, len(ks))
+        _plot(axes, ks, system.precision_curve, look_of(system, data), f"{system.name} (mAP {system.map:.3f})")
+    axes.set(xlabel="k", ylabel="precision at k", title=printable(data.title))
+    _finish(axes, 1, max(longest, 2))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if data.systems:
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
 
 
 def history_chart_of(history: History, data: ReportData) -> dict[str, Any] | None:
     """Validation figures along training, with the chosen step and the baseline's level."""
     learner = data.system(history.name)
-    values = [value for value in history.values if math.isfinite(value)]
-    if learner is None or not values:
+    if learner is None or not any(math.isfinite(value) for value in history.values):
         return None
-    if history.baseline is not None:
-        values.append(history.baseline)
-    axes = _Axes(0, max(history.steps), _round_up(max(values)))
-    lines = [_line(axes, history.steps, history.values, look_of(learner, data), learner.name)]
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    figure, axes = _figure(SMALL)
+    _plot(axes, history.steps, history.values, look_of(learner, data), learner.name)
     baseline = data.system(data.baseline)
     if history.baseline is not None and baseline is not None:
-        level = _line(axes, (axes.x_low, axes.x_high), [history.baseline] * 2, look_of(baseline, data), baseline.name)
-        lines.append(level | {"markers": []})
-    _spread_labels(lines, axes)
-    chosen = None
+        look = look_of(baseline, data) | {"matplotlib_marker": None}
+        _plot(axes, (0, max(history.steps)), [history.baseline] * 2, look, baseline.name)
     if history.chosen_step is not None:
-        chosen = {"x": axes.x(history.chosen_step), "step": history.chosen_step}
-    frame = axes.frame(_ticks(0, max(history.steps), 4), "training steps")
-    return frame | {
-        "lines": lines,
-        "chosen": chosen,
+        axes.axvline(history.chosen_step, color="black", linestyle=":", linewidth=1)
+    axes.set(xlabel="training steps", ylabel=f"validation {history.measure}")
+    _finish(axes, 0, max(1, *history.steps))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k
+    axes.legend(frameon=False)
+    return {
+        "svg": _svg(figure, f"{history.measure} on validation images along training"),
+        "chosen_step": history.chosen_step,
         "name": history.name,
         "measure": history.measure,
         "points": list(zip(history.steps, history.values, strict=True)),
     }
+
+
+def _figure(size: tuple[float, float]) -> tuple[Any, Any]:
+    """Make a figure with one pair of axes, without a screen."""
+    # Imported here: it costs more than the rest of a report, and every command imports this module.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _plot(axes: Any, xs: Sequence[float], ys: Sequence[float], look: dict[str, Any], name: str) -> None:
+    axes.plot(
+        xs,
+        ys,
+        color=look["color"],
+        linestyle=look["linestyle"],
+        marker=look["matplotlib_marker"],
+        markevery=max(1, len(xs) // 10),
+        label=_legend_name(name),
+    )
+
+
+def _legend_name(name: str) -> str:
+    """Shorten a name that would leave no room for the curves, and take no dollar sign for a formula."""
+    return printable(name if len(name) <= 40 else f"{name[:25]}...{name[-12:]}").replace("$", r"\$")
+
+
+def _finish(axes: Any, low: float, high: float) -> None:
+    """Set what all line charts share."""
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(low, high)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _svg(figure: Any, description: str) -> str:
+    """Return a figure as SVG for the inside of a page: text as text, no styles, no names but those it refers to."""
+    import matplotlib
+
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": description}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    drawing = stream.getvalue()
+    view_box = re.search(r'viewBox="[^"]*"', drawing)
+    assert view_box is not None
+    drawing = drawing[drawing.index(">", drawing.index("<svg")) + 1 :].strip()
+    for unwanted in (
+        r"<metadata>.*?</metadata>\s*",
+        r"<style.*?</style>",
+        r"<clipPath.*?</clipPath>\s*",  # nothing is drawn outside of the axes
+        r' clip-path="[^"]*"',
+        r"<defs>\s*</defs>\s*",
+        r"<!--.*?-->\s*",
+    ):
+        drawing = re.sub(unwanted, "", drawing, flags=re.DOTALL)
+    drawing = re.sub(r' style="([^"]*)"', _attributes, drawing)
+    used = set(re.findall(r'href="#([^"]*)"', drawing))
+    drawing = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", drawing)
+    return (
+        f'<svg {view_box[0]} class="chart" role="img" aria-label="{escape(description)}" '
+        f'font-family="system-ui, sans-serif" stroke-linejoin="round">\n{drawing}'
+    )
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """Turn a style of matplotlib's into attributes; the typeface is that of the page."""
+    found = []
+    for declaration in filter(None, (part.strip() for part in style[1].split(";"))):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name == "font" and (size := re.search(r"[\d.]+px", value)):
+            name, value = "font-size", size[0]
+        if name not in ("font", "font-family"):
+            found.append(f' {name}="{value}"')
+    return "".join(found)
 
 
 def class_chart_of(data: ReportData, baseline: System | None) -> dict[str, Any] | None:
@@ -239,10 +245,3 @@ def class_chart_of(data: ReportData, baseline: System | None) -> dict[str, Any] 
         row["learner_share"] = row["learner"] / highest if highest else 0
         row["baseline_share"] = (row["baseline"] or 0) / highest if highest else 0
     return {"rows": rows[:CLASSES_SHOWN], "n_more": max(0, len(rows) - CLASSES_SHOWN)}
-
-
-def _round_up(value: float) -> float:
-    """Next round number for the end of an axis; at least a little above 0."""
-    ticks = _ticks(0, max(value, 0.01))
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(value, 0.01)
-    return min(1.0, math.ceil(max(value, 0.01) / step - 1e-9) * step)

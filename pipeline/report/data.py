@@ -12,6 +12,7 @@ FILES_BESIDE = {
     "curves.csv": "precision at every k",
     "neighbours.csv": "the ranked neighbours of every query under every learner",
     "precision_curve.png": "the precision curve as a picture",
+    "precision_curve.svg": "the same as a drawing",
 }
 PROTOCOLS = {
     "test-test": "Each test image is a query; all other test images are ranked.",

@@ -15,9 +15,12 @@ import jinja2
 import numpy as np
 from PIL import Image
 
-from .charts import class_chart_of, history_chart_of, look_of, precision_chart_of
+from visterm.features import printable
+from visterm.pipeline.console import count
+
+from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
 from .data import PROTOCOLS, Query, ReportData, Result
-from .text import counted, file_parts_of, number_text, p_value_text, printable_text, seconds_text
+from .text import file_parts_of, number_text, p_value_text, seconds_text
 
 THUMBNAIL_SIDE = 160  # pixels; some 3.5 KiB each as WebP of quality 70
 SIZE_WANTED = 5_000_000  # bytes: galleries are shortened to stay below
@@ -77,10 +80,10 @@ def verdict(data: ReportData) -> str:
     if learner.interval:
         interval = f" (95 % interval {learner.interval[0]:.3f} to {learner.interval[1]:.3f})"
     at_random = f" A random order would reach {chance.map:.3f}." if chance else ""
-    name = printable_text(learner.name)
+    name = printable(learner.name)
     if len(data.learners) > 1:
         alike = [
-            printable_text(other.name)
+            printable(other.name)
             for other in sorted(data.learners, key=lambda system: -system.map)
             if other is not learner and other.p_of_best is not None and other.p_of_best >= CLEAR
         ]
@@ -88,8 +91,8 @@ def verdict(data: ReportData) -> str:
         test = f" (paired test, p >= {CLEAR})" if alike else ""
         name = f"Of {len(data.learners)} learners {name} has the highest mAP ({learner.map:.3f}){also}{test}. {name}"
     if baseline is None or baseline is learner:
-        return f"{name} reaches mAP {learner.map:.3f}{interval} on {counted(data.n_queries, 'query')}.{at_random}"
-    other = printable_text(baseline.name)
+        return f"{name} reaches mAP {learner.map:.3f}{interval} on {count(data.n_queries, 'query')}.{at_random}"
+    other = printable(baseline.name)
     comparison = learner.comparison
     if comparison is not None and comparison.p_value >= CLEAR:
         start = f"{name} is not clearly different from {other}"
@@ -99,7 +102,7 @@ def verdict(data: ReportData) -> str:
     sentence = f"{start}: mAP {learner.map:.3f}{interval} against {baseline.map:.3f}{ratio}"
     if comparison is not None:
         sentence += (
-            f"; better on {comparison.wins} of {counted(data.n_queries, 'query')}, worse on {comparison.losses}, "
+            f"; better on {comparison.wins} of {count(data.n_queries, 'query')}, worse on {comparison.losses}, "
             f"equal on {comparison.ties}"
         )
     return f"{sentence}.{at_random}"
@@ -150,7 +153,7 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        printable=printable_text,
+        printable=printable,
         number=number_text,
         seconds=seconds_text,
         p_value=p_value_text,
@@ -178,7 +181,9 @@ def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, s
         sibling_ks=_ends(_columns(data, "sibling_precision_at")),
         warnings=_warnings(data),
         looks={system.name: look_of(system, data) for system in data.systems},
-        precision_chart=precision_chart_of(data),
+        precision_svg=precision_svg(data),
+        colors={css: color for css, (color, *_) in LOOKS.items()},
+        many_lines=len(data.systems) > MANY,
         history_charts=[chart for history in data.histories if (chart := history_chart_of(history, data))],
         class_chart=class_chart_of(data, baseline),
         queries=ranked[:ROWS_SHOWN],
@@ -187,7 +192,7 @@ def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, s
         gallery_size=gallery_size,
         shortened=shortened,
         thumbnails=shown,
-        count=counted,
+        count=count,
         clear=CLEAR,
     )
     # A name that is no UTF-8 was made printable; whatever else slipped through must not stop the report.
@@ -198,13 +203,12 @@ def _warnings(data: ReportData) -> list[str]:
     warnings = list(data.warnings)
     if data.n_without_relevant:
         warnings.append(
-            f"{counted(data.n_without_relevant, 'query')} without any relevant image in the gallery: left out of all "
+            f"{count(data.n_without_relevant, 'query')} without any relevant image in the gallery: left out of all "
             "means"
         )
     if 0 < data.n_queries < FEW_QUERIES:
         warnings.append(
-            f"only {counted(data.n_queries, 'query')}: a difference must be large to be more than luck (see the "
-            "interval)"
+            f"only {count(data.n_queries, 'query')}: a difference must be large to be more than luck (see the interval)"
         )
     return warnings
 

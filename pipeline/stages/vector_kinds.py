@@ -55,7 +55,7 @@ def fit_embedder(run: Run, config: Config, console: Console, *, force: bool) -> 
         try:
             embedder.fit()
             embedder.save(folder / "files")
-        except ValueError as error:
+        except (ValueError, ImportError) as error:
             raise UserError(str(error)) from None
         record["n_features"] = embedder.n_features_out_
         record["content"] = fingerprint(record["config"], embedder.sha256_)

@@ -129,10 +129,14 @@ def embed(embedder: OnnxEmbedder, images: Iterable[Any], parent: int = -1) -> np
     if os.getppid() == parent:
         import cv2
 
-        cv2.setNumThreads(1)  # there is a process for each core
+        cv2.setNumThreads(1)  # there is one process per core
+    else:
+        embedder.n_jobs = -1  # threads change the speed, not the vectors
     try:
         return embedder.transform(images)
     except ImageError:
         raise
+    except ImportError as error:
+        raise UserError(str(error)) from None
     except ValueError as error:
         raise UserError(f"{error}; run 'visterm features --force' with a model that fits") from None

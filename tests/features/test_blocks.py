@@ -1,7 +1,7 @@
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visterm.features.blocks import block_grid, blocks_in, check_grid, level_shapes, pad_to_block, pyramid, shrink
@@ -40,6 +40,7 @@ def test_boxes_of_a_level_are_in_pixels_of_the_original():
 
 
 @given(SIDES, SIDES)
+@settings(max_examples=40)
 def test_every_image_has_a_block_and_no_box_leaves_the_image(height, width):
     boxes = block_grid(height, width)
     assert len(boxes) >= 1
@@ -50,12 +51,14 @@ def test_every_image_has_a_block_and_no_box_leaves_the_image(height, width):
 
 
 @given(SIDES, SIDES)
+@settings(max_examples=40)
 def test_the_pyramid_has_the_shapes_it_says(height, width):
     levels = pyramid(np.zeros((height, width), dtype=np.uint8))
     assert [level.shape for level in levels] == level_shapes(height, width)
 
 
 @given(st.integers(2, 60), st.integers(2, 60), st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
 def test_levels_are_scaled_bilinearly(height, width, seed):
     rng = np.random.default_rng(seed)
     gray = rng.integers(0, 256, (height, width), dtype=np.uint8)

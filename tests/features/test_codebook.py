@@ -33,13 +33,13 @@ def assert_nearest(codebook, points):
     np.testing.assert_array_equal(codebook.predict(points)[clear], exact.argmin(axis=1)[clear])
 
 
-@pytest.mark.parametrize("n_centers", [1, 2, 255, 256, 257, 2000])
+@pytest.mark.parametrize("n_centers", [1, 2, 256, 257, 1000])
 def test_the_nearest_centre_is_found(n_centers):
     codebook = Codebook().set_centers(histograms(n_centers, seed=1))
-    assert_nearest(codebook, histograms(300, seed=2))
+    assert_nearest(codebook, histograms(100, seed=2))
 
 
-@pytest.mark.parametrize("n_features", [1, 3, 15, 16, 17, 64, 200])
+@pytest.mark.parametrize("n_features", [1, 15, 16, 17, 200])
 def test_any_number_of_features_will_do(n_features):
     rng = np.random.default_rng(n_features)
     codebook = Codebook().set_centers(rng.normal(size=(400, n_features)))
@@ -47,7 +47,7 @@ def test_any_number_of_features_will_do(n_features):
 
 
 @given(st.integers(1, 600), st.integers(1, 90), st.floats(-6, 6), st.floats(0, 1000), st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_the_nearest_centre_is_found_at_any_scale_and_far_from_the_origin(k, d, exponent, shift, seed):
     rng = np.random.default_rng(seed)
     scale = 10.0**exponent
@@ -59,7 +59,7 @@ def test_the_nearest_centre_is_found_at_any_scale_and_far_from_the_origin(k, d, 
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_the_lowest_of_equally_near_centres_wins(seed):
     rng = np.random.default_rng(seed)
     centers = np.repeat(histograms(60, seed=seed % 1000), 5, axis=0)[rng.permutation(300)]
@@ -70,8 +70,8 @@ def test_the_lowest_of_equally_near_centres_wins(seed):
 
 
 def test_an_answer_does_not_depend_on_the_batch():
-    codebook = Codebook().set_centers(histograms(3000, seed=1))
-    points = histograms(500, seed=2)
+    codebook = Codebook().set_centers(histograms(1500, seed=1))
+    points = histograms(200, seed=2)
     whole = codebook.predict(points)
     one_by_one = np.concatenate([codebook.predict(points[i : i + 1]) for i in range(len(points))])
     shuffled = np.random.default_rng(0).permutation(len(points))
@@ -94,14 +94,14 @@ def test_four_corners_are_found():
 
 
 def test_kmeans_is_about_as_good_as_scikit_learns():
-    points = histograms(4000)
-    ours = kmeans(points, 100, random_state=0)
-    theirs = KMeans(100, init="random", n_init=1, random_state=0).fit(points)
+    points = histograms(1500)
+    ours = kmeans(points, 50, random_state=0)
+    theirs = KMeans(50, init="random", n_init=1, random_state=0).fit(points)
     assert distances(points, ours).min(axis=1).sum() <= theirs.inertia_ * 1.03
 
 
 def test_a_round_of_kmeans_is_lloyds():
-    points = histograms(3000)
+    points = histograms(1000)
     one, two = (kmeans(points, 7, max_iter=rounds, random_state=0) for rounds in (1, 2))
     labels = distances(points, one).argmin(axis=1)
     np.testing.assert_allclose(two, [points[labels == c].mean(axis=0) for c in range(7)], rtol=1e-5)
@@ -134,8 +134,8 @@ def test_every_cluster_keeps_a_point():
 
 
 def test_the_seed_decides_and_the_number_of_threads_does_not():
-    points = histograms(3000)
-    books = [Codebook(n_visterms=300, random_state=5, n_jobs=n).fit(points).centers_ for n in (1, 2, 3, None)]
+    points = histograms(1000)
+    books = [Codebook(n_visterms=300, random_state=5, n_jobs=n).fit(points).centers_ for n in (1, 3, None)]
     assert len({book.tobytes() for book in books}) == 1
 
 

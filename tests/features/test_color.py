@@ -17,7 +17,7 @@ def exact(pixels, colors):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_a_pixel_goes_to_a_colour_hardly_farther_than_its_nearest(seed, n_colors):
     rng = np.random.default_rng(seed)
     palette = Palette(n_colors=n_colors).set_colors(rng.uniform(0, 255, (n_colors, 3)))
@@ -29,7 +29,7 @@ def test_a_pixel_goes_to_a_colour_hardly_farther_than_its_nearest(seed, n_colors
 
 def test_the_bound_holds_for_all_corners_of_all_cells():
     # |p - middle| is largest at the corners, so the 8 corners of all 32768 cells are the worst pixels there are.
-    palette = Palette(random_state=0).fit(skimage.data.coffee()[::8, ::8].reshape(-1, 3))
+    palette = Palette(n_colors=8, random_state=0).fit(skimage.data.coffee()[::16, ::16].reshape(-1, 3))
     edge = np.array([8 * i + e for i in range(32) for e in (0, 7)], dtype=np.uint8)
     pixels = np.stack(np.meshgrid(edge, edge, edge, indexing="ij"), axis=-1).reshape(1, -1, 3)
     distances = np.sqrt(exact(pixels[0], palette.colors_))
@@ -38,8 +38,8 @@ def test_the_bound_holds_for_all_corners_of_all_cells():
 
 
 def test_most_pixels_of_a_photo_go_to_their_nearest_colour():
-    image = skimage.data.astronaut()
-    palette = Palette(random_state=0).fit(image[::8, ::8].reshape(-1, 3))
+    image = np.ascontiguousarray(skimage.data.astronaut()[::4, ::4])
+    palette = Palette(random_state=0).fit(image[::2, ::2].reshape(-1, 3))
     nearest = exact(image.reshape(-1, 3), palette.colors_).argmin(axis=1)
     assert (palette.predict(image).ravel() == nearest).mean() > 0.9
 

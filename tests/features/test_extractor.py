@@ -1,9 +1,9 @@
 import json
+import pickle
 import warnings
 import zlib
 
 import cv2
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +11,15 @@ import skimage.data
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from visterm.features import ImageError, VistermExtractor, VistermWeighting, block_grid, count_visterms, describe
+from visterm.features import (
+    ImageError,
+    VistermExtractor,
+    VistermWeighting,
+    block_grid,
+    count_visterms,
+    describe,
+    read_image,
+)
 
 
 def crops(name, n, seed):
@@ -20,7 +28,7 @@ def crops(name, n, seed):
     rng = np.random.default_rng(seed)
     result = []
     for _ in range(n):
-        height, width = rng.integers(90, 200, 2)
+        height, width = rng.integers(80, 150, 2)
         y, x = rng.integers(0, photo.shape[0] - height), rng.integers(0, photo.shape[1] - width)
         result.append(photo[y : y + height, x : x + width])
     return result
@@ -33,7 +41,7 @@ def train():
 
 @pytest.fixture(scope="module")
 def other():
-    return crops("rocket", 30, 3) + crops("astronaut", 10, 4)
+    return crops("rocket", 12, 3) + crops("astronaut", 8, 4)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +64,7 @@ def same(a, b):
 
 def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other):
     counts, vectors = extractor.count(other), extractor.transform(other)
-    assert counts.shape == vectors.shape == (40, 80)
+    assert counts.shape == vectors.shape == (20, 80)
     assert counts.dtype == np.int32
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(counts.toarray().sum(axis=1), [len(block_grid(*image.shape[:2])) for image in other])
@@ -108,7 +116,7 @@ def test_an_image_gives_the_same_row_in_any_batch_on_any_number_of_threads(extra
     whole = extractor.count(images)
     assert same(whole, clone_fitted(extractor, n_jobs=2).count(images))
     assert same(whole, clone_fitted(extractor, n_jobs=3).count(iter(images)))
-    for i in (0, 31, 32, 67, 107):
+    for i in (0, 31, 32, 67):
         assert same(whole[i], extractor.count([images[i]]))
 
 
@@ -133,8 +141,8 @@ def test_another_seed_gives_another_codebook(extractor, train):
 
 def test_samples_are_capped(train):
     # 50 blocks an image at least, so that 100 descriptors come from 2 of the 28 images, and 100 pixels from one
-    extractor = VistermExtractor(n_visterms=20, max_descriptors=100, max_color_samples=100, random_state=0)
-    assert extractor.fit(train).count(train).shape == (28, 20)
+    extractor = VistermExtractor(n_visterms=5, max_descriptors=100, max_color_samples=100, random_state=0)
+    assert extractor.fit(train).count(train).shape == (28, 5)
 
 
 def test_a_generator_is_read_as_the_work_goes_on(extractor, train):
@@ -212,10 +220,8 @@ def test_blocks_say_where_each_visterm_is(extractor, other):
     np.testing.assert_array_equal(np.bincount(visterms, minlength=80), extractor.count(other[:1]).toarray()[0])
 
 
-def test_worker_processes_give_the_same_bytes(extractor, other):
-    with joblib.Parallel(n_jobs=2, backend="loky") as workers:
-        parts = workers(joblib.delayed(extractor.count)(other[i : i + 10]) for i in range(0, 40, 10))
-    assert same(sp.vstack(parts, format="csr"), extractor.count(other))
+def test_a_pickled_extractor_gives_the_same_bytes(extractor, other):
+    assert same(pickle.loads(pickle.dumps(extractor)).count(other), extractor.count(other))
 
 
 def test_tiny_images_have_a_row(extractor):
@@ -298,7 +304,7 @@ def test_a_pickle_in_disguise_is_not_opened(extractor, tmp_path):
 
 
 def test_a_missing_folder_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="holds no extractor"):
+    with pytest.raises(ValueError, match="holds no readable extractor"):
         VistermExtractor.load(tmp_path / "missing")
 
 
@@ -373,7 +379,8 @@ def test_no_warning_is_given_without_a_reason(extractor, other):
 def test_the_orientations_of_a_picture_give_nearly_the_same_vectors(data):
     paths = sorted((data / "odd").glob("exif_Landscape_*.jpg"))
     assert len(paths) > 2
-    X = VistermExtractor(n_visterms=20, random_state=0).fit(paths).count(paths).toarray().astype(float)
+    pictures = [read_image(path)[::4, ::4] for path in paths]
+    X = VistermExtractor(n_visterms=20, random_state=0).fit(pictures).count(pictures).toarray().astype(float)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     assert (X @ X.T).min() > 0.97
 
@@ -440,7 +447,7 @@ def forest(train, labels):
 
 def test_counts_of_a_forest_are_of_all_nodes(forest, other):
     counts, vectors = forest.count(other), forest.transform(other)
-    assert counts.shape == vectors.shape == (40, 90)
+    assert counts.shape == vectors.shape == (20, 90)
     assert counts.dtype == np.int32
     assert vectors.dtype == np.float32
     assert counts.has_sorted_indices

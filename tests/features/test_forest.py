@@ -11,16 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 from visterm.features import ForestCodebook, block_grid, level_shapes, pyramid
 from visterm.features.blocks import pad_to_block
-from visterm.features.forest import (
-    BRIGHTEST,
-    CELLS,
-    LAYOUTS,
-    N_CHANNELS,
-    N_FILTERS,
-    _gradients,
-    _preorder,
-    haar_filters,
-)
+from visterm.features.forest import N_FILTERS, _preorder
+from visterm.features.haar import BRIGHTEST, CELLS, LAYOUTS, N_CHANNELS, _gradients, box_sum, haar_filters
 
 SMALL = {"n_visterms": 120, "n_trees": 4, "min_samples_leaf": 2, "random_state": 0}
 
@@ -165,15 +157,11 @@ def test_the_brightest_image_stays_within_single_precision():
 
 
 def test_a_table_that_wraps_around_gives_the_same_sums():
-    from visterm.features.forest import _box_sum
-
     table = np.cumsum(np.cumsum(np.full((20, 20, 1), 1000), axis=0), axis=1)
     wrapped = (table + 2**31 - 150_000).astype(np.uint32).view(np.int32)
     assert (wrapped < 0).any()
     assert (wrapped > 0).any()
-    assert (
-        _box_sum(wrapped, 2, 3, 0, 0, 0, 16, 16) == _box_sum(table.astype(np.int32), 2, 3, 0, 0, 0, 16, 16) == 256_000
-    )
+    assert box_sum(wrapped, 2, 3, 0, 0, 0, 16, 16) == box_sum(table.astype(np.int32), 2, 3, 0, 0, 0, 16, 16) == 256_000
 
 
 def test_filters_are_of_all_layouts_and_lie_within_the_block():

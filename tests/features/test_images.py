@@ -1,5 +1,6 @@
 """Finding and reading images: every format and mode, every damage, every strange name."""
 
+import functools
 import io
 import itertools
 import os
@@ -540,7 +541,7 @@ def test_bombs_need_no_memory(tmp_path):
     grown = run_python(
         """
         import resource
-        from images import ImageError, find_images, read_image
+        from visterm.features import ImageError, find_images, read_image
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         before = peak()
         for path in find_images(sys.argv[1]):
@@ -584,11 +585,19 @@ def alarm():
     signal.signal(signal.SIGALRM, old)
 
 
+@functools.cache
+def read_odd(path):
+    """Pixels of an odd file, or the reason of its refusal; each file is read once."""
+    data = path.read_bytes()
+    pixels = read_or_refuse(data)
+    return reason_of(data) if pixels is None else pixels
+
+
 @needs_odd
 @pytest.mark.usefixtures("alarm")
 @pytest.mark.parametrize("path", ODD, ids=lambda path: path.name)
 def test_odd_file_is_read_or_refused(path):
-    read_or_refuse(path.read_bytes())
+    read_odd(path)
 
 
 # Odd files that have to be refused; all others are read.
@@ -624,10 +633,12 @@ UNDECIDED = {
 @needs_odd
 def test_which_odd_files_are_refused():
     for path in ODD:
+        outcome = read_odd(path)
         if path.name in REFUSED:
-            assert reason_of(path.read_bytes()).startswith(REFUSED[path.name]), path.name
+            assert isinstance(outcome, str), path.name
+            assert outcome.startswith(REFUSED[path.name]), path.name
         elif path.name not in UNDECIDED:
-            assert read_or_refuse(path.read_bytes()) is not None, path.name
+            assert isinstance(outcome, np.ndarray), f"{path.name}: {outcome}"
 
 
 @needs_odd
@@ -642,10 +653,12 @@ def test_which_odd_files_are_refused():
     ],
 )
 def test_orientations_of_one_picture_agree(names):
-    pictures = [read_image(path) for path in sorted((DATA / "odd").glob(names))]
+    pictures = [read_odd(path) for path in sorted((DATA / "odd").glob(names))]
     assert len(pictures) >= 4
     for a, b in itertools.pairwise(pictures):
-        assert difference(a, b) < 6
+        assert a.shape == b.shape
+        step = 1 + a.shape[0] // 400
+        assert difference(a[::step, ::step], b[::step, ::step]) < 6
 
 
 @needs_odd
@@ -769,30 +782,29 @@ def test_links_and_special_files(tmp_path):
 def test_many_files_are_found_fast(tmp_path):
     for folder in range(20):
         (tmp_path / str(folder)).mkdir()
-        for number in range(500):
+        for number in range(100):
             (tmp_path / str(folder) / f"{number}.jpg").touch()
     start = time.perf_counter()
-    assert len(find_images(tmp_path)) == 10_000
-    assert time.perf_counter() - start < 5  # 0.1 s on an idle machine
+    assert len(find_images(tmp_path)) == 2_000
+    assert time.perf_counter() - start < 5  # 0.02 s on an idle machine
 
 
 # ------------------------------------------------------------------------------------------------------ silence
 
 
 def run_python(code, *arguments, status=0, **options):
-    """Run a script in a process of its own; it finds the module as ``images``, without its heavy neighbours."""
+    """Run a script in a process of its own."""
     options = {"capture_output": True, "text": True, "timeout": 60} | options
-    folder = os.path.dirname(sys.modules[read_image.__module__].__file__)
-    script = f"import os, sys\nsys.path.insert(0, {folder!r})\n" + textwrap.dedent(code)
+    script = "import os, sys\n" + textwrap.dedent(code)
     done = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], **options)
     assert done.returncode == status, done.stderr
     return done
 
 
-def test_silence_keeps_pythons_messages():
+def test_silence_keeps_messages_and_tracebacks():
     done = run_python(
         """
-        from images import silence_decoders
+        from visterm.features import silence_decoders
         print("before", file=sys.stderr)
         original = sys.stderr
         with silence_decoders():
@@ -809,14 +821,14 @@ def test_silence_keeps_pythons_messages():
         silence_decoders()  # and again, for good
         os.write(2, b"noise\\n")
         print("end", file=sys.stderr)
-        """
+        1 / 0
+        """,
+        status=1,
     )
-    assert done.stderr.split("\n") == ["before", "within", "still within", "after", "end", ""]
-
-
-def test_silence_keeps_tracebacks():
-    done = run_python("from images import silence_decoders; silence_decoders(); 1 / 0", status=1)
-    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+    *messages, rest = done.stderr.split("\n", maxsplit=5)
+    assert messages == ["before", "within", "still within", "after", "end"]
+    assert rest.startswith("Traceback")
+    assert rest.endswith("ZeroDivisionError: division by zero\n")
 
 
 @needs_posix
@@ -826,7 +838,7 @@ def test_silence_keeps_the_terminal():
     reader, terminal = pty.openpty()
     run_python(
         """
-        from images import silence_decoders
+        from visterm.features import silence_decoders
         assert sys.stderr.isatty()
         silence_decoders()
         assert sys.stderr.isatty()
@@ -846,7 +858,7 @@ def test_silence_without_a_stderr():
     run_python(
         """
         import io
-        from images import silence_decoders
+        from visterm.features import silence_decoders
         with silence_decoders():
             pass
         os.close(2)
@@ -883,9 +895,11 @@ def test_silence_in_this_process(capfd):
 def test_odd_files_make_no_noise():
     done = run_python(
         """
-        from images import ImageError, read_image, silence_decoders
+        from visterm.features import ImageError, read_image, silence_decoders
         silence_decoders()
         for name in sorted(os.listdir(sys.argv[1])):
+            if name.startswith("exif_"):
+                continue  # large, and sound
             try:
                 read_image(os.path.join(sys.argv[1], name))
             except ImageError:

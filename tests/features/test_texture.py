@@ -5,7 +5,7 @@ import cv2
 import numpy as np
 import pytest
 import skimage.data
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.feature import local_binary_pattern
 
@@ -43,10 +43,10 @@ def assert_agrees(gray):
     return differs.mean()
 
 
-@pytest.mark.parametrize("level", range(256))
-def test_flat_areas_have_scikit_images_code(level):
-    flat = np.full((7, 9), level, dtype=np.uint8)
-    assert (oracle(flat) == 57).all()
+def test_flat_areas_have_scikit_images_code():
+    for level in range(256):
+        flat = np.full((7, 9), level, dtype=np.uint8)
+        assert (lbp_codes(flat) == 57).all(), level
     np.testing.assert_array_equal(lbp_codes(flat), oracle(flat))
 
 
@@ -61,12 +61,12 @@ def test_random_images_agree_with_scikit_image(levels):
 def test_photos_agree_with_scikit_image(name):
     image = getattr(skimage.data, name)()
     gray = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    assert assert_agrees(gray) < 0.02
+    assert assert_agrees(gray[:200, :200]) < 0.02
 
 
 @pytest.mark.skipif(not (DATA / "caltech101").is_dir(), reason=f"needs the photos in {DATA}/caltech101")
 def test_caltech_photos_agree_with_scikit_image():
-    for path in sorted((DATA / "caltech101").glob("*/*.jpg"))[::250]:
+    for path in sorted((DATA / "caltech101").glob("*/*.jpg"))[::500]:
         assert_agrees(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE))
 
 
@@ -116,6 +116,7 @@ def test_weights_of_the_pixels_are_those_of_the_formula(values):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
+@settings(max_examples=50)
 def test_every_bit_is_exact_where_grey_levels_are_few(seed, levels):
     # Few levels make many near ties. All bits at the middle of a 5x5 image, in whole numbers.
     image = np.random.default_rng(seed).integers(0, levels, (5, 5), dtype=np.uint8)

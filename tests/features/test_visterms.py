@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import clone
@@ -14,6 +14,7 @@ COUNTS = hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=6))
+@settings(max_examples=40)
 def test_counts_are_those_of_bincount(images):
     counts = count_visterms([i for image in images for i in image], [len(image) for image in images], 7)
     assert counts.shape == (len(images), 7)
@@ -54,6 +55,7 @@ def test_a_visterm_of_every_image_has_weight_zero_and_an_image_of_nothing_else_a
 
 
 @given(COUNTS, COUNTS)
+@settings(max_examples=40)
 def test_rows_are_zero_or_of_unit_length(train, other):
     columns = min(train.shape[1], other.shape[1])
     weighting = VistermWeighting().fit(sp.csr_matrix(train[:, :columns]))

@@ -179,10 +179,10 @@ class TestLabels:
         [
             (np.zeros(60), "at least two classes, got 1 class"),
             (sp.csr_array(np.ones((60, 1))), "at least two classes, got 1 class"),
-            (sp.csr_array((60, 3)), "nothing to rank"),
-            (sp.csr_array(np.ones((60, 3))), "nothing to rank"),
+            (sp.csr_array((60, 3)), "no pair of labels can be ranked"),
+            (sp.csr_array(np.ones((60, 3))), "no pair of labels can be ranked"),
             (sp.csr_array(-np.eye(60)), "negative, infinite or missing"),
-            (np.eye(60), r"several labels an image come as a sparse array"),
+            (np.eye(60), r"give several labels per image as a sparse array"),
         ],
     )
     def test_nothing_to_learn_from(self, synonyms, y, message):

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from visterm.learners import AROMA, Cosine, aroma, load_learner
 from visterm.learners.aroma import diagonal_pass, factored_pass, fold
 from visterm.learners.online import as_rows
-from visterm.learners.prefetch import PREFETCH_BYTES
 from visterm.learners.triplets import TripletSampler, stream
 from visterm.learners.validation import mean_average_precision
 
@@ -170,22 +169,6 @@ class TestKernels:
         assert losses == pytest.approx(sum(expected_losses), rel=1e-4)
         np.testing.assert_allclose(W, expected_W, atol=1e-4 * np.abs(expected_W).max())
         np.testing.assert_allclose(Sigma, expected_Sigma, rtol=1e-3, atol=1e-5)
-
-    def test_diagonal_prefetching_is_the_reference(self):
-        """A model too large for the cache is asked for one triplet ahead; nothing else changes."""
-        d = 2100
-        assert 8 * d * d > PREFETCH_BYTES
-        X, y = random_images(d=60)
-        wide = np.zeros((len(X), d), np.float32)
-        columns = np.sort(np.random.default_rng(3).choice(d, 60, replace=False))
-        wide[:, columns] = X
-        triplets = draw(y, 400)
-        narrow, found = learn_diagonal(X, triplets, 0.1), learn_diagonal(wide, triplets, 0.1)
-        np.testing.assert_array_equal(found[0][np.ix_(columns, columns)], narrow[0])
-        np.testing.assert_array_equal(found[1][np.ix_(columns, columns)], narrow[1])
-        assert found[2:] == narrow[2:]
-        assert np.count_nonzero(found[0]) == np.count_nonzero(narrow[0])
-        assert (found[1] == 1).sum() == d * d - (narrow[1] < 1).sum()
 
     @pytest.mark.parametrize("r", [0.01, 1.0])
     @pytest.mark.parametrize("n_pending", [1, 7, 192])
@@ -387,5 +370,5 @@ class TestLearner:
 
     def test_dense_indicators_are_not_labels(self, synonyms):
         X, y = synonyms
-        with pytest.raises(ValueError, match="several labels an image come as a sparse array"):
+        with pytest.raises(ValueError, match="give several labels per image as a sparse array"):
             AROMA().fit(X, np.eye(4)[y])

@@ -189,7 +189,7 @@ def test_images_without_labels_are_left_out_and_counted(many, caplog):
     labels[[3, 8]] = 0
     with caplog.at_level(logging.WARNING):
         learner = KNNAnnotator().fit(X, sp.csr_array(labels))
-    assert "2 of 600 images have no label and are left out" in caplog.text
+    assert "skipped 2 of 600 images without a label" in caplog.text
     expected = KNNAnnotator().fit(np.delete(X.toarray(), [3, 8], axis=0), np.delete(y, [3, 8]))
     np.testing.assert_array_equal(learner.label_scores(Q), expected.label_scores(Q))
 
@@ -225,7 +225,7 @@ class TestBadInput:
             KNNAnnotator().fit(X, np.zeros(600))
         with pytest.raises(ValueError, match="no image has a label"):
             KNNAnnotator().fit(X, sp.csr_array((600, 4)))
-        with pytest.raises(ValueError, match="several labels an image come as a sparse array"):
+        with pytest.raises(ValueError, match="give several labels per image as a sparse array"):
             KNNAnnotator().fit(X, np.c_[y, y])
         with pytest.raises(ValueError, match="were not in the first fit"):
             KNNAnnotator().fit(X, y).partial_fit(X[:2], [0, 99])

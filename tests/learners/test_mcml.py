@@ -184,7 +184,7 @@ def test_labels_without_pairs_are_refused(overlapping, labels):
 
 def test_several_labels_are_refused(overlapping):
     X, y = overlapping
-    with pytest.raises(ValueError, match="one label an image"):
+    with pytest.raises(ValueError, match="one label per image"):
         MCML().fit(X, sp.csr_array(np.eye(3)[y]))
 
 

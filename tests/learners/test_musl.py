@@ -516,12 +516,12 @@ class TestBadInput:
 
     def test_several_labels_an_image(self):
         labels = sp.csr_array(np.eye(6)[self.y])
-        with pytest.raises(ValueError, match="MuSL takes one label an image, not a sparse array"):
+        with pytest.raises(ValueError, match="MuSL takes one label per image, not a sparse array"):
             MuSL().fit(self.X, labels)
-        with pytest.raises(ValueError, match="MuSL takes one label an image"):
+        with pytest.raises(ValueError, match="MuSL takes one label per image"):
             MuSL().fit(self.X, labels.toarray())
         learner = MuSL(n_metrics=2, n_bits=2).fit(self.X, self.y)
-        with pytest.raises(ValueError, match="MuSL takes one label an image"):
+        with pytest.raises(ValueError, match="MuSL takes one label per image"):
             learner.transform(self.X, labels)
 
     def test_one_category(self):

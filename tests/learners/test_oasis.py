@@ -5,7 +5,6 @@ import scipy.sparse as sp
 from visterm.learners import OASIS
 from visterm.learners.oasis import difference, dissim_pass, oasis_pass
 from visterm.learners.online import as_rows
-from visterm.learners.prefetch import PREFETCH_BYTES
 from visterm.learners.triplets import TripletSampler, stream
 
 
@@ -115,17 +114,6 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
 
 
-def test_prefetching_changes_nothing(images):
-    """Empty columns make W large enough to be prefetched; what is learned in the others stays the same."""
-    X, y = images
-    padded = sp.csr_array((X.shape[0], 3000), dtype=np.float32).tolil()
-    padded[:, :25] = X
-    assert 4 * 3000**2 > PREFETCH_BYTES > 4 * 25**2
-    expected = OASIS(n_steps=300, random_state=7).fit(X, y).W_
-    found = OASIS(n_steps=300, random_state=7).fit(padded.tocsr(), y).W_
-    np.testing.assert_allclose(found[:25, :25], expected, rtol=1e-4, atol=1e-5)
-
-
 def test_compiled_kernels_name_no_class(images):
     """Numba's files on disk would then only be readable under the module name that wrote them."""
     OASIS(n_steps=1, random_state=0).fit(*images)
@@ -218,7 +206,7 @@ class TestVariants:
         shards = [set(sampler.draw(stream(0), 5000, shard=(k, 3))[:, 0]) for k in range(3)]
         assert set.union(*shards) == set(sampler.draw(stream(0), 5000)[:, 0])
         assert sum(map(len, shards)) == len(set.union(*shards))
-        with pytest.raises(ValueError, match="60 images that can be a query are too few for 61 shards"):
+        with pytest.raises(ValueError, match="60 query images are too few for 61 shards"):
             sampler.draw(stream(0), 10, shard=(60, 61))
 
     def test_one_thread_without_locks_is_the_usual_learner(self, synonyms):
@@ -376,7 +364,7 @@ def test_bad_parameters(params, message, synonyms):
 @pytest.mark.parametrize("validation_fraction", [None, 0.3])
 def test_dense_indicators_are_not_labels(synonyms, validation_fraction):
     X, y = synonyms
-    with pytest.raises(ValueError, match=r"not \(60, 4\); several labels an image come as a sparse array"):
+    with pytest.raises(ValueError, match=r"not \(60, 4\); give several labels per image as a sparse array"):
         OASIS(validation_fraction=validation_fraction).fit(X, np.eye(4)[y])
 
 

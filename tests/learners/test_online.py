@@ -66,7 +66,7 @@ def test_few_images_held_out_are_mentioned(synonyms, caplog):
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 3))
         assert caplog.text == ""
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(0, 60, 8))
-    assert "early stopping watches only 8 images" in caplog.text
+    assert "early stopping uses only 8 images" in caplog.text
 
 
 def test_nothing_left_to_learn_from_is_refused(synonyms):

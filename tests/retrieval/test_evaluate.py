@@ -134,7 +134,7 @@ def test_relevance_of_labels_that_do_not_fit():
 # ---------------------------------------------------------------------------------------------- properties
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([0.25, 8.0]))
 def test_scaling_all_scores_changes_nothing(seed, scale):
     X, y = some_data(seed)

@@ -202,5 +202,5 @@ def test_a_similarity_that_is_no_sum_is_refused(images):
         explain(Squared().fit(images[0]), parts, parts)
     with pytest.raises(NotImplementedError, match="Squared"):
         Squared().fit(images[0]).transform_parts(parts, parts.sum(axis=0).A)
-    with pytest.raises(ValueError, match="Wrong calls itself linear and is not"):
+    with pytest.raises(ValueError, match="Wrong declares `linear` but is not"):
         explain(Wrong().fit(images[0]), parts, parts)

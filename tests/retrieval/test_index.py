@@ -52,7 +52,7 @@ def threads_for_little_work():
         yield
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     n_queries=st.sampled_from([1, 2, 5, 7, 20, 70, 130]),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -57,7 +57,7 @@ def test_labels_that_do_not_fit():
         knn_labels(ranking_of([0, 1]), [0, 1], 3)
     with pytest.raises(ValueError, match="beyond the 2 labels"):
         knn_labels(ranking_of([0, 2]), [0, 1], 2)
-    with pytest.raises(ValueError, match="one label an image"):
+    with pytest.raises(ValueError, match="one label per image"):
         knn_labels(ranking_of([0, 1]), sp.eye(2).toarray(), 2)
     with pytest.raises(ValueError, match="labels of 1 queries"):
         knn_accuracy(ranking_of([0], [1]), [0], [0, 1], 1)
@@ -66,6 +66,7 @@ def test_labels_that_do_not_fit():
     assert np.isnan(mean_recall([], []))
 
 
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10_000), k=st.sampled_from([1, 3, 7]), n_classes=st.integers(2, 6))
 def test_votes_are_those_of_a_slow_count(seed, k, n_classes):
     rng = np.random.default_rng(seed)
@@ -76,6 +77,7 @@ def test_votes_are_those_of_a_slow_count(seed, k, n_classes):
         assert found == max(votes, key=lambda label: (votes.count(label), -votes.index(label)))
 
 
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10_000))
 def test_agrees_with_scikit_learn_where_nothing_ties(seed):
     rng = np.random.default_rng(seed)
@@ -148,6 +150,7 @@ def test_lists_that_do_not_fit():
 labellings = st.integers(0, 10_000).map(np.random.default_rng)
 
 
+@settings(deadline=None, max_examples=30)
 @given(rng=labellings, several=st.booleans())
 def test_siblings_only_add(rng, several):
     n, n_labels = 6, 8
@@ -165,6 +168,7 @@ def test_siblings_only_add(rng, several):
         np.testing.assert_allclose(label_precision_at(ranked, truth, n_labels), 1 / n_labels)
 
 
+@settings(deadline=None, max_examples=30)
 @given(rng=labellings)
 def test_numbering_the_labels_otherwise_changes_nothing(rng):
     n_labels = 7

@@ -231,3 +231,17 @@ def test_wrong_numbers(sparse):
     Q[0, huge.indices[:2]] = 3e38, -3e38
     with pytest.raises(ValueError, match="overflow float32|not a number"):
         index.search(Q, 5)
+
+
+@pytest.mark.parametrize("index_class", [ExactIndex, TwoStageIndex])
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+def test_a_query_gets_the_same_bytes_alone_and_in_batches(index_class, form, request):
+    gallery = request.getfixturevalue(form)
+    queries = gallery[:100] * np.float32(0.7)
+    options = {"n_candidates": 300} if index_class is TwoStageIndex else {}
+    index = index_class(Bilinear(), gallery, **options)
+    whole = index.search(queries, 10)
+    for size in (1, 7):
+        parts = [index.search(queries[start : start + size], 10) for start in range(0, 100, size)]
+        assert np.concatenate([part.scores for part in parts]).tobytes() == whole.scores.tobytes()
+        assert np.concatenate([part.indices for part in parts]).tobytes() == whole.indices.tobytes()

@@ -13,14 +13,14 @@ async function request(path, options = {}) {
     response = await fetch(path, { headers: { Accept: "application/json" }, ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError("The server does not answer. Is visterm serve still running?", 0);
+    throw new ApiError("Cannot reach the server. Check that visterm serve is running.", 0);
   }
   const body = await response.json().catch((error) => {
     if (error.name === "AbortError") throw error;
     return null; // cut off, or of a server in between
   });
   if (!response.ok || body === null)
-    throw new ApiError(body?.error ?? `The server's answer (${response.status}) cannot be read.`, response.status);
+    throw new ApiError(body?.error ?? `Cannot read the server's response (status ${response.status}).`, response.status);
   return body;
 }
 

@@ -27,13 +27,13 @@ export function drawComparison(before, after, marks, address) {
   for (const { kind } of moved.values()) tally[kind] += 1;
   const n = after.results.length;
   const [first, second] = [precision(before.results, marks), precision(after.results, marks)];
-  const words = `${n} shown: ${tally.same} same place, ${tally.up} up, ${tally.down} down, ${tally.new} new; ` +
+  const words = `Top ${n}: ${tally.same} same rank, ${tally.up} up, ${tally.down} down, ${tally.new} new; ` +
     `overlap ${n - tally.new} of ${n}` +
-    (first !== null || second !== null ? `; precision at ${n} by your marks ${(first ?? 0).toFixed(2)} to ${(second ?? 0).toFixed(2)}`
+    (first !== null || second !== null ? `; precision at ${n} by your marks: ${(first ?? 0).toFixed(2)} to ${(second ?? 0).toFixed(2)}`
       : "") + ".";
 
   const cell = (image, place, mark) =>
-    !image ? el("td", { class: "none" }, `No result at position ${place}`)
+    !image ? el("td", { class: "none" }, `No result at rank ${place}`)
       : el("td", { "data-id": image.id, "data-kind": mark?.kind },
         el("a", { class: "open", href: address(image) }, picture(image, { size: 256, lazy: place > 6 }),
           el("span", { class: "text" }, el("span", { class: "name", title: image.path }, fileName(image.path)),
@@ -45,7 +45,7 @@ export function drawComparison(before, after, marks, address) {
     el("tr", {}, el("th", { scope: "row" }, i + 1), cell(before.results[i], i + 1),
       cell(after.results[i], i + 1, moved.get(after.results[i]?.id))));
   const table = el("table", { class: "versus" },
-    el("caption", { class: "unseen" }, `${before.name} against ${after.name}`),
+    el("caption", { class: "unseen" }, `${before.name} compared with ${after.name}`),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rank"), el("th", { scope: "col" }, before.name),
       el("th", { scope: "col" }, after.name))),
     el("tbody", {}, rows));
@@ -58,7 +58,7 @@ export function drawComparison(before, after, marks, address) {
   for (const name of ["pointerleave", "focusout"]) table.addEventListener(name, (event) => same(event, false));
   return [
     el("p", { class: "summary", id: "summary" }, words),
-    el("p", { class: "quiet" }, "Ranks compare; scores of different models do not."),
+    el("p", { class: "quiet" }, "Compare ranks, not scores: scores of different models are not comparable."),
     table,
     left.length ? el("p", { class: "left" }, `${plural(left.length, "image")} left the top ${n}: `,
       left.map((image, i) => [i ? ", " : "", el("a", { href: address(image) }, fileName(image.path))])) : null,

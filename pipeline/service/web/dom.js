@@ -67,8 +67,8 @@ export function themeButton(button) {
   const order = ["system", "light", "dark"];
   const say = () => {
     const theme = remembered("theme", "system");
-    button.setAttribute("aria-label", `Colours: ${theme}. Change`);
-    button.title = `Colours: ${theme}`;
+    button.setAttribute("aria-label", `Theme: ${theme}. Change`);
+    button.title = `Theme: ${theme}`;
     button.dataset.theme = theme;
   };
   button.addEventListener("click", () => {
@@ -106,7 +106,7 @@ export function toast(text, action, act) {
   const box = el("div", { class: "toast" }, el("span", {}, text), action && el("button", { type: "button", onclick: done }, action));
   const leave = () => setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
   toasts.replaceChildren(box);
-  announce(action ? `${text} ${action} is possible.` : text);
+  announce(action ? `${text} ${action} is available.` : text);
   leave();
 }
 
@@ -115,7 +115,7 @@ export async function copy(text, what) {
     await navigator.clipboard.writeText(text);
     toast(`${what} copied.`);
   } catch {
-    toast(`The browser does not allow copying. ${what}: ${text}`);
+    toast(`The browser blocked copying. ${what}: ${text}`);
   }
 }
 
@@ -126,6 +126,14 @@ export const command = (text) =>
     el("code", {}, text),
     el("button", { type: "button", onclick: () => copy(text, "Command") }, "Copy"),
   );
+
+// A box with a title, e.g. of an error; `more` stands beside the text.
+export const box = (title, content, ...more) =>
+  el("div", { class: "box" }, el("div", {}, el("strong", {}, title), content), ...more);
+
+// What stands where a picture cannot be shown.
+export const missing = (name) =>
+  el("span", { class: "missing", role: "img", "aria-label": `${name}, image not available` }, "image not available");
 
 export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
 
@@ -143,8 +151,7 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
   img.addEventListener("error", () => {
     const original = `images/${image.id}/original`;
     if (img.getAttribute("src") !== original) img.src = original;
-    else img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${alt || image.path}, cannot be shown` },
-      "cannot be shown"));
+    else img.replaceWith(missing(alt || image.path));
   });
   return img;
 }

@@ -61,14 +61,14 @@ const place = ([x, y, w, h], { width, height }, n) => {
   const [across, down] = [(x + w / 2) / width, (y + h / 2) / height];
   const words = [down < 1 / 3 ? "top" : down > 2 / 3 ? "bottom" : "middle", across < 1 / 3 ? "left" : across > 2 / 3 ? "right" : "centre"];
   return [words.join(" "), el("span", { class: "wide-only quiet" },
-    ` (${Math.round(x)}, ${Math.round(y)}), ${Math.round(w)} × ${Math.round(h)}`), n > 1 ? ` + ${n - 1} alike` : ""];
+    ` (${Math.round(x)}, ${Math.round(y)}), ${Math.round(w)} × ${Math.round(h)}`), n > 1 ? ` + ${n - 1} similar` : ""];
 };
 
 function legend(full) {
   return el("p", { class: "legend" }, el("span", {}, figure(-full)),
     el("span", { class: "ramp", role: "img",
-    "aria-label": `Colour scale from ${figure(-full)}, blue, over 0, none, to ${figure(full)}, orange` }),
-    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per cell, the same scale for both images and all results"));
+    "aria-label": `Colour scale from ${figure(-full)} (blue) through 0 (transparent) to ${figure(full)} (orange)` }),
+    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per cell; same scale for both images and all results"));
 }
 
 const classOf = (column) => (column < 3 ? null : column < 5 ? "n" : "n wide-only"); // of the table of pairs
@@ -78,8 +78,8 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 function bitsInWords(bits) {
   const agree = bits.filter((bit) => bit.contribution > 0);
   const absent = agree.filter((bit) => !bit.n_query_blocks && !bit.n_result_blocks).length;
-  return `The metric of this result looks at ${plural(bits.length,
-    "visterm")}: ${agree.length} agree, ${absent} of them because neither image has the visterm; ${bits.length - agree.length} do not.`;
+  return `The metric of this result compares ${plural(bits.length,
+    "visterm")}: ${agree.length} agree (${absent} absent from both images), ${bits.length - agree.length} disagree.`;
 }
 
 // The explanation as one element. `best` is the score of the ranking's first result; `pictures` are the two addresses.
@@ -88,15 +88,15 @@ export function drawExplanation(explanation, pictures, best) {
   const { query, result, pairs, score, positive, negative } = explanation;
   const full = FULL * (Math.abs(best) || Math.abs(score) || 1);
   const many = el("input", { type: "range", min: 0, max: Math.min(30, pairs.length), value: Math.min(innerWidth < 640 ? 4 : 8, pairs.length),
-    "aria-label": "Pairs shown" });
-  const opacity = el("input", { type: "range", min: 0, max: 100, value: 80, "aria-label": "Strength of the heat map" });
+    "aria-label": "Number of pairs" });
+  const opacity = el("input", { type: "range", min: 0, max: 100, value: 80, "aria-label": "Heat map opacity" });
   const canvas = el("div", { class: "pictures" });
   const below = el("div", { class: "table" });
 
   const draw = () => {
     const shown = pairs.slice(0, Number(many.value));
     const side = (which, block, name) => {
-      const words = `${name}: the blocks that make the score, ${plural(shown.length, "pair")} of them numbered; the table lists them`;
+      const words = `${name}: heat map of the blocks that contribute to the score; the table lists the ${plural(shown.length, "numbered pair")}`;
       return el("figure", {}, overlay(which, pictures[block], words, shown, block, full), el("figcaption", {}, name));
     };
     canvas.replaceChildren(side(query, "query_block", "Query"), side(result, "result_block", "Result"),
@@ -110,19 +110,19 @@ export function drawExplanation(explanation, pictures, best) {
         el("td", {}, place(result.boxes[pair.result_block], result, pair.n_result_blocks)),
         [figure(pair.contribution), percent(pair.share), percent(total)].map((words, j) => el("td", { class: classOf(j + 3) }, words)));
     });
-    const heads = ["Number", "In the query", "In the result", "Score", "Share", "Together"];
+    const heads = ["Pair", "Block in query", "Block in result", "Score", "Share", "Running total"];
     const table = el("table", {},
-      el("caption", {}, "Strongest pairs of blocks"),
+      el("caption", {}, "Strongest block pairs"),
       el("thead", {}, el("tr", {}, heads.map((name, i) =>
         el("th", { scope: "col", class: classOf(i) }, el("span", { class: i ? null : "unseen" }, name))))),
       el("tbody", {}, rows));
-    const whole = negative < 0 ? "all that counts for and against the match" : `the score ${figure(score)}`;
-    const these = shown.length === 1 ? "This pair makes" : `These ${shown.length} pairs make`;
+    const whole = negative < 0 ? "all positive and negative contributions" : `the score ${figure(score)}`;
+    const these = shown.length === 1 ? "This pair explains" : `These ${shown.length} pairs explain`;
     const made = shown.length ? `${these} ${percent(total)} of ${whole}. ` : `Score ${figure(score)}. `;
     const more = explanation.bits ? bitsInWords(explanation.bits)
-      : negative < 0 ? `The score ${figure(score)} is ${figure(positive)} for less ${figure(-negative)} against.` : "";
+      : negative < 0 ? `Score ${figure(score)}: positive contributions ${figure(positive)}, negative ${figure(negative)}.` : "";
     below.replaceChildren(
-      shown.length ? el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of the strongest pairs" }, table) : "",
+      shown.length ? el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Strongest block pairs" }, table) : "",
       el("p", { class: "quiet" }, made + more),
     );
   };
@@ -149,6 +149,6 @@ export function drawExplanation(explanation, pictures, best) {
   opacity.addEventListener("input", () => canvas.style.setProperty("--heat", opacity.value / 100));
   canvas.style.setProperty("--heat", 0.8);
   draw();
-  root.append(canvas, el("div", { class: "row" }, legend(full), el("label", {}, "Pairs ", many), el("label", {}, "Heat ", opacity)), below);
+  root.append(canvas, el("div", { class: "row" }, legend(full), el("label", {}, "Pairs ", many), el("label", {}, "Heat map ", opacity)), below);
   return root;
 }

@@ -15,7 +15,7 @@ function chart(name, curves) {
   const x = (k) => LEFT + ((RIGHT - LEFT) * (k - 1)) / Math.max(1, longest - 1);
   const y = (p) => BOTTOM - ((BOTTOM - TOP) * p) / top;
   const root = svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img",
-    "aria-label": `Precision at k of ${name}; the table below has the numbers` });
+    "aria-label": `Precision at k of ${name}; the table below lists the values` });
   for (let i = 0; i <= 4; i++) {
     const p = (top * i) / 4;
     root.append(svg("line", { class: "rule", x1: LEFT, x2: RIGHT, y1: y(p), y2: y(p) }),
@@ -24,7 +24,7 @@ function chart(name, curves) {
   for (const k of [...new Set([1, Math.round(longest / 4), Math.round(longest / 2), Math.round((3 * longest) / 4), longest])].filter((k) =>
     k > 0))
     root.append(svg("text", { x: x(k), y: BOTTOM + 20, "text-anchor": "middle" }, k));
-  root.append(svg("text", { x: (LEFT + RIGHT) / 2, y: H - 4, "text-anchor": "middle" }, "k, images looked at"));
+  root.append(svg("text", { x: (LEFT + RIGHT) / 2, y: H - 4, "text-anchor": "middle" }, "k, number of results"));
   // names stand at the ends of their lines, moved apart where lines end together
   const ends = Object.entries(curves).map(([system, curve]) => ({ system, curve, at: y(curve.at(-1) ?? 0) })).sort((a, b) => a.at - b.at);
   ends.forEach((end, i) => { end.label = i ? Math.max(end.at, ends[i - 1].label + 22) : end.at; });
@@ -40,7 +40,7 @@ function chart(name, curves) {
 function table(name, metrics) {
   const systems = Object.entries(metrics.systems ?? {});
   const ks = Object.keys(systems[0]?.[1].precision_at ?? {}).filter((k) => ["1", "5", "10", "20", "50"].includes(k));
-  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Figures of ${name}` }, el("table", {},
+  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Metrics of ${name}` }, el("table", {},
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "System"), el("th", { scope: "col", class: "n" }, "mAP"),
       ks.map((k) => el("th", { scope: "col", class: "n" }, `P@${k}`)))),
     el("tbody", {}, systems.map(([system, found]) => el("tr", {}, el("th", { scope: "row" }, system),
@@ -50,15 +50,15 @@ function table(name, metrics) {
 
 export function drawFigures(evaluations) {
   if (!evaluations.length)
-    return [el("h1", {}, "Figures"), el("p", {}, "This run has not been evaluated yet. Precision curves appear here after:"),
+    return [el("h1", {}, "Evaluation"), el("p", {}, "This run has no evaluation yet. To create one, run:"),
       command("visterm evaluate")];
   return [
-    el("h1", {}, "Figures"),
-    el("p", { class: "quiet" }, "Precision at k (P@k): of the first k results of a held-out query, the share that has its label. " +
-      "mAP, mean average precision: one figure for the whole ranking. Cosine compares without learning; chance is any order."),
+    el("h1", {}, "Evaluation"),
+    el("p", { class: "quiet" }, "Precision at k (P@k): the share of the first k results that have the label of the held-out query. " +
+      "mAP: mean average precision over the whole ranking. Baselines: cosine (no learning) and chance (random order)."),
     el("div", { class: "charts" }, evaluations.map(({ name, curves, metrics }) =>
       el("section", { class: "panel" }, el("h2", {}, name), chart(name, curves.systems), table(name, metrics),
         el("p", { class: "quiet" }, metrics.n_queries
-          ? `${metrics.n_queries.toLocaleString("en")} queries against ${metrics.n_gallery?.toLocaleString("en")} images.` : "")))),
+          ? `${metrics.n_queries.toLocaleString("en")} queries, ${metrics.n_gallery?.toLocaleString("en")} gallery images.` : "")))),
   ];
 }

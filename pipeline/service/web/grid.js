@@ -73,7 +73,7 @@ export function drawGrid(images, best, marks, address) {
     part.map((image) => card(image, best, marks.get(image.id), address)));
   const parts = [list(images.slice(0, cut))];
   if (cut < images.length)
-    parts.push(el("h2", { class: "divider" }, "Weaker matches: scores below half of the best"), list(images.slice(cut)));
+    parts.push(el("h2", { class: "divider" }, "Weaker matches (score below half of the best)"), list(images.slice(cut)));
   return parts;
 }
 
@@ -109,6 +109,14 @@ export function focusCard(id, options) {
   const node = $(`#results .card[data-id="${id}"]`);
   if (node) focusOn(node, options);
   return Boolean(node);
+}
+
+// Move a focus that was lost with its element: to the first card, else to the page.
+export function placeFocus() {
+  const at = document.activeElement;
+  if (at !== document.body && at.checkVisibility()) return;
+  const stop = $("#results a.open[tabindex='0']");
+  (stop?.checkVisibility() ? stop : $("#main")).focus({ preventScroll: true });
 }
 
 // The card above or below another one. Rows may have fewer cards where a list ends.

@@ -1,8 +1,8 @@
 // Human evaluation: one query, one candidate at a time, relevant or not. Neither rank nor learner is told.
 
 import { get, post } from "./api.js";
-import { $, announce, command, el, icon, keyName, plural, remember, remembered, themeButton } from "./dom.js";
-import { bindKeys, openSheet } from "./keys.js";
+import { $, announce, box, command, el, icon, keyName, missing, plural, remember, remembered } from "./dom.js";
+import { bindKeys, bindTop } from "./keys.js";
 
 const VERDICTS = [["relevant", "Relevant", "A", "check"], ["not", "Not relevant", "X", "cross"],
   ["unsure", "Cannot say", "Space", "question"]];
@@ -14,8 +14,7 @@ let sending = false; // keys wait while a decision is kept
 
 function failure(error) {
   if (!error) return $("#failure").replaceChildren();
-  $("#failure").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "That did not work"),
-    el("p", {}, error.message)),
+  $("#failure").replaceChildren(box("Request failed", el("p", {}, error.message),
     el("button", { type: "button", onclick: () => location.reload() }, "Reload")));
 }
 
@@ -23,10 +22,10 @@ function askName() {
   const name = el("input", { type: "text", name: "judge", maxlength: 60, required: true, autocomplete: "name",
     value: remembered("judge", "") });
   const form = el("form", { class: "panel start" },
-    el("h1", {}, "Judge what a search finds"),
-    el("p", {}, "You see a query and, one after the other, images. Say of each whether it is relevant to the query."),
-    el("p", {}, "Every decision is kept at once; you can stop and go on later under the same name."),
-    el("label", {}, "Your name", name), el("button", { class: "primary" }, "Begin"));
+    el("h1", {}, "Judge search results"),
+    el("p", {}, "You see a query and one image at a time. Decide whether each image is relevant to the query."),
+    el("p", {}, "Each decision is saved immediately. To resume later, enter the same name."),
+    el("label", {}, "Your name", name), el("button", { class: "primary" }, "Start"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     judge = name.value.trim();
@@ -45,8 +44,7 @@ async function load() {
     failure(null);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(el("div", { class: "box" }, el("div", {}, el("strong", {}, "There is nothing to judge yet"),
-      el("p", {}, error.message), command("visterm judge"))));
+    $("#stage").replaceChildren(box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
   }
 }
 
@@ -58,8 +56,7 @@ function draw(next) {
   const side = (name, id, words) => {
     const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: words, draggable: "false" });
     img.addEventListener("load", () => { shownAt = performance.now(); });
-    img.addEventListener("error",
-      () => img.replaceWith(el("span", { class: "missing", role: "img", "aria-label": `${name}, cannot be shown` }, "cannot be shown")));
+    img.addEventListener("error", () => img.replaceWith(missing(name)));
     return el("figure", {}, el("figcaption", {}, name), img);
   };
   const button = ([decision, words, key, sign]) =>
@@ -69,12 +66,12 @@ function draw(next) {
   $("#stage").replaceChildren(
     el("div", { class: "head" },
       el("h1", {}, `Query ${next.query_index + 1} of ${next.n_queries}`),
-      el("progress", { max: next.total, value: next.done, "aria-label": "Decided" }),
+      el("progress", { max: next.total, value: next.done, "aria-label": "Progress" }),
       el("span", { class: "count" }, `${next.done} / ${next.total}`),
       el("button", { type: "button", id: "undo", onclick: undo, disabled: next.done === 0, title: "Undo (Backspace)" }, "Undo"),
       el("span", { class: "status", id: "status" })),
     el("div", { class: "duel" }, side("Query", task.query, "Query image"),
-      side("Relevant to it?", task.image, `Image ${next.done + 1} of ${next.total}`)),
+      side("Relevant to the query?", task.image, `Image ${next.done + 1} of ${next.total}`)),
     el("div", { class: "verdicts", role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
     next.instructions ? el("details", { id: "guide", open: unfolded }, el("summary", {}, "Instructions"),
       el("div", { class: "panel" }, next.instructions.split("\n\n").map((words) => el("p", {}, words)))) : "");
@@ -123,23 +120,23 @@ async function showEnd(next) {
   $("#stage").replaceChildren(
     el("section", { class: "panel done" },
       el("h1", { tabindex: "-1" }, "Done. Thank you!"),
-      el("p", {}, `You decided on ${plural(next.total, "image")} of ${plural(next.n_queries, "query", "queries")}.`),
+      el("p", {}, `You judged ${plural(next.total, "image")} for ${plural(next.n_queries, "query", "queries")}.`),
       el("h2", {}, "Results so far"),
       el("dl", { class: "facts" },
         el("dt", {}, `Precision at ${found.k}, ${found.learner}`), el("dd", {}, percent(at(found))),
-        el("dt", {}, "Random images found relevant"), el("dd", {}, percent(found.random_relevant))),
-      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Figures of the judges" }, el("table", {},
+        el("dt", {}, "Random images judged relevant"), el("dd", {}, percent(found.random_relevant))),
+      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Results per judge" }, el("table", {},
         el("caption", {}, "Judges"),
-        el("thead", {}, el("tr", {}, ["Judge", "Decided", "Cannot say", `Precision at ${found.k}`,
-          "Coherence with the others"].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)))),
+        el("thead", {}, el("tr", {}, ["Judge", "Judged", "Cannot say", `Precision at ${found.k}`,
+          "Agreement with other judges"].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)))),
         el("tbody", {}, found.judges.map((row) => el("tr", {}, el("th", { scope: "row" }, row.judge),
           el("td", { class: "n" }, `${row.done} / ${row.total}`), el("td", { class: "n" }, row.unsure),
           el("td", { class: "n" }, percent(at(row))), el("td", { class: "n" }, percent(row.coherence))))))),
-      el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo the last decision"),
+      el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo last decision"),
         el("span", { id: "status", class: "status" }),
         [["csv", "CSV"], ["json", "JSON"], ["qrels", "TREC qrels"]].map(([format, name]) =>
           el("a", { href: `api/judge/export?format=${format}` }, name)),
-        el("a", { href: "judge" }, "Another judge"))));
+        el("a", { href: "judge" }, "Start as another judge"))));
   $("h1").focus();
 }
 
@@ -148,10 +145,8 @@ bindKeys("judge", "body", {
   not: () => (task ? void decide("not") : false),
   unsure: () => (task ? void decide("unsure") : false),
   undo: () => ($("#undo:enabled") ? void undo() : false),
-  sheet: () => openSheet("judge"),
 });
-$("#help").addEventListener("click", () => openSheet("judge"));
-themeButton($("#theme"));
+bindTop("judge");
 addEventListener("popstate", () => location.reload());
 if (judge) load();
 else askName();

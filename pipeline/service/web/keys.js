@@ -1,6 +1,6 @@
 // The one table of keys: what they do is bound here, and the sheet behind "?" is made from it.
 
-import { $, el, remember, remembered } from "./dom.js";
+import { $, el, remember, remembered, themeButton } from "./dom.js";
 
 const SEARCH = [
   { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
@@ -12,30 +12,37 @@ const SEARCH = [
   { id: "open", keys: [], shown: "Enter", what: "Open the result" },
   { id: "close", keys: [], shown: "Esc", what: "Close the dialog" },
   { id: "pivot", keys: ["s"], shown: "S", what: "Search with this image" },
-  { id: "relevant", keys: ["a"], shown: "A", what: "Mark as relevant, or take the mark back" },
-  { id: "not", keys: ["x"], shown: "X", what: "Mark as not relevant, or take the mark back" },
+  { id: "relevant", keys: ["a"], shown: "A", what: "Mark as relevant, or remove the mark" },
+  { id: "not", keys: ["x"], shown: "X", what: "Mark as not relevant, or remove the mark" },
   { id: "explain", keys: ["e"], shown: "E", what: "Explain the match" },
-  { id: "update", keys: ["u"], shown: "U", what: "Update the ranking with the marks" },
-  { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo the last mark" },
-  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo the last mark" },
-  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "This sheet" },
+  { id: "update", keys: ["u"], shown: "U", what: "Update ranking" },
+  { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last mark" },
+  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo last mark" },
+  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
 const JUDGE = [
   { id: "relevant", keys: ["a"], shown: "A", what: "Relevant" },
   { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
   { id: "unsure", keys: [" "], shown: "Space", what: "Cannot say" },
-  { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo the last decision" },
-  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo the last decision" },
-  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "This sheet" },
+  { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last decision" },
+  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo last decision" },
+  { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
 const TABLES = { search: SEARCH, judge: JUDGE };
 const typing = (target) => target.closest("input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]");
 
-// Bind the keys of a table to functions by id. Single keys act only inside `within` (WCAG 2.1.4), and not at all when
+// Bind the buttons at the top of a page.
+export function bindTop(table) {
+  $("#help").addEventListener("click", () => openSheet(table));
+  themeButton($("#theme"));
+}
+
+// Bind the keys of a table to functions by id; "?" opens the sheet. Single keys act only inside `within` (WCAG 2.1.4), and not at all when
 // they are switched off in the sheet.
-export function bindKeys(table, within, acts) {
+export function bindKeys(table, within, functions) {
+  const acts = { ...functions, sheet: () => openSheet(table) };
   document.addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
     if (typing(target) || event.altKey) return;
@@ -57,15 +64,15 @@ export function bindKeys(table, within, acts) {
   });
 }
 
-export function openSheet(table) {
+function openSheet(table) {
   const sheet = $("#keys");
   const off = el("input", { type: "checkbox", checked: remembered("keys", true) });
   off.addEventListener("change", () => remember("keys", off.checked));
   sheet.replaceChildren(
-    el("h2", { id: "keys-title" }, "Keys"),
-    el("p", { class: "quiet" }, table === "search" ? "They act while a result or the dialog has the focus." : "They act anywhere here."),
+    el("h2", { id: "keys-title" }, "Keyboard shortcuts"),
+    el("p", { class: "quiet" }, table === "search" ? "Available while a result or the dialog has the focus." : "Available anywhere on this page."),
     el("dl", { class: "keys" }, TABLES[table].map((row) => el("div", {}, el("dt", {}, el("kbd", {}, row.shown)), el("dd", {}, row.what)))),
-    el("label", { class: "check" }, off, " Single keys are on"),
+    el("label", { class: "check" }, off, " Enable single-key shortcuts"),
     el("form", { method: "dialog" }, el("button", { class: "primary" }, "Close")),
   );
   sheet.showModal();

@@ -4,8 +4,8 @@ import { get, post } from "./api.js";
 import { $, el, fileName, icon, keyName, picture, plural, toast } from "./dom.js";
 
 export class Marks {
-  constructor(changed) {
-    this.changed = changed; // called after every change
+  constructor() {
+    this.changed = () => {}; // called after every change; the page sets it
     this.sending = Promise.resolve(); // one request after the other, so that undo undoes what it should
     this.waiting = 0; // requests
     this.#forget(null);
@@ -68,11 +68,11 @@ export class Marks {
   async put(image, mark, learner, key = this.key) {
     try {
       await this.#keep(image, mark, learner, key);
-      const words = mark === 0 ? "Mark taken back" : mark === 1 ? "Marked as relevant" : "Marked as not relevant";
+      const words = mark === 0 ? "Mark removed" : mark === 1 ? "Marked as relevant" : "Marked as not relevant";
       toast(`${words}: ${fileName(image.path)}`, "Undo", () => this.undo(key));
       return true;
     } catch (error) {
-      toast(`The mark was not saved: ${error.message}`, "Retry", () => this.put(image, mark, learner, key));
+      toast(`Mark not saved: ${error.message}`, "Retry", () => this.put(image, mark, learner, key));
       return false;
     }
   }
@@ -101,7 +101,7 @@ export class Marks {
   async undo(key = this.key) {
     try {
       await this.#send(key, () => post("marks/undo", { query: key }));
-      toast("Undone.");
+      toast("Last mark undone.");
     } catch (error) {
       toast(error.message);
     }
@@ -117,7 +117,7 @@ export class Marks {
         toast(`${plural(all.length, "mark")} restored.`);
       });
     } catch (error) {
-      toast(`Not all marks were cleared: ${error.message}`);
+      toast(`Some marks were not cleared: ${error.message}`);
     }
   }
 }
@@ -132,20 +132,20 @@ export function drawTray(marks, { online, update, remove, clear }) {
   if (bar.hidden) return bar.replaceChildren();
   const thumb = ([id, mark]) => {
     const image = { id, path: marks.paths.get(id), thumbnail: `images/${id}/thumbnail?v=` };
-    const words = `${fileName(image.path)}, ${mark === 1 ? "relevant" : "not relevant"}. Remove the mark`;
+    const words = `${fileName(image.path)}, ${mark === 1 ? "relevant" : "not relevant"}. Remove mark`;
     const props = { type: "button", class: mark === 1 ? "relevant" : "not", title: words, "aria-label": words };
     return el("li", {},
       el("button", { ...props, onclick: () => remove(image) }, picture(image), icon(mark === 1 ? "check" : "cross")));
   };
-  const reason = !online ? "No learner of this run learns from marks."
-    : marks.ready ? "" : "Updating needs one relevant and one not relevant.";
+  const reason = !online ? "No learner of this run supports relevance marks."
+    : marks.ready ? "" : "Mark at least one result as relevant and one as not relevant to update.";
   const updateProps = { type: "button", id: "update", class: "primary", "aria-keyshortcuts": "U", title: "Update ranking (U)" };
   bar.replaceChildren(
-    el("div", { class: "say" }, el("strong", {}, `${good} relevant, ${bad} not`),
+    el("div", { class: "say" }, el("strong", {}, `${good} relevant, ${bad} not relevant`),
       el("span", { class: "quiet" }, marks.unused ? ` · ${marks.unused} not used yet` : ""),
       el("span", { class: `status ${marks.status[0]}` }, marks.status[1]), reason ? el("span", { class: "quiet reason" }, reason) : null),
     el("ul", { class: "tray" }, [...marks.of].map(thumb)),
-    el("div", { class: "do" }, good || bad ? el("button", { type: "button", onclick: clear }, "Clear all") : null,
+    el("div", { class: "do" }, good || bad ? el("button", { type: "button", onclick: clear }, "Clear marks") : null,
       el("button", { ...updateProps, disabled: !marks.ready || !online, onclick: update }, "Update ranking", keyName("U"))),
   );
   if (at >= 0) (buttons()[at] ?? buttons().at(-1) ?? $("#results .card a[tabindex='0']"))?.focus();

@@ -23,7 +23,7 @@ export async function drawViewer(given) {
     ["Size", image.width ? `${image.width} × ${image.height}` : "unknown"],
     ["Ranked by", given.model],
     ["Score", figure(image.score)],
-    next ? ["Gap to the next", figure(image.score - next.score)] : null,
+    next ? ["Gap to next result", figure(image.score - next.score)] : null,
   ].filter(Boolean);
   const [relevant, not] = markButtons(image, given.mark);
   relevant.append(" Relevant", keyName("A"));
@@ -35,7 +35,7 @@ export async function drawViewer(given) {
     el("div", { class: "acts" }, relevant, not, button("pivot", "Search with this", "S"),
       button("explain", given.explain ? "Hide explanation" : "Explain", "E", { "aria-pressed": String(given.explain) })),
     el("dl", { class: "facts" }, details.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
-    el("p", { class: "quiet" }, "Scores compare results of one query under one model, nothing else."),
+    el("p", { class: "quiet" }, "Compare scores only within one query and one model."),
     el("p", { class: "links" }, el("a", { href: `images/${image.id}/original`, target: "_blank", rel: "noopener" }, "Open original"),
       el("button", { type: "button", class: "plain", "data-act": "copy" }, "Copy link")));
   viewer.classList.toggle("wide", given.explain);
@@ -69,17 +69,17 @@ export async function drawViewer(given) {
     for (const near of [images[at - 1], images[at + 1], images[at + 2]]) if (near) new Image().src = thumbnail(near, 1024);
     return;
   }
-  stage.append(el("p", { class: "quiet wait" }, "Adding up the blocks …"));
+  stage.append(el("p", { class: "quiet wait" }, "Computing the explanation …"));
   try {
-    if (given.query.values.query_label) throw new Error("A label has no blocks to explain; search with an image to see which blocks match.");
-    if (!given.learner) throw new Error("The model that ranked this image is not in use any more. Undo the update to see why it did.");
+    if (given.query.values.query_label) throw new Error("Results of a label query cannot be explained. Search with an image to see which blocks match.");
+    if (!given.learner) throw new Error("The model that ranked this image has been replaced. Undo the update to see the explanation.");
     const explanation = await get("explain", { ...given.query.values, result: image.id, learner: given.learner });
     if (!stage.isConnected) return;
     stage.replaceChildren(drawExplanation(explanation, { query_block: given.query.address, result_block: thumbnail(image, 1024) },
       given.best));
-    announce(`Explained: ${plural(explanation.pairs.length, "pair")} of blocks in the table.`);
+    announce(`Explanation ready: ${plural(explanation.pairs.length, "block pair")} in the table.`);
   } catch (error) {
-    stage.replaceChildren(el("div", { class: "box", role: "alert" }, el("strong", {}, "No explanation"), el("p", {}, error.message)));
+    stage.replaceChildren(el("div", { class: "box", role: "alert" }, el("strong", {}, "No explanation available"), el("p", {}, error.message)));
   }
 }
 

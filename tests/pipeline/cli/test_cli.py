@@ -141,7 +141,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
 
 def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
     monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert "; the same command goes on from here" in visterm("train", cwd=mine, check=130).stderr
+    assert "; re-run the same command to resume" in visterm("train", cwd=mine, check=130).stderr
     assert "; the same command without --force goes on" in visterm("train", "--force", cwd=mine, check=130).stderr
 
 
@@ -158,7 +158,9 @@ def test_an_interrupted_force_goes_on(mine):
 
 def test_evaluate_writes_all_its_files(done):
     folder = done / "runs/fruit/evaluations/oasis"
-    names = {"report.html", "metrics.json", "curves.csv", "precision_curve.png", "neighbours.csv", "record.json"}
+    names = {"report.html", "metrics.json", "curves.csv", "precision_curve.png", "neighbours.csv", "record.json"} | {
+        "precision_curve.svg"
+    }
     assert {path.name for path in folder.iterdir()} == names
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["protocol"] == "test-test"
@@ -239,7 +241,7 @@ def test_search_leaves_the_query_itself_out(done):
 def test_search_for_more_than_there_is(done):
     result = visterm("search", "fruit/pear/0.jpg", "-k", "99", "--json", cwd=done)
     assert len(json.loads(result.stdout)[0]["results"]) == 29
-    assert "-k 99: the collection holds 30 images" in result.stderr
+    assert "-k 99: the collection has 30 images" in result.stderr
 
 
 def test_info_says_what_the_run_holds(done):
@@ -349,7 +351,7 @@ def test_a_directory_without_images(tmp_path):
     ("arguments", "message"),
     [
         (["features", "missing"], "missing"),
-        (["features", "fruit", "--run", "a/b"], "named by one plain word"),
+        (["features", "fruit", "--run", "a/b"], "one plain word"),
         (["features", "fruit", "--config", "none.yaml"], "no such configuration file"),
         (["features", "fruit", "--set", "features.n_visterm=3"], "did you mean n_visterms?"),
         (["features", "fruit", "--run", "new", "--set", "features.n_visterms=100000"], "n_visterms"),
@@ -480,7 +482,7 @@ def test_changed_labels_make_the_learner_stale(mine):
     table.write_text("path,label\n" + "".join(rows))
     result = visterm("features", "fruit", cwd=mine)
     assert "(0 new, 0 changed, 0 removed, 2 with other labels)" in result.stderr
-    assert "2 images labelled anew in " in result.stderr
+    assert "2 images relabelled in " in result.stderr
     again = visterm("features", "fruit", cwd=mine)
     assert "(0 new, 0 changed, 0 removed)" in again.stderr
     assert "nothing to do" in again.stderr
@@ -643,12 +645,12 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
 def test_which_run(mine, write_images):
     write_images(mine / "other", ["a/1.jpg", "b/1.jpg"])
     visterm("features", "other", *SMALL, "--set", "features.n_visterms=4", cwd=mine)
-    assert refused("info", cwd=mine) == "visterm: which run? give --run NAME; there are fruit, other"
+    assert refused("info", cwd=mine) == "visterm: no run given; use --run NAME: one of fruit, other"
     assert "give --run NAME; there is none in runs yet" in refused("info", cwd=mine / "fruit")
 
 
 def test_an_empty_name_is_refused(mine):
-    assert "which images? the name of their directory is empty" in refused("features", "", cwd=mine)
+    assert "the name of the image directory is empty" in refused("features", "", cwd=mine)
     assert "which image? the name of a file is empty" in refused("search", "", cwd=mine)
 
 
@@ -708,7 +710,7 @@ def test_a_full_disk_is_one_line(mine, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
 
-    monkeypatch.setattr(features_stage, "publish", full)
+    monkeypatch.setattr(train_stage, "publish", full)
     line = refused("train", "--force", cwd=mine)
     assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
 

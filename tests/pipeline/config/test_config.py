@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+
 import pytest
 import yaml
 
@@ -88,3 +91,70 @@ def test_the_page_of_the_configuration_holds_the_defaults(repository):
     page = (repository / "docs/configuration.md").read_text()
     written = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])
     assert written == Config().model_dump()
+
+
+@pytest.mark.parametrize("number", ["1e-3", "1E-3", "1.0e-3", "+1e-3"])
+def test_an_exponent_makes_a_number(tmp_path, number):
+    """YAML 1.1 reads 1e-3 as text."""
+    file = tmp_path / "a.yaml"
+    file.write_text(f"oasis: {{C: {number}}}\n")
+    assert load_config(file).oasis.C == load_config(None, [f"oasis.C={number}"]).oasis.C == 1e-3
+
+
+def test_words_that_look_like_numbers_stay_words(tmp_path):
+    assert load_config(None, ["collection.vectors.id_column=e3"]).collection.vectors.id_column == "e3"
+
+
+CONSTRUCTORS = {
+    "oasis": ("learners.oasis", "OASIS"),
+    "aroma": ("learners.aroma", "AROMA"),
+    "wsabie": ("learners.wsabie", "WSABIE"),
+    "pamir": ("learners.pamir", "PAMIR"),
+    "ovr": ("learners.one_vs_rest", "OneVsRestPA"),
+    "knn": ("learners.knn", "KNNAnnotator"),
+    "lego": ("learners.lego", "LEGO"),
+    "mcml": ("learners.mcml", "MCML"),
+    "musl": ("learners.musl", "MuSL"),
+    "features": ("features.extractor", "VistermExtractor"),
+    "features.onnx": ("features.onnx_embedder", "OnnxEmbedder"),
+    "features.codebook": ("features.forest", "ForestCodebook"),
+}
+
+
+def constructor(section):
+    """Defaults of the class that a section stands for, as Python sees them."""
+    module, name = CONSTRUCTORS[section]
+    parameters = inspect.signature(getattr(importlib.import_module(f"visterm.{module}"), name)).parameters
+    return {key: parameter.default for key, parameter in parameters.items()}
+
+
+def model_of(section):
+    model = Config
+    for part in section.split("."):
+        model = model.model_fields[part].annotation
+    return model
+
+
+@pytest.mark.parametrize("section", CONSTRUCTORS)
+def test_defaults_are_those_of_the_constructor_or_say_why_not(section):
+    """``codebook`` names a section, and a model of ``""`` is none."""
+    library = constructor(section)
+    for key, field in model_of(section).model_fields.items():
+        if key in library and (section, key) not in (("features", "codebook"), ("features.onnx", "model")):
+            assert (field.default == library[key]) == (field.description is None), f"{section}.{key}"
+
+
+def test_the_page_shows_both_defaults_where_they_differ(repository):
+    rows = [
+        f"| `{section}.{key}` | {_shown(field.default)} | {_shown(constructor(section)[key])} | {field.description} |"
+        for section in CONSTRUCTORS
+        for key, field in model_of(section).model_fields.items()
+        if field.description is not None
+    ]
+    page = (repository / "docs/configuration.md").read_text()
+    missing = [row for row in rows if row not in page]
+    assert not missing, "docs/configuration.md lacks:\n" + "\n".join(missing)
+
+
+def _shown(value):
+    return f"{value:,}" if type(value) is int else str(value)

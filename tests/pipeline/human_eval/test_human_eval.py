@@ -300,9 +300,7 @@ def test_the_command(run, tmp_path, monkeypatch):
     monkeypatch.setenv("VISTERM_RUN", "")
     monkeypatch.setattr(feature_images, "_silenced", True)
     served = []
-    monkeypatch.setattr(
-        cli_human_eval, "start_service", lambda: lambda place, console, **options: served.append(options)
-    )
+    monkeypatch.setattr(cli_human_eval, "start_service", lambda: lambda *_, **options: served.append(options))
 
     def visterm(*arguments, code=0):
         result = CliRunner().invoke(cli_app, ["judge", *arguments])

@@ -227,11 +227,20 @@ def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, wri
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_missing_runtime_is_named(done, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    needed = "visterm: features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'"
+    shutil.copy(done / "fruit/pear/3.jpg", tmp_path / "q.jpg")
+    assert refused("search", tmp_path / "q.jpg", cwd=done) == needed
+    assert refused("features", "fruit", "--run", "new", "--config", "runs/fruit/config.yaml", cwd=done) == needed
+    assert not (done / "runs/new/extractor").exists()
+
+
 def test_a_damaged_model_of_a_run_is_one_line(mine):
     model = mine / "runs/fruit/extractor/files/model.onnx"
     model.write_bytes(model.read_bytes()[:-100])
     line = refused("search", "fruit/pear/1.jpg", cwd=mine)
-    assert "the model has changed since it was taken; run 'visterm features --force'" in line
+    assert "the model has changed since fit; run 'visterm features --force'" in line
     visterm("features", "fruit", cwd=mine)
     assert len(json.loads(visterm("search", "fruit/pear/1.jpg", "--json", cwd=mine).stdout)[0]["results"]) == 10
 
@@ -442,12 +451,12 @@ WITH_NAN[17, 3] = np.nan
     ("array", "ids", "message"),
     [
         (WITH_NAN, NAMES, "row 17 (from 0) holds NaN"),
-        (made_up()[0], NAMES, "has the shape (12,)"),
+        (made_up()[0], NAMES, "has shape (12,)"),
         (made_up(), NAMES[:39], "39 ids for 40 vectors"),
-        (made_up(), [*NAMES[:39], NAMES[0]], "the id 'apple/0.jpg' stands in rows 0 and 39"),
+        (made_up(), [*NAMES[:39], NAMES[0]], "the id 'apple/0.jpg' is in rows 0 and 39"),
         (made_up(), [*NAMES[:39], "../out.jpg"], "the id '../out.jpg' is a path outside of"),
         (made_up(), [*NAMES[:39], "/etc/passwd"], "the id '/etc/passwd' is a path outside of"),
-        (np.array([[object()] * 2] * 40), NAMES, "holds Python objects, which are not read"),
+        (np.array([[object()] * 2] * 40), NAMES, "holds Python objects, which are not unpickled"),
         (np.arange(80).reshape(40, 2), NAMES, "holds int64, not float32"),
     ],
 )
@@ -464,7 +473,7 @@ def test_a_refused_table_leaves_a_run_as_it_was(table):
     before = rows_by_path(table / "runs/fruit")
     data = (table / "fruit.npy").read_bytes()
     (table / "fruit.npy").write_bytes(data[:-5])
-    assert "fruit.npy: damaged, or cut short" in refused("features", "--run", "fruit", cwd=table)
+    assert "fruit.npy: damaged or truncated" in refused("features", "--run", "fruit", cwd=table)
     np.save(table / "fruit.npy", made_up())
     (table / "ids.txt").write_text("\n".join(f"other{i}" for i in range(40)))
     assert "is a run of other images" in refused("features", "--run", "fruit", cwd=table)
@@ -481,7 +490,7 @@ def test_a_refused_table_leaves_a_run_as_it_was(table):
 def test_settings_of_tables_that_do_not_fit(table):
     assert "vectors.ids names the vectors of vectors.file" in refused("features", ".", "--ids", "ids.txt", cwd=table)
     line = refused("features", "--vectors", "fruit.npy", cwd=table)
-    assert "whose vectors are these?" in line
+    assert "has no ids; give a file with one id per line: --ids ids.txt" in line
     line = refused("features", "--vectors", "fruit.npy", "--set", "collection.classes=[pear]", cwd=table)
     assert "classes chooses folders of images" in line
 

@@ -1,0 +1,89 @@
+"""Read images in batches: one after the other, on threads, or on other machines."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import itertools
+import os
+
+import joblib
+import numpy as np
+
+from .descriptors import as_rgb
+from .images import ImageError, read_image
+
+BATCH = 32  # images whose blocks are assigned to visterms together
+DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
+
+
+def check_images(images):
+    """Return the images, unless they are one path or one array, which could be iterated over too."""
+    if isinstance(images, (str, bytes, os.PathLike)):
+        raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
+    if isinstance(images, np.ndarray) and (images.ndim < 3 or (images.ndim == 3 and images.shape[2] == 3)):
+        raise ValueError(f"images must be a sequence of images, not one array of shape {images.shape}")
+    return images
+
+
+def read_pixels(image, max_pixels):
+    """Return RGB pixels of a path or an array."""
+    if isinstance(image, (str, os.PathLike)):
+        return read_image(image, max_pixels=max_pixels)
+    return as_rgb(image)
+
+
+def run_batch(function, start, images, max_pixels):
+    """Call function(pixels, index) for every image; return the results and the failures.
+
+    An unreadable path gives the result None and a failure (index, path, error). Images may be an iterator; only one is
+    held at a time.
+    """
+    results: list = []
+    failures: list = []
+    for index, image in enumerate(images, start):
+        try:
+            pixels = read_pixels(image, max_pixels)
+        except (ImageError, OSError) as error:
+            results.append(None)
+            failures.append((index, os.fspath(image), error))
+        else:
+            results.append(function(pixels, index))
+    return results, failures
+
+
+def _batches(images, size=BATCH):
+    """Split any iterable into (start, iterator of images); use up each before the next."""
+    images = iter(images)
+    for start in itertools.count(0, size):
+        first = list(itertools.islice(images, 1))
+        if not first:
+            return
+        yield start, itertools.chain(iter(first), itertools.islice(images, size - 1))
+
+
+def run_batches(function, images, n_jobs, distribute=None):
+    """Yield function(start, batch) of every batch of images, in order, at most a few batches ahead.
+
+    Threads suffice: kernels and decoders release the GIL, and the codebook is shared. With `distribute` the function
+    and its variables must be picklable.
+    """
+    if distribute is not None:
+        yield from distribute(function, ((start, list(batch)) for start, batch in _batches(images, DISTRIBUTED_BATCH)))
+        return
+    n_jobs = 1 if n_jobs is None else joblib.effective_n_jobs(n_jobs)
+    if n_jobs == 1:
+        yield from (function(*batch) for batch in _batches(images))
+        return
+    with concurrent.futures.ThreadPoolExecutor(n_jobs) as pool:
+        pending: collections.deque[concurrent.futures.Future] = collections.deque()
+        try:
+            for start, batch in _batches(images):
+                pending.append(pool.submit(function, start, list(batch)))
+                if len(pending) > 2 * n_jobs:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

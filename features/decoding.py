@@ -1,0 +1,335 @@
+"""Decode the content of image files: JPEG by OpenCV, which is fastest, everything else by Pillow, which knows most.
+
+A file is judged by its content, never by its name, and is either decoded or refused with a reason.
+"""
+
+import io
+import math
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any, cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times that for a moment
+MAX_SIDE = 1_000_000  # width or height; a decoder pays for each row, however short
+
+StrPath = str | os.PathLike[str]
+
+
+class ImageError(ValueError):
+    """A file that cannot be read as an image.
+
+    Attributes
+    ----------
+    path : str or PathLike
+        The file, as it was given.
+    reason : str
+        Why, in a few words: ``"truncated"``, ``"empty file"``, ``"not an image"``, ...
+
+    Notes
+    -----
+    ``str(error)`` is one line, ``PATH: reason``, whatever the path contains. The error can be pickled, so
+    that it comes back from worker processes.
+    """
+
+    def __init__(self, path: StrPath, reason: str) -> None:
+        super().__init__(path, reason)  # both as args: that is what pickle calls the class with
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{printable(self.path)}: {self.reason}"
+
+
+def printable(path: StrPath) -> str:
+    r"""Show a path on one line, whatever bytes its name holds.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Undecodable bytes as surrogates, as Python's own file functions give them.
+
+    Returns
+    -------
+    str
+        Newlines, control characters and undecodable bytes escaped (``\n``, ``\x1b``, ``\xff``).
+    """
+    return "".join(c if c.isprintable() else _escape(c) for c in os.fsdecode(path))
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # Python's stand-in for a byte of a file name that is not UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
+
+
+def decode_image(data: bytes, name: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
+    """Decode the content of an image file, as `read_image` does.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole file.
+    name : str or PathLike
+        Name for errors.
+    max_pixels : int
+        Refuse larger images.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3), uint8
+        RGB, C-contiguous and writable.
+
+    Raises
+    ------
+    ImageError
+        As `read_image`.
+    """
+    if not data:
+        raise ImageError(name, "empty file")
+    if data.startswith(b"\xff\xd8\xff"):
+        _check_jpeg(data, max_pixels, name)
+        pixels = _opencv_decode(data)
+        if pixels is not None:
+            return pixels
+    for signature, plugin in _PLUGINS:
+        if signature.match(data):
+            return _pillow_decode(data, plugin, max_pixels, name)
+    for signature, kind in _UNSUPPORTED:
+        if signature.match(data):
+            raise ImageError(name, f"unsupported kind ({kind})")
+    raise ImageError(name, "not an image")
+
+
+def _signature(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.DOTALL)
+
+
+# The classes themselves rather than Image.open: that one guesses from more formats, has a pixel limit of its
+# own that is global to the process, and does not tell the size of what it refuses.
+_PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
+    (_signature(rb"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),  # if OpenCV fails
+    (_signature(rb"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
+    (_signature(rb"RIFF....WEBP"), WebPImagePlugin.WebPImageFile),
+    (_signature(rb"BM.{12}[\x0c-\x7f]\0\0\0"), BmpImagePlugin.BmpImageFile),  # so that "BMW" is not one
+    (_signature(rb"[\x28\x34\x38\x6c\x7c]\0\0\0.{8}\x01\0"), BmpImagePlugin.DibImageFile),
+    (_signature(rb"II[*+]\0|MM\0[*+]"), TiffImagePlugin.TiffImageFile),
+    (_signature(rb"GIF8[79]a"), GifImagePlugin.GifImageFile),
+    (_signature(rb"P[456]\s"), PpmImagePlugin.PpmImageFile),
+]
+
+# Common files that are not supported, named in the error.
+_UNSUPPORTED = [
+    (_signature(rb"....ftyp(avi|hei|hev|mif|msf)"), "HEIC or AVIF"),
+    (_signature(rb"....ftyp|RIFF....(AVI |WAVE)"), "a video or a sound"),
+    (_signature(rb"\xff\x0a|\0\0\0\x0cJXL"), "JPEG XL"),
+    (_signature(rb"\0\0\0\x0cjP|\xff\x4f\xff\x51"), "JPEG 2000"),
+    (_signature(rb"8BPS"), "Photoshop"),
+    (_signature(rb"%PDF"), "PDF"),
+]
+
+
+def _check_size(width: int, height: int, max_pixels: int, name: StrPath) -> None:
+    if width == 0 or height == 0:
+        raise ImageError(name, _NO_SIZE)
+    if max(width, height) > MAX_SIDE:
+        raise ImageError(name, f"too large: {width} x {height} pixels; no side may be over {MAX_SIDE:,}")
+    if width * height > max_pixels:
+        raise ImageError(name, f"too large: {width} x {height} pixels is over the limit of {max_pixels:,}")
+
+
+_NO_SIZE = "zero width or height"
+
+# ------------------------------------------------------------------------------------------------------- JPEG
+
+_JPEG_MARKER = _signature(rb"\xff([^\0\xff])")
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those three are tables
+_JPEG_SEQUENTIAL = frozenset((0xC0, 0xC1))
+_JPEG_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a segment
+_JPEG_START_OF_SCAN, _JPEG_END = 0xDA, 0xD9
+_MAX_JPEG_SEGMENTS = 10_000  # before the picture; real files have tens
+_MAX_JPEG_SCANS = 100  # a scan of a few bytes costs a pass over the whole picture; real files have about ten
+
+
+def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> None:
+    """Walk a JPEG's markers as far as its picture; refuse it if it is too large or ends too early.
+
+    The decoder fills in missing pixels of a truncated picture, and reports that only on stderr. A complete one ends
+    with a marker that cannot occur inside compressed pixels; a truncated file lacks it.
+    """
+    frame = channels = 0
+    position = 2
+    for _ in range(_MAX_JPEG_SEGMENTS):
+        match = _JPEG_MARKER.search(data, position)
+        if match is None:
+            raise ImageError(name, "truncated")
+        marker, position = match[1][0], match.end()
+        if marker in _JPEG_ALONE:
+            continue
+        if marker in (_JPEG_START_OF_SCAN, _JPEG_END):
+            break
+        if marker in _JPEG_FRAMES and not frame:
+            frame = marker
+            # length (2 bytes), bits a sample (1), height (2), width (2), channels (1)
+            segment = data[position : position + 8]
+            if len(segment) < 8:
+                raise ImageError(name, "truncated")
+            height, width, channels = int.from_bytes(segment[3:5]), int.from_bytes(segment[5:7]), segment[7]
+            _check_size(width, height, max_pixels, name)
+        position += max(2, int.from_bytes(data[position : position + 2]))
+    else:
+        raise ImageError(name, f"damaged (more than {_MAX_JPEG_SEGMENTS:,} segments before the picture)")
+    if not frame or marker == _JPEG_END:
+        raise ImageError(name, "damaged (no picture in it)")
+    if data.rfind(b"\xff\xd9", position) < 0:
+        raise ImageError(name, "truncated")
+    in_first_scan = int.from_bytes(data[position + 2 : position + 3])  # channels
+    single = frame in _JPEG_SEQUENTIAL and in_first_scan == channels  # spares most files the count
+    if not single and data.count(b"\xff\xda", position) > _MAX_JPEG_SCANS:
+        raise ImageError(name, f"damaged (more than {_MAX_JPEG_SCANS} scans)")
+
+
+def _opencv_decode(data: bytes) -> npt.NDArray[np.uint8] | None:
+    """Return pixels with EXIF orientation applied, or None if OpenCV cannot decode the data."""
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+    except cv2.error:
+        return None
+    return cast("npt.NDArray[np.uint8] | None", pixels)
+
+
+# ---------------------------------------------------------------------------------------------- other formats
+
+
+def _pillow_decode(
+    data: bytes, plugin: type[ImageFile.ImageFile], max_pixels: int, name: StrPath
+) -> npt.NDArray[np.uint8]:
+    if plugin is WebPImagePlugin.WebPImageFile and int.from_bytes(data[4:8], "little") + 8 > len(data):
+        raise ImageError(name, "truncated")  # the decoder would only say that it could not be created
+    try:
+        with warnings.catch_warnings():  # of the process, so that threads may let a warning slip: no harm
+            warnings.filterwarnings("ignore", module="PIL")
+            with plugin(io.BytesIO(data)) as image:  # reads the header
+                _check_size(*image.size, max_pixels, name)
+                if isinstance(image, TiffImagePlugin.TiffImageFile):
+                    _check_tiff(image.tag_v2, max_pixels, name)
+                image.load()
+                return np.array(_rgb(_upright(image)))
+    except ImageError:
+        raise
+    except Exception as error:  # damaged files make the decoders raise nearly everything
+        raise ImageError(name, _pillow_reason(error)) from error
+
+
+def _check_tiff(tags: Mapping[int, Any], max_pixels: int, name: StrPath) -> None:
+    """Refuse huge tiles, and files that lack some of their strips or tiles: those would be read as black."""
+    width, height = tags[256], tags[257]
+    planes = tags.get(277, 1) if tags.get(284) == 2 else 1  # samples per pixel, each in strips of its own
+    if 324 in tags:
+        tile_width, tile_height, given = tags[322], tags[323], len(tags[324])
+        _check_size(tile_width, tile_height, max_pixels, name)
+        needed = math.ceil(width / tile_width) * math.ceil(height / tile_height) * planes
+    else:
+        rows = tags.get(278, height)
+        given, needed = len(tags[273]), math.ceil(height / rows) * planes
+    if given < needed:
+        raise ImageError(name, f"damaged (has {given:,} of {needed:,} strips or tiles)")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Apply the orientation, after load: PNG may store it last, and TIFF is already upright."""
+    try:
+        turn = _TURNS.get(image.getexif().get(0x0112, 1))
+    except Exception:  # broken EXIF does not spoil the pixels
+        return image
+    return image if turn is None else image.transpose(turn)
+
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """Convert any of Pillow's modes to RGB."""
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = Image.fromarray(_eight_bits(image))
+    elif image.mode == "La":
+        image = image.convert("LA")
+    if image.has_transparency_data:
+        if image.mode != "RGBA":
+            image = image.convert("RGBA")
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image)
+        return white
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Convert grey levels of more than 8 bits to uint8 (height, width)."""
+    grey = np.asarray(image)
+    tags = getattr(image, "tag_v2", {})  # TIFF's
+    if grey.dtype.kind == "u":
+        bits = tags.get(_BITS_PER_SAMPLE, (16,))[0]
+        grey = (grey >> (bits - 8)).astype(np.uint8)
+        if tags.get(_PHOTOMETRIC) == 0:  # white is zero: Pillow turns that round for 8 bits only
+            grey = ~grey
+        return grey
+    grey = np.maximum(np.nan_to_num(grey.astype(np.float32), posinf=0), 0)
+    peak = grey.max()
+    white = next((white for white in (1, 255, 65535) if peak <= white), peak)
+    return (grey * np.float32(255 / white) + np.float32(0.5)).astype(np.uint8)
+
+
+_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262
+
+
+def _pillow_reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "too large: not enough memory to decode it"
+    if isinstance(error, Image.DecompressionBombError):  # of a tile, or of WebP before its size is known
+        return "too large: its header asks for more memory than any real image"
+    word = printable(str(error) or type(error).__name__)[:100]
+    if word.isdigit():  # a KeyError of Pillow's
+        return f"damaged (tag {word} is missing)"
+    for sign, reason in _PILLOW_REASONS:
+        if sign in word.lower():
+            return reason.format(word)
+    return f"damaged ({word})"
+
+
+# A sign in Pillow's message -> our reason.
+_PILLOW_REASONS = (
+    ("truncated", "truncated"),
+    ("requires a buffer", "truncated"),  # struct's, of a header
+    ("eof", "truncated"),
+    ("incomplete checksum", "truncated"),
+    ("not enough image data", "truncated"),
+    ("missing dimensions", "truncated or damaged (no TIFF directory)"),  # often at the end of the file
+    ("not identified by this driver", _NO_SIZE),
+    ("unsupported", "unsupported kind ({})"),
+    ("unknown pixel mode", "unsupported kind ({})"),
+    ("not supported", "unsupported kind ({})"),
+)

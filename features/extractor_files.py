@@ -1,0 +1,102 @@
+"""Extractors on disk: arrays as .npy, settings as JSON, each with a checksum; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import zlib
+
+import numpy as np
+
+from .codebook import Codebook
+from .color import Palette
+from .forest import ForestCodebook
+from .texture import N_PATTERNS
+from .visterms import VistermWeighting
+
+FORMAT = 2  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
+READABLE = (1, 2)  # 1 had no forests
+ARRAYS = {
+    "palette": np.float32, "codebook": np.float32, "idf": np.float64,
+    "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
+}  # fmt: skip
+
+
+def save_extractor(extractor, folder):
+    """Write a fitted extractor; see `VistermExtractor.save`."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    codebook = extractor.codebook_
+    if isinstance(codebook, ForestCodebook):
+        arrays = {"filters": codebook.filters_, "nodes": codebook.nodes_, "roots": codebook.roots_}
+    else:
+        arrays = {"palette": extractor.palette_.colors_, "codebook": codebook.centers_}
+    arrays["idf"] = extractor.weighting_.idf_
+    settings = extractor.get_params()
+    if not isinstance(extractor.random_state, (int, np.integer)):
+        settings["random_state"] = None  # the state of a generator is not a setting
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype=ARRAYS[name]), allow_pickle=False)
+    record = {
+        "format": FORMAT,
+        "settings": settings,
+        "n_images": extractor.weighting_.n_images_,
+        "crc32": {name: zlib.crc32((folder / f"{name}.npy").read_bytes()) for name in arrays},
+    }
+    partial = folder / "extractor.json.part"
+    partial.write_text(json.dumps(record, indent=2, default=_plain) + "\n", encoding="utf-8")
+    partial.replace(folder / "extractor.json")
+
+
+def load_extractor(cls, folder):
+    """Read an extractor as an object of the class; see `VistermExtractor.load`."""
+    folder = pathlib.Path(folder)
+    try:
+        record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
+        version = record["format"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{folder} holds no readable extractor: {error!r}") from error
+    if version not in READABLE:
+        raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
+    try:
+        extractor = cls(**record["settings"])
+        shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
+        if extractor.codebook == "forest":
+            shapes |= {"filters": (None, 13), "nodes": (None, 3), "roots": (extractor.n_trees,)}
+        else:
+            shapes |= {
+                "palette": (extractor.n_colors, 3),
+                "codebook": (extractor.n_visterms, extractor.n_colors + N_PATTERNS),
+            }
+        arrays = {name: _load_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
+        if extractor.codebook == "forest":
+            extractor.palette_ = None
+            extractor.codebook_ = extractor._forest().set_trees(arrays["filters"], arrays["nodes"], arrays["roots"])
+        else:
+            extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
+            extractor.codebook_ = Codebook(n_visterms=extractor.n_visterms).set_centers(arrays["codebook"])
+        n_images = int(record["n_images"])
+    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise ValueError(f"the extractor in {folder} is damaged: {error}") from error
+    extractor.weighting_ = VistermWeighting()
+    extractor.weighting_.idf_ = arrays["idf"]
+    extractor.weighting_.n_images_ = n_images
+    return extractor
+
+
+def _plain(value):
+    """Turn NumPy's numbers into those that JSON knows."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _load_array(folder, name, crc32, shape):
+    """Read one array; None in the shape stands for any length."""
+    path = folder / f"{name}.npy"
+    if zlib.crc32(path.read_bytes()) != crc32:
+        raise ValueError(f"{path.name} does not have the checksum it was saved with")
+    array = np.load(path, allow_pickle=False)
+    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
+        raise ValueError(f"{path.name} has shape {array.shape}, not {shape}")
+    if array.dtype != ARRAYS[name]:
+        raise ValueError(f"{path.name} holds {array.dtype}, not {np.dtype(ARRAYS[name])}")
+    return array

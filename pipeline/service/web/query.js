@@ -1,0 +1,81 @@
+// The panel above the results: the query, the learners, the filters and the metrics of MuSL.
+
+import { addressOf, queryOf } from "./address.js";
+import { $, copy, count, el, plural, seconds } from "./dom.js";
+import { change } from "./history.js";
+import { drawOptions, setHideMarked } from "./options.js";
+import { queryPicture } from "./start.js";
+import { modelName, queryName, snapshot, state } from "./state.js";
+
+export function drawQuery() {
+  const focused = document.activeElement;
+  const [tabAt, onChip] = [[...$("#tabs").children].indexOf(focused), $("#chips").contains(focused)];
+  drawTitle();
+  drawSelects();
+  drawChips();
+  drawTabs();
+  $("#tabs").children[tabAt]?.focus();
+  if (onChip) ($("#chips button") ?? $("#label")).focus();
+  if ($("#options").open && !$("#options").contains(focused)) drawOptions();
+}
+
+function drawTitle() {
+  const { request, ranking } = state;
+  $("#query").replaceChildren(
+    queryPicture(queryOf(request), queryName()),
+    el("div", {}, el("h1", { title: ranking.query }, queryName()),
+      el("p", { class: "quiet" }, `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
+        el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`)),
+      el("p", { class: "links" }, el("button", { type: "button", class: "plain pick" }, "Change image"),
+        el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"),
+        el("a", { href: "./", "data-go": "start" }, "Clear"))));
+}
+
+function drawSelects() {
+  const { run, request, ranking } = state;
+  const options = (select, names, chosen, first) => select.replaceChildren(...(first ? [el("option", { value: "" }, first)] : []),
+    ...names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)));
+  const learners = (request.query_label ? run.annotators : run.learners).map((name) => [name, name]);
+  options($("#learner"), learners, ranking.learner);
+  const earlier = snapshot() ? [["before", state.before.name]] : [];
+  options($("#with"), [...earlier, ...learners.filter(([name]) => name !== ranking.learner)], request.with, "none");
+  options($("#label"), Object.entries(run.labels).map(([name, n]) => [name, `${name} (${count(n)})`]), request.label, "any");
+}
+
+function drawChips() {
+  const { label, unique } = state.request;
+  const chip = (words, act) => el("button", { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
+    words, el("span", { "aria-hidden": "true" }, "×"));
+  $("#chips").replaceChildren(...[
+    label && chip(`label: ${label}`, () => change({ label: undefined, k: undefined })),
+    unique && chip("exact duplicates hidden", () => change({ unique: undefined, k: undefined })),
+    state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
+  ].filter(Boolean));
+}
+
+function drawTabs() {
+  const { request, ranking } = state;
+  const metrics = [...new Set(ranking.results.map((result) => result.metric).filter(Number.isInteger))].sort((a, b) => a - b);
+  const tab = (metric, words) => {
+    const choose = () => change({ metric }, { replace: true });
+    return el("button", { type: "button", "aria-pressed": String(request.metric === metric), onclick: choose }, words);
+  };
+  const n = (metric) => ranking.results.filter((result) => result.metric === metric).length;
+  const tabs = [tab(undefined, "All metrics"), ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${n(metric)})`)),
+    el("span", { class: "quiet wide-only" }, "MuSL learns several metrics and ranks the images of each label by one of them.")];
+  $("#tabs").replaceChildren(...(metrics.length && !request.with ? tabs : []));
+}
+
+// The link to the page as it is, with the version of the model that ranked it.
+function link() {
+  const { request, ranking } = state;
+  const model = state.run.models[ranking.learner]?.version || undefined;
+  const kept = request.with === "before" ? undefined : request.with;
+  return new URL(addressOf({ ...request, learner: ranking.learner, with: kept, model }), document.baseURI).href;
+}
+
+export function copyLink() {
+  const expires = state.ranking.upload_expires;
+  const until = expires && new Date(expires).toLocaleDateString("en", { day: "numeric", month: "long" });
+  copy(link(), until ? `Link (valid until ${until}; each use extends it)` : "Link");
+}

@@ -1,0 +1,297 @@
+"""Vectors of ONNX models: those of the model itself, and the models and settings that are refused."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from visterm.features import ImageError, OnnxEmbedder
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+RNG = np.random.default_rng(0)
+IMAGES = [RNG.integers(0, 256, shape, dtype=np.uint8) for shape in ((32, 32, 3), (50, 90, 3), (33, 20, 3), (40, 40))]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, write_model):
+    """A folder with fixed.onnx (32 x 32), free.onnx and the reference of both in NumPy."""
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "free.onnx")
+    return folder, write_model(folder / "fixed.onnx", 32)
+
+
+@pytest.fixture
+def fixed(models):
+    return models[0] / "fixed.onnx"
+
+
+@pytest.fixture
+def free(models):
+    return models[0] / "free.onnx"
+
+
+@pytest.fixture
+def tensors(models):
+    return models[1]
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def prepared(pixels, side):
+    """The middle square of an image in the model's size: (1, 3, side, side) of numbers from 0 to 1."""
+    pixels = pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
+    short = min(pixels.shape[:2])
+    top, left = (pixels.shape[0] - short) // 2, (pixels.shape[1] - short) // 2
+    square = np.ascontiguousarray(pixels[top : top + short, left : left + short])
+    small = cv2.resize(square, (side, side), interpolation=cv2.INTER_AREA if short > side else cv2.INTER_LINEAR)
+    return (small.astype(np.float32) / 255).transpose(2, 0, 1)[None]
+
+
+def changed(source, file, change):
+    """Write a changed copy of a model."""
+    model = onnx.load(source)
+    change(model.graph)
+    onnx.save(model, file)
+    return file
+
+
+def test_vectors_are_those_of_the_model(fixed, tensors):
+    embedder = OnnxEmbedder(fixed, unit=False).fit()
+    assert (embedder.size_, embedder.n_features_out_) == ((32, 32), 16)
+    expected = np.concatenate([tensors(prepared(pixels, 32))["embedding"] for pixels in IMAGES])
+    X = embedder.transform(IMAGES)
+    assert X.dtype == np.float32
+    np.testing.assert_allclose(X, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(OnnxEmbedder(fixed).fit_transform(IMAGES), unit(expected), rtol=1e-4, atol=1e-5)
+    for i, pixels in enumerate(IMAGES):  # the same bytes alone and among others
+        np.testing.assert_array_equal(embedder.transform([pixels])[0], X[i])
+
+
+@pytest.mark.parametrize("layer", ["convolved", "positive", "pooled", "flat", "embedding"])
+def test_every_layer_can_be_the_vector(fixed, tensors, layer):
+    reference = tensors(prepared(IMAGES[0], 32))
+    expected = reference.get(layer, reference["flat"])
+    expected = expected.mean(axis=(2, 3)) if expected.ndim == 4 else expected  # maps are averaged
+    X = OnnxEmbedder(fixed, layer=layer, unit=False).fit().transform(IMAGES[:1])
+    np.testing.assert_allclose(X, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mean_scale_and_channels(fixed, tensors):
+    mean, scale = [120.0, 110.0, 100.0], [0.01, 0.02, 0.03]
+    rgb = (IMAGES[0].astype(np.float32) - np.float32(mean)) * np.float32(scale)
+    for channels, order in (("rgb", [0, 1, 2]), ("bgr", [2, 1, 0])):
+        expected = tensors(rgb[:, :, order].transpose(2, 0, 1)[None])["embedding"]
+        embedder = OnnxEmbedder(fixed, mean=mean, scale=scale, channels=channels, unit=False).fit()
+        np.testing.assert_allclose(embedder.transform(IMAGES[:1]), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_rules_of_size(tmp_path):
+    """The left third of the image is black, the middle red and the right white; the model gives its input back."""
+    from onnx import TensorProto, helper
+
+    shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("image", "flat")]
+    graph = helper.make_graph([helper.make_node("Flatten", ["image"], ["flat"])], "copy", shapes[:1], shapes[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "copy.onnx")
+    pixels = np.zeros((30, 90, 3), np.uint8)
+    pixels[:, 30:60] = 255, 0, 0
+    pixels[:, 60:] = 255
+
+    def seen(size=(8, 8), **settings):
+        embedder = OnnxEmbedder(tmp_path / "copy.onnx", size=size, scale=1.0, unit=False, **settings).fit()
+        return embedder.transform([pixels]).reshape(3, *size)
+
+    red = np.array([255, 0, 0])[:, None, None]
+    assert (seen() == red).all()
+    assert (seen(keep=0.5) == red).all()
+    stretched = seen(resize="stretch")
+    assert (stretched[:, :, 0] == 0).all()
+    assert (stretched[:, :, 7] == 255).all()
+    padded = seen(resize="pad", mean=7.0)
+    assert (padded[:, :2] == 0).all()  # the mean colour
+    assert (padded[:, 6:] == 0).all()
+    assert (padded[:, 3, 0] == -7).all()
+    assert (seen(size=[4, 12])[:, :, 11] == 255).all()
+
+
+def test_batches(fixed):
+    one = OnnxEmbedder(fixed).fit()
+    X = one.transform(IMAGES)
+    np.testing.assert_allclose(OnnxEmbedder(fixed, batch=3).fit().transform(iter(IMAGES)), X, atol=1e-5)
+    assert one.transform([]).shape == (0, 16)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_model_with_a_fixed_batch_size(tmp_path, write_model, fixed, n):
+    write_model(tmp_path / "m.onnx", 32, n=n)
+    X = OnnxEmbedder(fixed).fit().transform(IMAGES)
+    for batch in (1, 2):
+        np.testing.assert_allclose(OnnxEmbedder(tmp_path / "m.onnx", batch=batch).fit().transform(IMAGES), X, atol=1e-5)
+
+
+def test_a_batch_that_the_model_does_not_take(tmp_path, free):
+    def one_at_a_time(graph):
+        graph.node[3].CopyFrom(onnx.helper.make_node("Reshape", ["pooled", "shape"], ["flat"]))
+        graph.initializer.append(onnx.helper.make_tensor("shape", onnx.TensorProto.INT64, [2], [1, 8]))
+
+    file = changed(free, tmp_path / "m.onnx", one_at_a_time)
+    assert OnnxEmbedder(file, size=32).fit().n_features_out_ == 16
+    assert "on 4 images at once (batch: 1 may help)" in refusal(file, size=32, batch=4)
+
+
+def test_the_number_of_threads_does_not_change_a_byte(fixed):
+    X = OnnxEmbedder(fixed).fit().transform(IMAGES)
+    np.testing.assert_array_equal(OnnxEmbedder(fixed, n_jobs=2).fit().transform(IMAGES), X)
+
+
+def test_paths_are_read(tmp_path, fixed, write_images):
+    write_images(tmp_path, ["pear/1.jpg"])
+    embedder = OnnxEmbedder(fixed).fit()
+    assert embedder.transform([tmp_path / "pear/1.jpg"]).shape == (1, 16)
+    with pytest.raises(ImageError, match="cannot be read"):
+        embedder.transform([tmp_path / "none.jpg"])
+    with pytest.raises(ValueError, match="not one path"):
+        embedder.transform(str(tmp_path / "pear/1.jpg"))
+
+
+# ---------------------------------------------------------------------------------------------------------- on disk
+
+
+def test_clone_pickle_save_and_load(tmp_path, write_model):
+    write_model(tmp_path / "m.onnx")
+    embedder = OnnxEmbedder(tmp_path / "m.onnx", size=16, mean=(1.0, 2.0, 3.0), layer="flat", n_jobs=2).fit()
+    expected = embedder.transform(IMAGES)
+    assert clone(embedder).fit().get_params() == embedder.get_params()
+    np.testing.assert_array_equal(copy.deepcopy(embedder).transform(IMAGES), expected)
+    embedder.save(tmp_path / "saved")
+    assert (tmp_path / "saved/model.onnx").read_bytes() == (tmp_path / "m.onnx").read_bytes()
+    write_model(tmp_path / "m.onnx", seed=1)
+    with pytest.raises(ValueError, match=r"m\.onnx: the model has changed since fit"):
+        embedder.save(tmp_path / "other")
+    (tmp_path / "m.onnx").unlink()
+    loaded = OnnxEmbedder.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.transform(IMAGES), expected)
+    assert loaded.sha256_ == embedder.sha256_
+    write_model(tmp_path / "saved/model.onnx", seed=1)
+    with pytest.raises(ValueError, match="the model has changed since fit"):
+        OnnxEmbedder.load(tmp_path / "saved").transform(IMAGES)
+    (tmp_path / "saved/embedder.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(ValueError, match="format 99, this version reads 1"):
+        OnnxEmbedder.load(tmp_path / "saved")
+
+
+def test_an_embedder_saved_by_version_0_1(tmp_path, write_model):
+    """Version 0.1 ran models with OpenCV; its folders work, and its vectors agree."""
+    write_model(tmp_path / "model.onnx")
+    settings = {
+        "batch": 1, "channels": "rgb", "keep": 0.9, "layer": "flat", "max_pixels": 100000000, "mean": 0.0,
+        "resize": "stretch", "scale": 1 / 255, "size": 32, "unit": True,
+    }  # fmt: skip
+    sha256 = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
+    fitted = {"size": [32, 32], "n_features_out": 8, "sha256": sha256}
+    (tmp_path / "embedder.json").write_text(json.dumps({"format": 1, "settings": settings, "fitted": fitted}))
+    network = cv2.dnn.readNetFromONNX(str(tmp_path / "model.onnx"))
+    network.setInput(prepared(IMAGES[0], 32))
+    X = OnnxEmbedder.load(tmp_path).transform(IMAGES[:1])
+    np.testing.assert_allclose(X, unit(network.forward("flat")), atol=1e-6)
+
+
+def test_threads_share_an_embedder(tmp_path, fixed):
+    embedder = OnnxEmbedder(fixed).fit()
+    images = [RNG.integers(0, 256, (40, 40, 3), dtype=np.uint8) for _ in range(20)]
+    expected = embedder.transform(images)
+    for shared in (embedder, pickle.loads(pickle.dumps(embedder))):  # the model of the second is not yet open
+        with ThreadPoolExecutor(8) as pool:
+            rows = list(pool.map(lambda pixels, shared=shared: shared.transform([pixels])[0], images))
+        np.testing.assert_array_equal(rows, expected)
+
+
+# ---------------------------------------------------------------------------------------------------------- refused
+
+
+def refusal(*args, **settings):
+    with pytest.raises(ValueError) as error:
+        OnnxEmbedder(*args, **settings).fit()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_models_that_cannot_be_read(tmp_path, fixed):
+    data = fixed.read_bytes()
+    bad = tmp_path / "bad.onnx"
+    assert "No such file" in refusal(tmp_path / "none.onnx")
+    for content in (b"", b"hello world", RNG.bytes(500), data[: len(data) // 2], data[:-3], data[10:]):
+        bad.write_bytes(content)
+        assert refusal(bad).startswith(f"{bad}: not an ONNX model, or damaged")
+
+
+def test_every_byte_of_a_model_may_be_wrong(tmp_path, fixed, capfd):
+    sound, bad = fixed.read_bytes(), tmp_path / "bad.onnx"
+    for place in (6, 12, 38, 52, 67, 79, 95, 176, 211):
+        data = bytearray(sound)
+        data[place] ^= 0xA5
+        bad.write_bytes(data)
+        assert refusal(bad).startswith(f"{bad}: "), place
+    assert capfd.readouterr() == ("", "")
+
+
+def test_settings_that_do_not_fit(fixed, free):
+    assert "takes images of 32 x 32, not 24 x 32 (height x width)" in refusal(fixed, size=[24, 32])
+    assert "takes images of any size: set size" in refusal(free)
+    message = refusal(fixed, layer="pooledd")
+    assert "no layer 'pooledd' (did you mean pooled?); its last layers are convolved, positive, pooled, flat" in message
+    for settings in ({"resize": "squeeze"}, {"channels": "grey"}, {"keep": 0}, {"batch": 0}, {"mean": [1, 2]}):
+        assert str(next(iter(settings))) in refusal(fixed, **settings)
+    assert "size must be" in refusal(free, size=[1, 2, 3])
+    assert "size must be" in refusal(free, size=0)
+    assert "not finite; check mean and scale" in refusal(fixed, scale=1e38)
+
+
+def test_models_of_other_kinds(tmp_path, fixed):
+    from onnx import TensorProto, helper
+
+    def other(change):
+        return changed(fixed, tmp_path / "other.onnx", change)
+
+    two = other(lambda g: g.input.append(helper.make_tensor_value_info("mask", TensorProto.FLOAT, [1])))
+    assert "has 2 inputs (image, mask); an image model has one" in refusal(two)
+    outputs = other(lambda g: g.output.append(helper.make_tensor_value_info("flat", TensorProto.FLOAT, ["n", 8])))
+    assert "set layer to one of embedding, flat" in refusal(outputs)
+    assert OnnxEmbedder(outputs, layer="flat").fit().n_features_out_ == 8
+    grey = other(lambda g: g.input[0].type.tensor_type.shape.dim.__getitem__(1).__setattr__("dim_value", 1))
+    assert "takes tensor(float) of ? x 1 x 32 x 32, not tensor(float) of images x 3 x height x width" in refusal(grey)
+    tokens = other(
+        lambda g: (
+            g.node.append(helper.make_node("Unsqueeze", ["embedding", "axis"], ["tokens"])),
+            g.initializer.append(helper.make_tensor("axis", TensorProto.INT64, [1], [2])),
+        )
+    )
+    assert "tokens gives float32 (1, 16, 1) for 1 image, not one vector per image" in refusal(tokens, layer="tokens")
+    unknown = other(lambda g: g.node[1].__setattr__("op_type", "Teleport"))
+    assert "ONNX Runtime cannot run this model" in refusal(unknown)
+
+
+@pytest.mark.parametrize(
+    ("package", "layer", "message"),
+    [
+        ("onnxruntime", None, r"features\.kind=onnx needs onnxruntime: pip install 'visterm\[onnx\]'"),
+        ("onnx", "flat", r"layer 'flat' is no output, so it needs onnx: pip install 'visterm\[onnx\]'"),
+    ],
+)
+def test_a_missing_package_is_named(fixed, monkeypatch, package, layer, message):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=message):
+        OnnxEmbedder(fixed, layer=layer).fit()

@@ -1,0 +1,272 @@
+"""Tables of vectors: the files that are read, and those that are refused."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.features import read_query_vectors, read_vectors
+from visterm.features.vector_tables import MAX_FEATURES
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 4)).astype(np.float32)
+IDS = ["a.jpg", "b/c.jpg", "ä,\n.jpg", "<b>", "5"]
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def write(folder, name, array):
+    np.save(folder / name, array)
+    return folder / name
+
+
+@pytest.fixture
+def ids(tmp_path):
+    file = tmp_path / "ids.txt"
+    file.write_text("\n".join("abcde") + "\n")
+    return file
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy(tmp_path, ids, dtype, order):
+    table = read_vectors(write(tmp_path, "x.npy", np.array(X, dtype, order=order)), ids)
+    assert table.ids == list("abcde")
+    assert table.labels is None
+    assert isinstance(table.X, np.memmap)
+    found = table.rows([4, 0])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, unit(X)[[4, 0]], rtol=2e-3)
+    np.testing.assert_array_equal(table.rows([1], unit=False), X[[1]].astype(dtype).astype(np.float32))
+
+
+def test_ids_of_every_kind(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = write(tmp_path, "x.npy", X)
+    (tmp_path / "ids.csv").write_text('id,label\na.jpg,x\nb/c.jpg,\n"ä,\n.jpg",y\n<b>,y\n5,x\n', encoding="utf-8")
+    pq.write_table(pa.table({"id": IDS, "label": ["x", None, "y", "y", "x"]}), tmp_path / "ids.parquet")
+    for kind in ("ids.csv", "ids.parquet"):
+        table = read_vectors(file, tmp_path / kind)
+        assert table.ids == IDS
+        assert table.labels == [["x"], [], ["y"], ["y"], ["x"]]
+    assert read_vectors(file, write(tmp_path, "ids.npy", np.array(IDS))).ids == IDS
+    np.savez(tmp_path / "all.npz", vector=X, id=np.array(IDS), label=np.array(["x", "", "y", "y", "x"]))
+    table = read_vectors(tmp_path / "all.npz")
+    assert (table.ids, table.labels) == (IDS, [["x"], [], ["y"], ["y"], ["x"]])
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        ([[1.0, 2.0], [3.0]], "have different lengths, from 1 to 2"),
+        ([[1.0, 2.0], None], "has missing values"),
+        ([[1.0, None], [1.0, 2.0]], "has missing values"),
+        ([[], []], r"has shape \(2, 0\)"),
+        (["a", "b"], "holds no vectors"),
+    ],
+)
+def test_columns_that_are_refused(tmp_path, vectors, message):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = pa.string() if vectors[0] == "a" else pa.list_(pa.float32())
+    pq.write_table(pa.table({"v": pa.array(vectors, kind), "id": ["a", "b"]}), tmp_path / "x.parquet", row_group_size=1)
+    with pytest.raises(ValueError, match=message):
+        read_vectors(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_parquet(tmp_path, fixed):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 4) if fixed else pa.array(X.tolist())
+    labels = [["x", "y"], [], None, ["y"], ["x"]]
+    file = tmp_path / "x.parquet"
+    pq.write_table(
+        pa.table({"clip": vectors, "path": IDS, "n": [1, 2, 3, 4, 5], "label": labels}), file, row_group_size=2
+    )
+    table = read_vectors(file)  # the only lists of numbers, and the only text
+    assert table.ids == IDS
+    assert table.labels == [["x", "y"], [], [], ["y"], ["x"]]
+    np.testing.assert_allclose(table.rows(slice(None), unit=False), X, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"holds int64, not lists of float32"):
+        read_vectors(file, vector_column="n")
+
+
+def test_sparse_npz(tmp_path, ids):
+    S = sp.random(5, 30, density=0.3, format="csr", random_state=0, dtype=np.float64)
+    sp.save_npz(tmp_path / "s.npz", S)
+    table = read_vectors(tmp_path / "s.npz", ids)
+    found = table.rows([3, 1])
+    assert sp.issparse(found)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.toarray(), unit(S.toarray())[[3, 1]], rtol=1e-6)
+    sp.save_npz(tmp_path / "s.npz", S.tocsc())
+    with pytest.raises(ValueError, match=r"not CSR; save matrix.tocsr\(\)"):
+        read_vectors(tmp_path / "s.npz", ids)
+
+
+def test_rows_of_zeros_and_of_extreme_numbers(tmp_path, ids):
+    extreme = np.array([[0, 0], [3e38, 3e38], [1e-40, 0], [1, 0], [0, -2]], np.float32)
+    found = read_vectors(write(tmp_path, "x.npy", extreme), ids).rows(slice(None))
+    half = np.sqrt(0.5)
+    np.testing.assert_allclose(found, [[0, 0], [half, half], [1, 0], [1, 0], [0, -1]], rtol=1e-5)
+
+
+def test_digests_tell_what_has_changed(tmp_path, ids):
+    before = read_vectors(write(tmp_path, "x.npy", X), ids).digests()
+    other = X.copy()
+    other[2, 3] += 1
+    after = read_vectors(write(tmp_path, "y.npy", other.astype(np.float64)), ids).digests()
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, True, False, True, True]
+    sp.save_npz(tmp_path / "s.npz", sp.csr_matrix(X))
+    assert len(set(read_vectors(tmp_path / "s.npz", ids).digests())) == 5
+
+
+def damaged(folder, name, array, keep):
+    file = write(folder, name, array) if name.endswith(".npy") else folder / name
+    if name.endswith(".npz"):
+        np.savez(file, vector=array)
+    elif name.endswith(".parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"vector": array.tolist()}), file)
+    file.write_bytes(file.read_bytes()[:keep])
+    return file
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet"])
+@pytest.mark.parametrize("keep", [0, 3, 60, -1])
+def test_files_that_were_cut_short(tmp_path, ids, name, keep):
+    file = damaged(tmp_path, name, X, keep)
+    with pytest.raises(ValueError, match=r"x\.\w+: (damaged|cannot be read)") as error:
+        read_vectors(file, ids)
+    assert "\n" not in str(error.value)
+
+
+WITH_NAN = X.copy()
+WITH_NAN[3, 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (X[0], r"shape \(4,\), not \(n_vectors"),
+        (X[None], r"shape \(1, 5, 4\)"),
+        (X[:0], r"shape \(0, 4\)"),
+        (X[:, :0], r"shape \(5, 0\)"),
+        (WITH_NAN, r"row 3 \(from 0\) holds NaN"),
+        (np.where(np.isnan(WITH_NAN), 1e300, X.astype(float)), r"row 3 \(from 0\) holds NaN, infinity or more"),
+        (np.arange(20).reshape(5, 4), r"holds int64, not float32"),
+        (X.astype(complex), r"holds complex128"),
+        (X[:4], r"5 ids for 4 vectors"),
+        (np.zeros((5, MAX_FEATURES + 1), np.float16), r"vectors of 65,537 numbers; at most 65,536"),
+    ],
+)
+def test_arrays_that_are_refused(tmp_path, ids, array, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read_vectors(write(tmp_path, "x.npy", array), ids)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value).replace(str(tmp_path), "")) < 200
+
+
+def test_objects_are_never_unpickled(tmp_path, ids):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "exploded"), "w"))
+
+    np.save(tmp_path / "x.npy", np.array([[Bomb()]], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "x.npz", vector=np.array([[Bomb()]], dtype=object))
+    np.save(tmp_path / "ids.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
+    (tmp_path / "pickled.npy").write_bytes(pickle.dumps(Bomb()))
+    (tmp_path / "pickled.npz").write_bytes(pickle.dumps(Bomb()))
+    for file in ("x.npy", "x.npz"):
+        with pytest.raises(ValueError, match="holds Python objects"):
+            read_vectors(tmp_path / file, ids)
+    with pytest.raises(ValueError, match=r"ids\.npy: holds Python objects"):
+        read_vectors(write(tmp_path, "good.npy", X), tmp_path / "ids.npy")
+    for file in ("pickled.npy", "pickled.npz"):
+        with pytest.raises(ValueError, match=r"damaged, or not a NumPy file"):
+            read_vectors(tmp_path / file, ids)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_header_that_announces_more_than_there_is(tmp_path, ids):
+    file = write(tmp_path, "x.npy", X)
+    data = file.read_bytes()
+    file.write_bytes(data.replace(b"(5, 4), ", b"(5000000000, 4), ", 1)[: len(data)])
+    with pytest.raises(ValueError, match=r"x\.npy: damaged"):
+        read_vectors(file, ids)
+
+
+def test_a_sparse_matrix_that_points_outside(tmp_path, ids):
+    S = sp.csr_matrix(X)
+    arrays = {"data": S.data, "indices": S.indices.copy(), "indptr": S.indptr, "shape": S.shape, "format": b"csr"}
+    arrays["indices"][3] = 1000
+    np.savez(tmp_path / "s.npz", **arrays)
+    with pytest.raises(ValueError, match=r"s\.npz: damaged"):
+        read_vectors(tmp_path / "s.npz", ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\nb\nc\nd\n", "4 ids for 5 vectors"),
+        ("", "0 ids for 5 vectors"),
+        ("a\nb\n\nd\ne\n", r"row 2 \(from 0\) is empty"),
+        ("a\nb\nc\0\nd\ne\n", r"row 2 \(from 0\) is damaged"),
+        ("a\nb\nc\nb\ne\n", r"the id 'b' is in rows 1 and 3"),
+    ],
+)
+def test_ids_that_are_refused(tmp_path, text, message):
+    file = write(tmp_path, "x.npy", X)
+    (tmp_path / "ids.txt").write_text(text)
+    with pytest.raises(ValueError, match=rf"ids\.txt: .*{message}"):
+        read_vectors(file, tmp_path / "ids.txt")
+
+
+def test_what_is_missing_is_named(tmp_path, ids):
+    file = write(tmp_path, "x.npy", X)
+    with pytest.raises(ValueError, match=r"has no ids; .*--ids ids\.txt"):
+        read_vectors(file)
+    with pytest.raises(ValueError, match=r"none\.npy: cannot be read \(No such file"):
+        read_vectors(tmp_path / "none.npy", ids)
+    with pytest.raises(ValueError, match=r"ids\.txt: holds no vectors"):
+        read_vectors(ids)
+    with pytest.raises(ValueError, match=r"unknown file type '\.hdf5'; known: \.npy"):
+        read_vectors(tmp_path / "x.hdf5", ids)
+    (tmp_path / "ids.csv").write_text("path\na\n")
+    with pytest.raises(ValueError, match=r"ids\.csv: no column 'id'"):
+        read_vectors(file, tmp_path / "ids.csv")
+    np.savez(tmp_path / "two.npz", a=X, b=X)
+    with pytest.raises(ValueError, match=r"no array is named 'vector' and several could hold the vectors: a, b"):
+        read_vectors(tmp_path / "two.npz", ids)
+    assert read_vectors(tmp_path / "two.npz", ids, vector_column="b").X.shape == (5, 4)
+
+
+def test_vectors_to_search_with(tmp_path):
+    names, found = read_query_vectors(write(tmp_path, "one.npy", X[0]), 4)
+    assert names == [str(tmp_path / "one.npy")]
+    np.testing.assert_allclose(found, unit(X[:1]), rtol=1e-6)
+    names, found = read_query_vectors(write(tmp_path, "all.npy", X), 4, unit=False)
+    assert names == [f"{tmp_path / 'all.npy'}[{i}]" for i in range(5)]
+    np.testing.assert_array_equal(found, X)
+    with pytest.raises(ValueError, match="vectors of 4 numbers; those of the run have 7"):
+        read_query_vectors(tmp_path / "all.npy", 7)
+
+
+def test_pyarrow_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"pip install 'visterm\[parquet\]'"):
+        read_vectors(tmp_path / "x.parquet")

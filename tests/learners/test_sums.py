@@ -1,0 +1,41 @@
+"""Products whose rows do not depend on each other."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm.learners.sums import inner_products, product, row_means, unit_rows
+
+
+def numbers(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 33, 5), (101, 131, 700), (8, 64, 512), (5, 0, 3)])
+def test_each_entry_is_summed_in_order(shape):
+    n, depth, width = shape
+    A, B = numbers(n, depth), numbers(depth, width)
+    expected = np.zeros((n, width), np.float32)
+    for k in range(depth):
+        expected += A[:, k, None] * B[k]
+    np.testing.assert_array_equal(product(A, B), expected)
+    np.testing.assert_array_equal(product(A, np.asfortranarray(B)), expected)
+    np.testing.assert_array_equal(product(A[::-1], B)[::-1], expected)
+
+
+def test_sparse_products_stay_what_they_were():
+    A, B = sp.random_array((20, 30), density=0.2, rng=0, format="csr"), numbers(30, 4)
+    np.testing.assert_array_equal(product(A, B), A @ B)
+    np.testing.assert_array_equal(product(B.T, A.T), B.T @ A.T)
+    assert sp.issparse(product(A, A.T))
+
+
+def test_rows():
+    X = numbers(9, 40)
+    X[3] = 0
+    exact = X.astype(np.float64)
+    np.testing.assert_allclose(inner_products(X, X[::-1]), (exact * exact[::-1]).sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(row_means(X), exact.mean(axis=1), atol=1e-7)
+    lengths = np.linalg.norm(unit_rows(X), axis=1)
+    np.testing.assert_allclose(lengths, np.arange(9) != 3, rtol=1e-6)
+    np.testing.assert_allclose(unit_rows(sp.csr_array(X)).toarray(), unit_rows(X), rtol=1e-6)

@@ -1,0 +1,132 @@
+"""Which room of the pipeline may import which, and no circle between any two files of visterm."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+LIBRARIES = {"features", "learners", "retrieval"}
+# A room of the pipeline imports the rooms of the lines above its own, nothing of its own line or below.
+LEVELS = [
+    {"errors", "console"},
+    {"report"},
+    {"config"},
+    {"store"},
+    {"evaluation", "feedback"},
+    {"stages", "search"},
+    {"human_eval"},
+    {"service"},
+    {"cli"},
+]
+BELOW = {room: set().union(*LEVELS[:i]) for i, level in enumerate(LEVELS) for room in level}
+BELOW["console"] = {"errors"}
+BELOW["config"] -= {"report"}  # the report knows nothing of runs, and a configuration nothing of reports
+BELOW["store"] -= {"report"}
+BELOW["feedback"] -= {"report"}
+
+
+def imports(root):
+    """Edges (file's module, imported module) between the modules below a folder, wherever in a file the import is."""
+    files = {
+        ".".join(("visterm", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): file
+        for room in (*LIBRARIES, "pipeline")
+        for file in (root / room).rglob("*.py")
+    }
+    for module, file in files.items():
+        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+                source = ".".join(parts + ([node.module] if node.module else []))
+                names = [f"{source}.{alias.name}" for alias in node.names]
+                names = [name if name in files else source for name in names]
+            else:
+                continue
+            yield from ((module, name) for name in names if name in files and name != module)
+
+
+def forbidden(edges):
+    """Edges that the design does not have."""
+    for importer, imported in edges:
+        (_, room, *inner), (_, other, *other_inner) = importer.split("."), imported.split(".")
+        if room in LIBRARIES:
+            allowed = other == room
+        elif not inner or other in LIBRARIES:  # visterm.pipeline itself, which only re-exports
+            allowed = True
+        else:
+            allowed = bool(other_inner) and (other_inner[0] == inner[0] or other_inner[0] in BELOW[inner[0]])
+        if not allowed:
+            yield f"{importer} imports {imported}"
+
+
+def circle(edges):
+    """A circle of modules, or None."""
+    graph = {}
+    for importer, imported in edges:
+        graph.setdefault(importer, set()).add(imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_imports_go_one_way(repository):
+    edges = list(imports(repository))
+    assert len(edges) > 300, "a walk that finds nothing proves nothing"
+    assert not list(forbidden(edges))
+
+
+def test_there_is_no_circle(repository):
+    assert circle(imports(repository)) is None
+
+
+@pytest.fixture
+def planted(repository, tmp_path):
+    """Function (file, text) that adds a file to a copy of the rooms' Python; returns the copy."""
+
+    def plant(name, text):
+        for room in (*LIBRARIES, "pipeline"):
+            for file in (repository / room).rglob("*.py"):
+                copy = tmp_path / file.relative_to(repository)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_text(file.read_text())
+        with open(tmp_path / name, "a") as stream:
+            stream.write(text)
+        return tmp_path
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pipeline/store/planted.py", "from visterm.pipeline.stages import train\n"),
+        ("pipeline/stages/planted.py", "def f():\n    from visterm.pipeline.search.searcher import Searcher\n"),
+        ("pipeline/report/planted.py", "from visterm.pipeline.store.run import Run\n"),
+        ("pipeline/search/planted.py", "from visterm.pipeline.stages.edit import add\n"),
+        ("learners/planted.py", "import visterm.retrieval\n"),
+        ("pipeline/feedback/planted.py", "from visterm.pipeline import Searcher\n"),
+    ],
+)
+def test_a_planted_arrow_is_seen(planted, name, text):
+    assert any("planted imports" in line for line in forbidden(imports(planted(name, text))))
+
+
+def test_a_planted_circle_is_seen(planted):
+    root = planted("pipeline/store/run.py", "\n\ndef f():\n    from .vectors import vectors\n")
+    found = circle(imports(root))
+    assert found is not None
+    assert "visterm.pipeline.store.run" in found
+
+
+def test_benchmarks_never_import_experiments(repository):
+    for file in (repository / "benchmarks").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in modules if name.split(".")[0] == "experiments"], file
