@@ -505,20 +505,20 @@ def test_the_command(run, monkeypatch):
     assert "nothing" not in visterm("status").stdout
     assert "there are no marks to learn from" in visterm("update").stderr
     session(run, some_queries(run, 1))
-    assert "20 not learned from yet" in visterm("status").stdout
+    assert "20 not used yet" in visterm("status").stdout
     assert "version 0 to 1: learned from" in visterm("update").stderr
-    assert "oasis:       version 1 of 20 marks, held-out mAP" in visterm("status").stdout
+    assert "oasis:       version 1 from 20 marks, held-out mAP" in visterm("status").stdout
     assert "nothing new to learn" in visterm("update").stderr
     assert json.loads(visterm("undo", "--json").stdout) == {"learner": "oasis", "from_version": 1, "to_version": 0}
     assert "visterm: oasis: nothing to undo" in visterm("undo", code=2).stderr
-    assert "the base is in force" in visterm("reset").stderr
+    assert "the base in use" in visterm("reset").stderr
     assert "20 set aside" in visterm("status").stdout
     rows = json.loads(visterm("export").stdout)
     assert len(rows) == 20
     header, *lines = visterm("export", "--format", "csv").stdout.splitlines()
     assert header == "number,time,query,image,path,sha256,mark,learner,version,undoes"
     assert len(lines) == 20
-    assert "marks are printed as json or csv" in visterm("export", "--format", "table", code=2).stderr
+    assert "marks are exported as json or csv" in visterm("export", "--format", "table", code=2).stderr
     session(run, some_queries(run, 2)[1:])
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert "the model stays as it was" in visterm("update", code=2).stderr

@@ -312,14 +312,14 @@ def test_the_command(run, tmp_path, monkeypatch):
         "study 1: 3 queries of 20 images each" in visterm("--learner", "cosine", "--queries", "3", "--port", "0").stderr
     )
     visterm()  # goes on with the same
-    assert "--new draws some of oasis" in visterm("--learner", "oasis", code=2).stderr
+    assert "use --new to start one for oasis" in visterm("--learner", "oasis", code=2).stderr
     own = {"host": "127.0.0.1", "token": None}
     assert served == [own | {"port": 0}, own | {"port": 8000}]
     told = visterm("--host", "0.0.0.0", "--token", "secret-enough-for-all").stderr
     assert served[2] == {"host": "0.0.0.0", "port": 8000, "token": "secret-enough-for-all"}
     assert "judge?token=TOKEN" in told
-    assert "options come after results" in visterm("--run", "other", "results", code=2).stderr
-    assert "the name of a picture ends in .png" in visterm("results", "--figure", "a.jpg", code=2).stderr
+    assert "put options after results" in visterm("--run", "other", "results", code=2).stderr
+    assert "a picture needs a name that ends in .png" in visterm("results", "--figure", "a.jpg", code=2).stderr
     found = Judgements(run.judgements)
     tasks = found.study().tasks
     while (shown := found.next("ann")["task"]) is not None:
@@ -334,5 +334,5 @@ def test_the_command(run, tmp_path, monkeypatch):
     assert len(visterm("export", "--format", "qrels").stdout.splitlines()) == 60
     assert visterm("export", "--format", "csv").stdout.startswith("study,learner,version,task,query,")
     assert "no study 4" in visterm("results", "--study", "4", code=2).stderr
-    assert "found by musl" in visterm("--new", "--queries", "2").stderr  # the only one that is trained
+    assert "ranked by musl" in visterm("--new", "--queries", "2").stderr  # the only one that is trained
     assert "did you mean cosine?" in visterm("--learner", "cosin", code=2).stderr

@@ -96,8 +96,8 @@ def test_the_page_stays_small(visterm, mine, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fruit/pear/0.jpg", "the name of a page ends in .html"),
-        ("none/found.html", "there is no folder none"),
+        ("fruit/pear/0.jpg", "a page needs a name that ends in .html"),
+        ("none/found.html", "no such folder: none"),
         ("folder.html", "this is a folder"),
     ],
 )
