@@ -156,7 +156,7 @@ def test_another_content_is_told_and_rebuild_repairs_it(mine):
             "visterm_fruit_oasis in Milvus at runs/fruit/index/milvus.db holds 0 of the 45 images as they are now; "
             "run 'visterm index --rebuild --run fruit --learner oasis' to rebuild it"
         )
-    assert "oasis: 45 images; milvus, in step" in visterm("index", "--rebuild", cwd=mine).stderr
+    assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
     found, told = search("id:3", mine, k=2)
     assert found == results
     assert "Milvus" not in told
@@ -202,7 +202,7 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
     shutil.rmtree(folder)
     folder.write_text("damaged so that it cannot even be opened")
     assert "no Milvus file" in refused("index", cwd=mine)
-    assert "oasis: 45 images; milvus, in step" in visterm("index", "--rebuild", cwd=mine).stderr
+    assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
 
 
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
@@ -239,7 +239,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         found, told = search("id:3", mine, k=2)
-        assert refused("index", cwd=mine).startswith("the index of oasis in Milvus is not in step; run the same ")
+        assert refused("index", cwd=mine).startswith("the Milvus index of oasis is out of date; re-run ")
     assert "the index of oasis in Milvus is out of date, using exact search for now: " in told
     assert "another visterm is at work in this run" in told
     older = Searcher(mine / "runs/fruit")
@@ -277,7 +277,7 @@ def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
 
 def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
     use("index.kind=two-stage", cwd=mine)
-    assert "oasis: 45 images; two-stage, in step" in visterm("index", cwd=mine).stderr
+    assert "oasis: 45 images; two-stage, up to date" in visterm("index", cwd=mine).stderr
     record = mine / "runs/fruit/index/oasis/record.json"
     made = record.stat().st_mtime_ns
     visterm("index", cwd=mine)
@@ -285,7 +285,7 @@ def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
     visterm("index", "--rebuild", cwd=mine)
     assert record.stat().st_mtime_ns != made
     use("index.kind=exact", cwd=mine)
-    assert "oasis: 45 images; exact search, which needs no index" in visterm("index", cwd=mine).stderr
+    assert "oasis: 45 images; exact search needs no index" in visterm("index", cwd=mine).stderr
 
 
 def test_addresses_are_checked_before_anything_is_done(tmp_path):
