@@ -337,8 +337,8 @@ def test_images_of_the_run_are_read_once(run, tmp_path, monkeypatch):
     [
         (["id:1"], "Missing argument"),
         (["id:1", "id:999999"], "id:999999: run fruit has no image of this id"),
-        (["id:1", "id:2", "--output", "why.jpg"], "the name of a picture ends in .png"),
-        (["id:1", "id:2", "--output", "nowhere/why.png"], "there is no folder nowhere"),
+        (["id:1", "id:2", "--output", "why.jpg"], "a picture needs a name that ends in .png"),
+        (["id:1", "id:2", "--output", "nowhere/why.png"], "no such folder: nowhere"),
         (["id:1", "id:2", "--pairs", "0"], "pairs"),
         (["id:1", "id:2", "--learner", "oasis,lego"], "only one learner"),
     ],
