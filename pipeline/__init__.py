@@ -1,6 +1,6 @@
 """Files, order and people: the stages, the collection on disk, searching, the command line, the report, the service.
 
-``from visterm.pipeline import Searcher`` searches a run from Python.
+``from visterm.pipeline import Searcher`` searches a run from Python, and `explain_pair` explains a result.
 """
 
 from __future__ import annotations
@@ -8,15 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .search.explanation import explain_pair
     from .search.searcher import Searcher
 
-__all__ = ["Searcher"]
+__all__ = ["Searcher", "explain_pair"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import Searcher when it is first asked for: the command line must start without."""
+    """Import public names on first use: the command line must start without them."""
     if name == "Searcher":
         from .search.searcher import Searcher
 
         return Searcher
+    if name == "explain_pair":
+        from .search.explanation import explain_pair
+
+        return explain_pair
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

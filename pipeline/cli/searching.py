@@ -172,8 +172,8 @@ def explain(
       visterm explain a.jpg pear/7.jpg --output why.png
       visterm explain id:12 id:40 --learner cosine --json
     """
-    from visterm.pipeline.search.explanation import explained
-    from visterm.pipeline.search.explanation_picture import draw
+    from visterm.pipeline.search.explanation import explain_with_pixels
+    from visterm.pipeline.search.explanation_picture import draw_explanation
     from visterm.pipeline.search.searcher import Searcher
 
     chosen = one_name(learner)
@@ -182,10 +182,10 @@ def explain(
     place, _ = open_run(run, None, None)
     silence_image_decoders()
     searcher = Searcher(place, console=make_console())
-    made = explained(searcher, query, result, chosen, n_pairs=pairs)
+    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs)
     found = made.data
     if file is not None:
-        draw(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
+        draw_explanation(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
     if as_json:
         print(json.dumps(found))
     elif file is not None:

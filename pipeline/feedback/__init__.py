@@ -1,4 +1,4 @@
-"""Relevance feedback: marks, versions of learners, and the update guarded by held-out images.
+"""Relevance feedback: marks, versions of learners, and the update with its held-out check.
 
 Imports errors, console, config and store.
 """

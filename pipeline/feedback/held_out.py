@@ -1,10 +1,10 @@
-"""Held-out images that an update is measured on."""
+"""The held-out check: how well an updated learner ranks images that it did not learn from."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection, Image
@@ -16,49 +16,101 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 
-MAX_HELD_OUT = 2000  # images that the guard ranks, and
-MIN_QUERIES = 20  # among images that no mark names, below which those are not looked at apart
-MAX_QUERIES = 250  # those of them that it ranks them for: half of an update's time at 10,000 visterms goes into these
+MAX_HELD_OUT = 2000  # images that are ranked
+MAX_QUERIES = 250  # of them are queries: half of an update's time at 10,000 visterms goes into these
+MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
 class HeldOut(NamedTuple):
-    """Labelled images that a version is measured on: each is ranked among all, for some of them as queries."""
+    """Labelled images that a version is measured on: some of them are queries, and all are ranked for each."""
 
     X: sparse.csr_matrix
     own: np.ndarray  # (n_queries,) rows that are queries
     relevant: np.ndarray  # bool (n_queries, n), each to itself, too
     unmarked: np.ndarray  # bool (n,), images that no mark names
-    what: str  # they are, for messages
+    what: str  # name of these images, for messages
 
     def queries(self, among: np.ndarray) -> np.ndarray:
-        """Which queries are among some of the images, bool (n,), and have another one of them to find."""
+        """Queries that are among some of the images, bool (n,), and have another relevant one among these."""
         import numpy as np
 
         return np.flatnonzero(among[self.own] & (self.relevant[:, among].sum(axis=1) > 1))
 
     def precisions(self, scores: np.ndarray, among: np.ndarray) -> np.ndarray:
-        """Average precision of float32 (n_queries, n) scores, of the `queries` among some of the images."""
+        """Average precision per query among some of the images, given float32 (n_queries, n) scores."""
         import numpy as np
 
         from visterm.learners.validation import mean_average_precision
 
         columns = np.flatnonzero(among)
-        found = []
+        precisions = []
         for row in self.queries(among):
             here, own = np.ix_([row], columns), np.searchsorted(columns, self.own[[row]])
-            found.append(mean_average_precision(scores[here], self.relevant[here], own))
-        return np.array(found)
+            precisions.append(mean_average_precision(scores[here], self.relevant[here], own))
+        return np.array(precisions)
+
+    def scores(self, model: Any) -> np.ndarray:
+        """Scores of all images for each query, float32 (n_queries, n)."""
+        return model.similarity(self.X[self.own], self.X)
+
+    def digest(self) -> str:
+        """Fingerprint of the images' vectors."""
+        digest = hashlib.sha256()
+        for array in (self.X.indptr, self.X.indices, self.X.data):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+class Fall(NamedTuple):
+    """How far mean average precision is below that of the base."""
+
+    mean: float
+    error: float  # standard error of the mean
+    measured_on: str
+
+
+def largest_fall(held_out: HeldOut, scores: Mapping[str, np.ndarray]) -> tuple[Fall, dict[str, Any]]:
+    """Compare versions of a learner on held-out images.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+    scores : dict of str to ndarray
+        `HeldOut.scores` of the versions "base", "before" and "after".
+
+    Returns
+    -------
+    Fall
+        From "base" to "after": among all images, or among those without marks, whichever is larger.
+    dict
+        ``map_base``, ``map_before``, ``map_after``, ``map_error`` and ``measured_on``: on images without marks if there
+        are enough, since marks flatter the others.
+    """
+    import numpy as np
+
+    falls: list[Fall] = []
+    figures: dict[str, Any] = {}
+    for among, which in ((np.ones_like(held_out.unmarked), ""), (held_out.unmarked, " that no mark names")):
+        if which and len(held_out.queries(among)) < MIN_QUERIES:
+            continue
+        precisions = {when: held_out.precisions(made, among) for when, made in scores.items()}
+        fall = precisions["base"] - precisions["after"]
+        error = float(fall.std() / np.sqrt(len(fall)))
+        falls.append(Fall(float(fall.mean()), error, f"{len(fall)} {held_out.what}{which}"))
+        figures = {f"map_{when}": round(float(values.mean()), 4) for when, values in precisions.items()}
+        figures |= {"map_error": round(error, 4), "measured_on": falls[-1].measured_on}
+    return max(falls), figures
 
 
 def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
-    """Vectors as `artifacts.vectors`; dense ones, of other models than visterms, become sparse, too."""
+    """As `store.vectors.vectors`; dense vectors, of other models than visterms, become sparse, too."""
     from scipy import sparse
 
     return sparse.csr_matrix(vectors(run, collection, images))
 
 
 def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequence[Image], marked: set[str]) -> HeldOut:
-    """Labelled test images; where none of them has another one to find, all labelled images."""
+    """Choose labelled test images; if no two of these are relevant to each other, labelled images of any split."""
     import numpy as np
 
     from visterm.learners.triplets import related_images
@@ -79,13 +131,4 @@ def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequen
         if relevant.sum() > len(own):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
             return HeldOut(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise UserError(f"run {run.name}: no labelled images to measure an update on; nothing is learned without")
-
-
-def digest_of(held_out: HeldOut) -> str:
-    """Which images these are, by their vectors."""
-    found = hashlib.sha256()
-    X = held_out.X  # CSR, or dense where vectors are not of visterms
-    for array in (X.indptr, X.indices, X.data) if hasattr(X, "indptr") else (X,):
-        found.update(array.tobytes())
-    return found.hexdigest()
+    raise UserError(f"run {run.name}: no labelled images; an update needs some to measure its effect on")

@@ -1,4 +1,4 @@
-"""Relevance marks that people gave to results."""
+"""Relevance marks of search results."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Mark(NamedTuple):
 
 
 class RelevanceMarks(AppendOnlyStore):
-    """Marks of results: relevant (1), not relevant (-1), or a mark taken back (0).
+    """Marks of results: relevant (1), not relevant (-1), or taken back (0).
 
-    The last row of a query and an image's content is what stands. Images are named by id and by the SHA-256 of their
-    bytes, so that marks outlive a new extraction, a new id and a new path.
+    The last row per query and image content stands. Images are identified by the SHA-256 of their bytes, so marks
+    survive a new extraction, a new id and a new path.
 
     Parameters
     ----------
     file : Path
-        ``runs/<run>/feedback.sqlite``; made by the first mark.
+        ``runs/<run>/feedback.sqlite``; created by the first mark.
     """
 
     what = "the mark"
@@ -86,7 +86,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         vector: sparse.csr_matrix | None = None,
         extractor: str = "",
     ) -> int:
-        """Keep a mark: it is on disk when this returns.
+        """Save a mark: it is on disk when this returns.
 
         Parameters
         ----------
@@ -100,9 +100,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         version : int
             Of the learner, as `FeedbackTrainer.version` gives it.
         vector : CSR float32 (1, n_visterms), optional
-            The query's vector, for a query that is no image of the collection. Kept once.
+            The query's vector, for a query that is not in the collection. Saved once.
         extractor : str
-            Fingerprint of what the vector was made with (`artifacts.extractor_content`).
+            Fingerprint of what the vector was made with (`store.vectors.extractor_content`).
 
         Returns
         -------
@@ -127,12 +127,12 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
             return append_row(db, "marks", row)
 
     def undo(self, query: str) -> Mark | None:
-        """Take back the last mark of a query that still counts: what it replaced stands again.
+        """Undo the last mark of a query that still counts: the mark that it replaced stands again.
 
         Returns
         -------
         Mark or None
-            The row that was added, its ``mark`` what stands now; None where there is nothing to undo.
+            The row that was added, with the mark that stands now; None if there is nothing to undo.
         """
         _check_key(query)
         with self._writing() as db:
@@ -155,38 +155,38 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
             return next(self._rows(db, "WHERE number = ?", append_row(db, "marks", row)))
 
     def of(self, query: str) -> list[Mark]:
-        """Marks of a query that stand, the oldest first; none that was taken back."""
+        """Standing marks of a query, oldest first, without those taken back."""
         return self.standing(query).get(query, [])
 
     def standing(self, query: str | None = None) -> dict[str, list[Mark]]:
-        """Marks that stand, by query, in the order of their first marks."""
+        """Standing marks by query, in the order of the queries' first marks."""
         where = "" if query is None else "WHERE query = ? "
-        found: dict[str, dict[str, Mark]] = defaultdict(dict)
+        last: dict[str, dict[str, Mark]] = defaultdict(dict)
         with self._reading() as db:
             if db is not None:
                 for row in self._rows(db, f"{where}ORDER BY number", *([] if query is None else [query])):
-                    found[row.query].pop(row.sha256, None)  # the newest comes last
-                    found[row.query][row.sha256] = row
-        kept = {key: [mark for mark in marks.values() if mark.mark] for key, marks in found.items()}
+                    last[row.query].pop(row.sha256, None)  # keep the order of the rows
+                    last[row.query][row.sha256] = row
+        kept = {key: [mark for mark in marks.values() if mark.mark] for key, marks in last.items()}
         return {key: marks for key, marks in kept.items() if marks}
 
     def vector(self, query: str, extractor: str) -> sparse.csr_matrix | None:
-        """Vector of a query that was kept with its mark, if it was made with this extractor: CSR float32 (1, V)."""
+        """Vector that was saved with a mark of a query, if made with this extractor: CSR float32 (1, V)."""
         import numpy as np
         from scipy import sparse
 
         with self._reading() as db:
-            found = (
+            row = (
                 db
                 and db.execute(
                     "SELECT n_visterms, visterms, weights FROM queries WHERE key = ? AND extractor = ?",
                     (query, extractor),
                 ).fetchone()
             )
-        if not found:
+        if not row:
             return None
-        indices, data = np.frombuffer(found[1], "<i4"), np.frombuffer(found[2], "<f4")
-        return sparse.csr_matrix((data, indices, [0, len(indices)]), shape=(1, found[0]), dtype=np.float32)
+        indices, data = np.frombuffer(row[1], "<i4"), np.frombuffer(row[2], "<f4")
+        return sparse.csr_matrix((data, indices, [0, len(indices)]), shape=(1, row[0]), dtype=np.float32)
 
     def export(self) -> list[dict[str, Any]]:
         """Every row ever added, in order: what `Mark` lists."""
@@ -197,8 +197,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
     def _rows(db: sqlite3.Connection, where: str, *values: Any) -> Iterator[Mark]:
         columns = ", ".join(Mark._fields)
         for row in db.execute(f"SELECT {columns} FROM marks {where}", values):
-            found = Mark(*row)
-            yield found._replace(path=os.fsdecode(found.path))
+            mark = Mark(*row)
+            yield mark._replace(path=os.fsdecode(mark.path))
 
 
 def _check_key(query: str) -> None:

@@ -1,36 +1,183 @@
-"""Versions of a learner that feedback updated."""
+"""Versions of a learner that feedback updated, on disk.
+
+A step of OASIS or of diagonal AROMA changes W only between visterms of the images at hand, so a version is kept as that
+block of W: exact, and small beside the 400 MB of a W of 10,000 visterms. The trained learner, the base, is never
+written to.
+
+    runs/<run>/feedback/<learner>/in_force.json     which version is used; replaced in one step
+    runs/<run>/feedback/<learner>/<n>/        visterms.npy, block.npy, record.json
+"""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.files import publish, write_text
+from visterm.pipeline.store.models import check_trained, load_trained
 from visterm.pipeline.store.records import fingerprint, read_record
 from visterm.pipeline.store.run import Run
 
+if TYPE_CHECKING:
+    import numpy as np
+
 KEPT = 5  # versions that undo can go back to
+_ARRAY = {"oasis": "W_", "aroma": "distribution_"}  # what a learner learns: (d, d), or (d, d, 2)
 
 
 class InForce(BaseModel):
-    """What `in_force.json` says of one learner."""
+    """Content of `in_force.json`, for one learner."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    base: str  # fingerprint of the trained learner that versions stand on
-    version: int = Field(default=0, ge=0)  # that answers; 0 is the base
-    last: int = Field(default=0, ge=0)  # highest number that a version has had; none is given again
-    set_aside: list[int] = []  # marks not to be learned from: refused, or before a reset
+    base: str  # fingerprint of the trained learner that the versions start from
+    version: int = Field(default=0, ge=0)  # the one that is used; 0 is the base
+    last: int = Field(default=0, ge=0)  # highest number that a version has had; numbers are not used twice
+    set_aside: list[int] = []  # marks not to learn from: refused, or before a reset
     # What undo goes back to, the latest last: a version, and after a refusal or reset what was set aside before it.
     before: list[tuple[int, list[int] | None]] = []
-    void: bool = False  # versions were made, of a base that is no longer there
+    void: bool = False  # there were versions, of a base that was retrained since
 
 
-def fingerprint_of(run: Run, learner: str) -> str:
-    """What tells a trained learner from every other, one trained again with the same settings too; "" of none."""
-    record = read_record(run.learner(learner))
-    try:
-        files = (run.learner(learner) / "files" / "learner.json").read_bytes()
-    except OSError:
-        return ""
-    return fingerprint(record and record.get("created"), hashlib.sha256(files).hexdigest())
+class LearnerVersions:
+    """The versions of a run's learners.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def folder(self, learner: str) -> Path:
+        """Folder of all versions of a learner."""
+        return self.run.taught(learner)
+
+    def base_fingerprint(self, learner: str) -> str:
+        """Fingerprint of one training of a learner, unique even for equal settings; "" if it is not trained."""
+        record = read_record(self.run.learner(learner))
+        try:
+            files = (self.run.learner(learner) / "files" / "learner.json").read_bytes()
+        except OSError:
+            return ""
+        return fingerprint(record and record.get("created"), hashlib.sha256(files).hexdigest())
+
+    def in_force(self, learner: str) -> InForce:
+        """Read which version is used: the base, if the versions are of a base that was retrained since."""
+        base = self.base_fingerprint(learner)
+        file = self.folder(learner) / "in_force.json"
+        try:
+            state = InForce.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return InForce(base=base)
+        except (OSError, ValueError):
+            raise UserError(f"{file}: damaged; remove it to go back to the base") from None
+        if state.base == base:
+            return state
+        # Numbers continue, so that no two models of a learner share one. The new base learns the marks from scratch.
+        return InForce(base=base, last=state.last, set_aside=state.set_aside, void=bool(state.last))
+
+    def put_in_force(self, learner: str, state: InForce) -> None:
+        """Write which version is used, in one step; then remove versions that undo cannot reach any more."""
+        folder = self.folder(learner)
+        state.before = state.before[-KEPT:]
+        state.void = False
+        write_text(folder / "in_force.json", state.model_dump_json())
+        kept = {str(version) for version in (state.version, *(version for version, _ in state.before))}
+        for path in folder.iterdir():
+            if path.is_dir() and path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def record(self, learner: str, version: int) -> dict[str, Any]:
+        """Read the record of a version."""
+        folder = self.folder(learner) / str(version)
+        record = read_record(folder)
+        if record is None or not isinstance(record.get("marks"), list):
+            raise UserError(
+                f"{folder}: this version of {learner} is gone or damaged; run 'visterm feedback reset --learner "
+                f"{learner}' to go back to the base"
+            )
+        return record
+
+    def marks(self, learner: str, version: int) -> list[int]:
+        """Numbers of the marks that a version has learned."""
+        if not version:
+            return []
+        try:
+            return self.record(learner, version)["marks"]
+        except UserError:
+            return []  # damaged: reset and update must still work
+
+    def save(self, learner: str, version: int, model: Any, visterms: np.ndarray, record: dict[str, Any]) -> None:
+        """Save a new version: of the model's matrix what lies between some visterms, int (n,)."""
+        import numpy as np
+
+        with publish(self.folder(learner) / str(version), record) as folder:
+            np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
+            block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
+            np.save(folder / "block.npy", block, allow_pickle=False)
+
+    def load(self, learner: str, version: int) -> Any:
+        """Load the base with the block of a version.
+
+        Its arrays are mapped copy-on-write: writing to them changes no file, and W is not copied.
+        """
+        import numpy as np
+
+        from visterm.learners import load_learner
+
+        check_trained(self.run, learner)
+        try:
+            model = load_learner(self.run.learner(learner) / "files", mmap_mode="c", verify=False)
+        except ValueError as error:
+            raise UserError(f"{error}; run 'visterm train --learner {learner} --force'") from None
+        array = np.asarray(getattr(model, _ARRAY[learner]))
+        setattr(model, _ARRAY[learner], array)
+        if not version:
+            return model
+        folder = self.folder(learner) / str(version)
+        try:
+            visterms, block = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("visterms", "block"))
+            array[np.ix_(visterms, visterms)] = block
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, EOFError, IndexError):
+            raise UserError(
+                f"{folder}: damaged version of {learner}; run 'visterm feedback undo --learner {learner}' or 'visterm "
+                f"feedback reset --learner {learner}' to go back to an older one"
+            ) from None
+        return model
+
+    def load_in_force(self, learner: str) -> Any:
+        """Load the version that is used.
+
+        Raises
+        ------
+        UserError
+            The learner is not trained, or the version is damaged.
+        """
+        for _ in range(5):  # base and version are separate files: both must be of one state
+            state = self.in_force(learner)
+            try:
+                if state.version:
+                    model = self.load(learner, state.version)
+                else:
+                    model = load_trained(self.run, learner, verify=False)
+            except FileNotFoundError:
+                continue
+            except UserError:
+                if self.in_force(learner) == state:
+                    raise
+            else:
+                if self.in_force(learner) == state:
+                    return model
+        raise UserError(
+            f"{self.folder(learner) / str(state.version)}: damaged version of {learner}; run 'visterm feedback reset "
+            f"--learner {learner}' to go back to the base"
+        )

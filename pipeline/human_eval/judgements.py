@@ -1,14 +1,14 @@
-"""Human evaluation: people judge what a learner finds, and each other.
+"""Human evaluation: people judge the results of a learner, and are compared with each other.
 
 Chechik, Sharma, Shalit, Bengio: Large Scale Online Learning of Image Similarity through Ranking, JMLR 11, 2010, section
 5.2.3, figure 3 and appendix A. A task is a query, its 10 nearest images and 10 random ones that share no label with it,
-mixed; a judge says of each whether it is relevant, and is told neither rank nor learner. From the decisions come
+mixed; a judge decides for each whether it is relevant, without knowing rank or learner. The measures are
 
     precision at k    share of relevant images among the first k, for each judge and query
-    coherence         of an image that a judge found relevant (or that the learner ranked), the share of the other
-                      judges who found it relevant, too; mean over those images
+    coherence         mean, over the images that a judge found relevant (or that the learner ranked), of the share of
+                      the other judges who found it relevant, too
 
-Tasks and decisions lie in one SQLite file of the run, and are only added to.
+Tasks and decisions are in one SQLite file of the run, which is only appended to.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from visterm.pipeline.store.files import write_bytes
 from .figure import draw_figure
 from .measures import (
     by_k,
-    deviation_known,
     judge_coherence,
-    mean_known,
+    nan_mean,
+    nan_std,
+    nan_to_none,
     precision_curves,
     ranking_coherence,
     spread,
-    without_nan,
+    standard_error,
 )
 from .studies import DECISIONS, Study
 from .tasks import Candidate, Task
@@ -54,13 +55,13 @@ Say of each image whether it is relevant to the query image, or that you cannot 
 class Judgements(AppendOnlyStore):
     """The tasks of a run's human evaluation and what judges decided.
 
-    A study is a set of tasks for one model; the last one is gone on with until another is made. A judge sees the images
-    of a task in an order of his own, which a stored seed decides. The last decision of a judge on an image stands.
+    A study is a set of tasks for one model; the latest one is open for decisions. Each judge sees the images of a task
+    in an order of their own, which follows from a stored seed. A judge's last decision on an image stands.
 
     Parameters
     ----------
     file : Path
-        ``runs/<run>/judgements.sqlite``; made with the first study.
+        ``runs/<run>/judgements.sqlite``; created with the first study.
     """
 
     what = "the decision"
@@ -96,7 +97,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
 """
 
     def create(self, tasks: Sequence[Task], *, learner: str, version: str, seed: int = 0) -> int:
-        """Keep a new study; it is the one that judges go on with.
+        """Save a new study and open it for decisions.
 
         Parameters
         ----------
@@ -105,7 +106,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         learner, version : str
             Whose rankings they are.
         seed : int
-            Decides the order in which each judge sees the images.
+            Of the order in which each judge sees the images.
 
         Returns
         -------
@@ -118,7 +119,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
             return append_row(db, "studies", row)
 
     def study(self, number: int | None = None) -> Study:
-        """Return a study, the last one unless named.
+        """Return a study, by default the latest.
 
         Raises
         ------
@@ -136,19 +137,21 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
             )
         if not row:
             which = "no tasks yet" if number is None else f"no study {number}"
-            raise UserError(f"{self.file}: {which}; 'visterm judge' draws some")
-        tasks = [Task(Candidate(*query), [Candidate(*c) for c in found]) for query, found in json.loads(row[6])]
+            raise UserError(f"{self.file}: {which}; run 'visterm judge' to draw some")
+        tasks = [
+            Task(Candidate(*query), [Candidate(*c) for c in candidates]) for query, candidates in json.loads(row[6])
+        ]
         return Study._make((*row[:6], tasks))
 
     def next(self, judge: str) -> dict[str, Any]:
-        """Say what a judge is to look at next, in the last study.
+        """Return the next image for a judge to decide on, in the latest study.
 
         Returns
         -------
         dict
-            ``judge``, ``study``, ``done`` and ``total`` (images decided, and to decide), ``query_index`` (from 0) and
+            ``judge``, ``study``, ``done`` and ``total`` (images decided, and in all), ``query_index`` (from 0) and
             ``n_queries``; ``task`` is None at the end, or a dict: ``task`` (its number), ``query`` and ``image`` (ids),
-            ``position``. Nothing tells rank, learner, or what others decided; nor do paths, which often name the class.
+            ``position``. Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
         """
         judge, study = _check_judge(judge), self.study()
         decided = self._standing(study.number, judge)
@@ -169,7 +172,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return answer
 
     def decide(self, judge: str, task: int, image: int, decision: str, *, seconds: float | None = None) -> int:
-        """Keep a decision of the last study, on disk when this returns; a later one on the same image replaces it.
+        """Save a decision in the latest study: it is on disk when this returns. The last one on an image counts.
 
         Parameters
         ----------
@@ -181,7 +184,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
             Id of the candidate.
         decision : {"relevant", "not", "unsure"}
         seconds : float, optional
-            That the judge took.
+            Time that the judge took.
 
         Returns
         -------
@@ -195,7 +198,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         """
         judge, study = _check_judge(judge), self.study()
         if decision not in DECISIONS:
-            raise UserError(f"a decision is {', '.join(DECISIONS)}; not {decision!r}")
+            raise UserError(f"decision must be {', '.join(DECISIONS)}; not {decision!r}")
         if isinstance(task, bool) or not isinstance(task, int) or not 0 <= task < len(study.tasks):
             raise UserError(f"study {study.number} has no task {task!r}; they go from 0 to {len(study.tasks) - 1}")
         shown = [candidate.id for candidate in _order(study, task, judge)]
@@ -208,43 +211,38 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
             return append_row(db, "decisions", row | {"position": shown.index(image), "seconds": seconds})
 
     def undo(self, judge: str) -> dict[str, Any] | None:
-        """Take back the last decision of a judge in the last study; `next` then asks for it again.
+        """Undo the last decision of a judge in the latest study; `next` then asks for it again.
 
         Returns
         -------
         dict or None
-            ``task``, ``image`` and the ``decision`` that was taken back; None where there is nothing to undo.
+            ``task``, ``image`` and the ``decision`` that was undone; None if there is nothing to undo.
         """
         judge, study = _check_judge(judge), self.study()
         with self._writing() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT number, task, image, position, decision FROM decisions WHERE study = ? AND judge = ? "
                 "AND undoes IS NULL AND number NOT IN (SELECT undoes FROM decisions WHERE undoes IS NOT NULL) "
                 "ORDER BY number DESC",
                 (study.number, judge),
             ).fetchall()
-            if not found:
+            if not rows:
                 return None
-            number, task, image, position, decision = found[0]
-            before = next((row[4] for row in found[1:] if row[1:3] == (task, image)), None)
+            number, task, image, position, decision = rows[0]
+            before = next((row[4] for row in rows[1:] if row[1:3] == (task, image)), None)
             row = {"study": study.number, "judge": judge, "task": task, "image": image, "decision": before}
             append_row(db, "decisions", row | {"position": position, "undoes": number})
         return {"task": task, "image": image, "decision": decision}
 
     def _standing(self, study: int, judge: str | None = None) -> dict[tuple[str, int, int], dict[str, Any]]:
-        """Decisions that stand, by judge, task and image."""
-        found: dict[tuple[str, int, int], dict[str, Any]] = {}
+        """Standing decisions by judge, task and image."""
         names = ("judge", "task", "image", "position", "decision", "seconds", "time")
         which = "study = ? AND (judge = ? OR ? IS NULL) ORDER BY number"
         with self._reading() as db:
-            rows = []
-            if db is not None:
-                rows = db.execute(
-                    f"SELECT {', '.join(names)} FROM decisions WHERE {which}", (study, judge, judge)
-                ).fetchall()
-        for row in rows:
-            found[row[:3]] = dict(zip(names, row, strict=True))
-        return {key: row for key, row in found.items() if row["decision"] is not None}
+            sql = f"SELECT {', '.join(names)} FROM decisions WHERE {which}"
+            rows = [] if db is None else db.execute(sql, (study, judge, judge)).fetchall()
+        last = {row[:3]: dict(zip(names, row, strict=True)) for row in rows}
+        return {key: decision for key, decision in last.items() if decision["decision"] is not None}
 
     # --- results --------------------------------------------------------------------------------------------------
 
@@ -256,16 +254,16 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         standing = self._standing(study.number)
         judges = sorted({judge for judge, _, _ in standing})
         shape = (len(judges), len(study.tasks), max(len(task.candidates) for task in study.tasks))
-        found = np.full(shape, np.nan)
+        decisions = np.full(shape, np.nan)
         for row, judge in enumerate(judges):
             for number, task in enumerate(study.tasks):
-                said = [standing.get((judge, number, candidate.id)) for candidate in task.candidates]
-                if all(said):
-                    found[row, number, : len(said)] = [DECISIONS[decision["decision"]] for decision in said if decision]
-        return judges, found
+                own = [standing.get((judge, number, candidate.id)) for candidate in task.candidates]
+                if all(own):
+                    decisions[row, number, : len(own)] = [DECISIONS[made["decision"]] for made in own if made]
+        return judges, decisions
 
     def results(self, number: int | None = None) -> dict[str, Any]:
-        """Figures of a study, the last one unless named.
+        """Figures of a study, by default the latest.
 
         Returns
         -------
@@ -276,25 +274,24 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
             ``judges``: ``judge``, ``done``, ``total``, ``tasks_done``, ``unsure``, ``seconds`` (median of a decision),
             ``precision_at``, ``coherence``; ``queries``: ``query`` (id), ``path``, ``judges``, ``precision_at`` (mean
             over judges), ``deviation`` over judges at k, ``coherence`` of learner and ``judge_coherence`` of judges.
-            A figure that nothing was decided for is None.
+            A figure without decisions is None.
         """
         study = self.study(number)
         judges, decisions = self.decisions(study)
         standing = self._standing(study.number)
         curves = precision_curves(decisions[:, :, : study.k])
-        by_query = mean_known(curves, axis=0)  # (n_queries, k)
+        by_query = nan_mean(curves, axis=0)  # (n_queries, k)
         coherence, of_learner = judge_coherence(decisions), ranking_coherence(decisions[:, :, : study.k])
-        n = (~np.isnan(by_query)).sum(axis=0)
         over_queries, over_judges = spread(curves)
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "study": study.number,
             "learner": study.learner,
             "version": study.version,
             "time": study.time,
             "k": study.k,
-            "precision_at": by_k(mean_known(by_query, axis=0)),
-            "standard_error_at": by_k(deviation_known(by_query, axis=0) / np.sqrt(np.maximum(n, 1))),
-            "random_relevant": float(mean_known(decisions[:, :, study.k :].ravel(), axis=0)),
+            "precision_at": by_k(nan_mean(by_query, axis=0)),
+            "standard_error_at": by_k(standard_error(by_query, axis=0)),
+            "random_relevant": float(nan_mean(decisions[:, :, study.k :])),
             "deviation_over_queries": over_queries,
             "deviation_over_judges": over_judges,
             "judges": [],
@@ -303,7 +300,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         for row, judge in enumerate(judges):
             own = [decision for decision in standing.values() if decision["judge"] == judge]
             seconds = [decision["seconds"] for decision in own if decision["seconds"] is not None]
-            found["judges"].append(
+            results["judges"].append(
                 {
                     "judge": judge,
                     "done": len(own),
@@ -311,32 +308,32 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     "tasks_done": int((~np.isnan(curves[row])).any(axis=1).sum()),
                     "unsure": sum(decision["decision"] == "unsure" for decision in own),
                     "seconds": float(np.median(seconds)) if seconds else None,
-                    "precision_at": by_k(mean_known(curves[row], axis=0)),
-                    "coherence": float(mean_known(coherence[row], axis=0)),
+                    "precision_at": by_k(nan_mean(curves[row], axis=0)),
+                    "coherence": float(nan_mean(coherence[row])),
                 }
             )
         for column, task in enumerate(study.tasks):
-            found["queries"].append(
+            results["queries"].append(
                 {
                     "query": task.query.id,
                     "path": task.query.path,
                     "judges": int((~np.isnan(curves[:, column])).any(axis=1).sum()),
                     "precision_at": by_k(by_query[column]),
-                    "deviation": float(deviation_known(curves[:, column, -1], axis=0)),
+                    "deviation": float(nan_std(curves[:, column, -1], axis=0)),
                     "coherence": float(of_learner[column]),
-                    "judge_coherence": float(mean_known(coherence[:, column], axis=0)),
+                    "judge_coherence": float(nan_mean(coherence[:, column])),
                 }
             )
-        return without_nan(found)
+        return nan_to_none(results)
 
     def rows(self, number: int | None = None) -> list[dict[str, Any]]:
-        """Every decision that stands, with what it is about: for CSV and JSON."""
+        """Every standing decision with its query and image, for CSV and JSON."""
         study = self.study(number)
-        found = []
+        rows = []
         for decision in self._standing(study.number).values():
             task = study.tasks[decision["task"]]
             candidate = next(c for c in task.candidates if c.id == decision["image"])
-            found.append(
+            rows.append(
                 {
                     "study": study.number,
                     "learner": study.learner,
@@ -356,20 +353,20 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     "time": decision["time"],
                 }
             )
-        return sorted(found, key=lambda row: (row["task"], row["image"], row["judge"]))
+        return sorted(rows, key=lambda row: (row["task"], row["image"], row["judge"]))
 
     def qrels(self, number: int | None = None) -> str:
-        """Relevance as TREC tools read it, ``query 0 image relevance`` a line: 1 where most judges found it relevant.
+        """Relevance in the format of TREC, ``query 0 image relevance`` per line: 1 if most judges found it relevant.
 
-        Queries and images are named by their ids. Of those who can say more than half must; an image that nobody can
-        judge is left out. Every decision that stands counts, also those on tasks that a judge has not finished.
+        Queries and images are named by their ids. More than half of the judges who could say must agree; an image that
+        nobody could judge is skipped. Every standing decision counts, also those on tasks that are not finished.
         """
         votes: dict[tuple[int, int, int], list[float]] = {}
         for row in self.rows(number):
             votes.setdefault((row["task"], row["query"], row["image"]), []).append(DECISIONS[row["decision"]])
         lines = []
-        for (_, query, image), said in votes.items():
-            known = [vote for vote in said if not np.isnan(vote)]
+        for (_, query, image), cast in votes.items():
+            known = [vote for vote in cast if not np.isnan(vote)]
             if known:
                 lines.append(f"{query} 0 {image} {int(2 * sum(known) > len(known))}\n")
         return "".join(lines)
@@ -387,7 +384,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
     def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:
         """Draw figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence.
 
-        A file at the path is replaced in one step.
+        An existing file is replaced in one step.
 
         Raises
         ------
@@ -399,13 +396,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         if not (~np.isnan(decisions)).any():
             raise UserError(f"study {study.number}: no judge has finished a task yet")
         figure = draw_figure(study, judges, decisions)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format="png")
-        write_bytes(Path(file), drawn.getvalue())
+        png = io.BytesIO()
+        figure.savefig(png, format="png")
+        write_bytes(Path(file), png.getvalue())
 
 
 def _order(study: Study, task: int, judge: str) -> list[Candidate]:
-    """Candidates of a task as a judge sees them."""
+    """Candidates of a task in the order that a judge sees them in."""
     candidates = study.tasks[task].candidates
     return random.Random(f"{study.seed} {study.number} {task} {judge}").sample(candidates, len(candidates))
 
@@ -413,5 +410,5 @@ def _order(study: Study, task: int, judge: str) -> list[Candidate]:
 def _check_judge(judge: str) -> str:
     name = judge.strip() if isinstance(judge, str) else ""
     if not 1 <= len(name) <= 60 or not name.isprintable():
-        raise UserError("who judges? a name has 1 to 60 printable characters")
+        raise UserError("the name of a judge must have 1 to 60 printable characters")
     return name

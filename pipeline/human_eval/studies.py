@@ -1,4 +1,4 @@
-"""A study: what judges are asked."""
+"""A study: the tasks that judges decide on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from .tasks import Task
 
-DECISIONS = {"relevant": 1.0, "not": 0.0, "unsure": np.nan}  # and what they count as
+DECISIONS = {"relevant": 1.0, "not": 0.0, "unsure": np.nan}  # and their values
 
 
 class Study(NamedTuple):
@@ -17,7 +17,7 @@ class Study(NamedTuple):
     number: int
     time: str
     learner: str
-    version: str  # of the model, as `create` was told
+    version: str  # of the model
     seed: int
     k: int
     tasks: list[Task]

@@ -47,9 +47,9 @@ def draw_tasks(
     ----------
     searcher : Searcher
     learner : str
-        Whose ranking is judged.
+        Its ranking is judged.
     n_queries : int
-        Or as many as there are.
+        Fewer if the collection has fewer.
     k, n_random : int
         Images of a task: ranked, and random.
     seed : int
@@ -65,9 +65,9 @@ def draw_tasks(
 
     Notes
     -----
-    Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper a query is
-    passed over whose nearest images hold copies, and the random images are of other labels than the query. Where the
-    paper takes the 25 queries with most clicks, these are drawn.
+    Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper, queries
+    with copies among their nearest images are skipped, and the random images share no label with the query. The paper
+    takes the 25 queries with most clicks; here they are drawn at random.
     """
     from visterm.retrieval import ExactIndex
 
@@ -91,12 +91,12 @@ def draw_tasks(
         some = order[start : start + 4 * n_queries]
         ranking = index.search(X[[rows[i] for i in some]], k=k, exclude=some)
         for i, nearest in zip(some, ranking.indices.tolist(), strict=True):
-            found = [images[rows[j]] for j in nearest if j >= 0]
+            results = [images[rows[j]] for j in nearest if j >= 0]
             query = images[rows[i]]
-            if len(found) < k or len({query.sha256, *(image.sha256 for image in found)}) <= k:
+            if len(results) < k or len({query.sha256, *(image.sha256 for image in results)}) <= k:
                 continue
-            others = _unrelated(query, found, [images[row] for row in rows], n_random, rng)
-            ranked = [_candidate(image, rank) for rank, image in enumerate(found, start=1)]
+            others = _unrelated(query, results, [images[row] for row in rows], n_random, rng)
+            ranked = [_candidate(image, rank) for rank, image in enumerate(results, start=1)]
             tasks.append(Task(_candidate(query), ranked + [_candidate(image) for image in others]))
             if len(tasks) == n_queries:
                 return tasks
@@ -110,10 +110,10 @@ def _candidate(image: Image, rank: int | None = None) -> Candidate:
 
 
 def _unrelated(
-    query: Image, found: Sequence[Image], images: Sequence[Image], n: int, rng: random.Random
+    query: Image, results: Sequence[Image], images: Sequence[Image], n: int, rng: random.Random
 ) -> list[Image]:
-    """Random images that share no label with the query and are not among those found: n, or as many as there are."""
-    seen = {query.sha256, *(image.sha256 for image in found)}
+    """Random images that share no label with the query and are not among its results: n, or as many as there are."""
+    seen = {query.sha256, *(image.sha256 for image in results)}
     chosen: list[Image] = []
     for row in rng.sample(range(len(images)), len(images)):
         image = images[row]

@@ -1,7 +1,6 @@
-"""Why a query and a result match: what each block adds to the score, as data and as a picture.
+"""Why a query and a result match: what each block adds to the score.
 
-`explain_pair` gives numbers, `draw` a PNG: both images with their strongest pairs of blocks, and where in them the
-score comes from.
+`explain_pair` returns numbers; `explanation_image.draw_explanation` makes a picture of them.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
     from .searcher import Searcher
 
 
-PAIRS = 30  # listed, unless asked for more or fewer
-_CANDIDATES = 1000  # strongest pairs among which those that show the same are passed over
-_SAME = 0.5  # boxes show the same from this share of their union on
-_CHANGED = 1e-4  # largest difference of vectors that rounding can make
+PAIRS = 30  # listed by default
+_CANDIDATES = 1000  # strongest pairs that are considered
+_SAME_OVERLAP = 0.5  # intersection over union from which two boxes show the same
+_ROUNDING = 1e-4  # largest difference of vectors that rounding can make
 
 
-class Explained(NamedTuple):
+class PairExplanation(NamedTuple):
     """What `explain_pair` returns, and the pixels of both images, uint8 (H, W, 3)."""
 
     data: dict[str, Any]
@@ -34,7 +33,7 @@ class Explained(NamedTuple):
     result_pixels: np.ndarray
 
 
-class _Picture(NamedTuple):
+class _Image(NamedTuple):
     name: str  # as given, or as search prints it
     id: int | None  # of an image of the collection
     row: int  # of the collection, -1 for none
@@ -45,7 +44,7 @@ class _Picture(NamedTuple):
 def explain_pair(
     searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
 ) -> dict[str, Any]:
-    """Tell what each block of a query and of a result adds to their score.
+    """Compute what each block of a query and of a result adds to their score.
 
     Parameters
     ----------
@@ -54,9 +53,9 @@ def explain_pair(
         One image each: an id (``12`` or ``"id:12"``), a path as search prints it, a file from anywhere, or RGB uint8
         pixels (H, W, 3).
     learner : str, optional
-        One of ``searcher.learners``; unless named `Searcher.default_learner`.
+        One of ``searcher.learners``; by default `Searcher.default_learner`.
     n_pairs : int
-        Pairs of blocks listed at most.
+        Most pairs of blocks to list.
 
     Returns
     -------
@@ -69,66 +68,66 @@ def explain_pair(
           ``width``, ``height``, ``boxes`` (x, y, width and height of each block, in pixels) and ``heat`` (what each
           block adds to the score);
         - ``pairs``, the strongest first: ``query_block`` and ``result_block`` (one block of each side to show),
-          ``n_query_blocks`` and ``n_result_blocks`` (how many are alike: blocks of one visterm), ``contribution`` (of
+          ``n_query_blocks`` and ``n_result_blocks`` (how many have the visterm of that block), ``contribution`` (of
           all of them together) and ``share`` (of ``positive - negative``, which is the score where nothing lowers it);
-        - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric looks at, and
+        - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric uses, and
           the ``contribution``. A block's heat lacks the bits whose visterm its image does not have.
 
     Raises
     ------
     UserError
         An image cannot be found or read, has changed since it was extracted, or has nothing to compare; or the learner
-        cannot answer.
+        cannot be used.
     """
-    return explained(searcher, query, result, learner, n_pairs=n_pairs).data
+    return explain_with_pixels(searcher, query, result, learner, n_pairs=n_pairs).data
 
 
-def explained(
+def explain_with_pixels(
     searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
-) -> Explained:
-    """Return `explain_pair` with the pixels that it is of, for `draw`."""
+) -> PairExplanation:
+    """As `explain_pair`, with the pixels of both images, which a picture of it needs."""
     from visterm.retrieval import explain
 
     name = learner or searcher.default_learner()
     if not hasattr(searcher.extractor, "block_vectors"):
-        raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, so there is nothing to point at")
+        raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, which explanations need")
     model = searcher.learner(name)
-    pictures = [_picture(searcher, query), _picture(searcher, result)]
-    sides = [_blocks(searcher, picture) for picture in pictures]
+    pair = [_image(searcher, query), _image(searcher, result)]
+    (query_boxes, query_vectors), (result_boxes, result_vectors) = (_blocks(searcher, image) for image in pair)
     labels = searcher.labels_for(name)
-    row = pictures[1].row
+    row = pair[1].row
     label = None if labels is None or row < 0 else labels[row : row + 1]
     try:
-        found = explain(model, sides[0][1], sides[1][1], label, n_pairs=_CANDIDATES)
+        parts = explain(model, query_vectors, result_vectors, label, n_pairs=_CANDIDATES)
     except ValueError as error:
-        raise UserError(f"{pictures[0].name} and {pictures[1].name}, by {name}: {error}") from None
-    boxes = sides[0][0], sides[1][0]
-    whole = found.positive - found.negative  # not the score: a small one may be left of large parts
+        raise UserError(f"{pair[0].name} and {pair[1].name}, by {name}: {error}") from None
+    size = parts.positive - parts.negative  # not the score: large positive and negative parts may leave a small one
     explanation: dict[str, Any] = {
         "learner": name,
-        "score": round(found.score, 6),
-        "positive": _rounded(found.positive),
-        "negative": _rounded(found.negative),
+        "score": round(parts.score, 6),
+        "positive": _rounded(parts.positive),
+        "negative": _rounded(parts.negative),
         "pairs": [
             {
                 "query_block": i,
                 "result_block": j,
                 "contribution": _rounded(pair.contribution),
-                "share": _rounded(pair.contribution / whole) if whole else 0.0,
+                "share": _rounded(pair.contribution / size) if size else 0.0,
                 "n_query_blocks": len(pair.query_parts),
                 "n_result_blocks": len(pair.result_parts),
             }
-            for i, j, pair in _shown(found.pairs, *boxes, n_pairs)
+            for i, j, pair in _distinct(parts.pairs, query_boxes, result_boxes, n_pairs)
         ],
     }
-    for side, picture, box, heat in zip(("query", "result"), pictures, boxes, (found.query, found.result), strict=True):
+    sides = (("query", query_boxes, parts.query), ("result", result_boxes, parts.result))
+    for image, (side, boxes, heat) in zip(pair, sides, strict=True):
         explanation[side] = {
-            "name": picture.name,
-            "id": picture.id,
-            "path": picture.name if picture.id is not None else None,
-            "width": picture.pixels.shape[1],
-            "height": picture.pixels.shape[0],
-            "boxes": box.round(2).tolist(),
+            "name": image.name,
+            "id": image.id,
+            "path": image.name if image.id is not None else None,
+            "width": image.pixels.shape[1],
+            "height": image.pixels.shape[0],
+            "boxes": boxes.round(2).tolist(),
             "heat": [_rounded(value) for value in heat],
         }
     if not model.linear:
@@ -138,13 +137,13 @@ def explained(
                 "n_result_blocks": len(pair.result_parts),
                 "contribution": _rounded(pair.contribution),
             }
-            for pair in found.pairs
+            for pair in parts.pairs
         ]
-    return Explained(explanation, pictures[0].pixels, pictures[1].pixels)
+    return PairExplanation(explanation, pair[0].pixels, pair[1].pixels)
 
 
-def _picture(searcher: Searcher, given: Any) -> _Picture:
-    """Find one image, in the collection or outside."""
+def _image(searcher: Searcher, given: Any) -> _Image:
+    """Read one image, of the collection or from outside."""
     import numpy as np
 
     from visterm.features import ImageError, read_image
@@ -152,16 +151,16 @@ def _picture(searcher: Searcher, given: Any) -> _Picture:
 
     if isinstance(given, np.ndarray):
         try:
-            return _Picture("image", None, -1, as_rgb(given), None)
+            return _Image("image", None, -1, as_rgb(given), None)
         except ValueError as error:
             raise UserError(str(error)) from None
     name = f"id:{given}" if isinstance(given, int | np.integer) else os.fsdecode(given)
     if os.path.isdir(name):
-        raise UserError(f"{name}: a folder; one image is explained at a time")
-    asked = searcher.queries(name)
-    if asked.errors:
-        raise UserError(f"{name}: {asked.errors[0]}")
-    row = asked.own[0]
+        raise UserError(f"{name} is a folder; give one image")
+    read = searcher.queries(name)
+    if read.errors:
+        raise UserError(f"{name}: {read.errors[0]}")
+    row = read.own[0]
     image = searcher.images[row] if row >= 0 else None
     try:
         pixels = read_image(
@@ -170,32 +169,32 @@ def _picture(searcher: Searcher, given: Any) -> _Picture:
     except ImageError as error:
         raise UserError(f"{image.path if image else name}: {error.reason}") from None
     if image is None:
-        return _Picture(name, None, -1, pixels, None)
-    return _Picture(image.path, image.id, row, pixels, searcher.X[row].toarray().ravel())
+        return _Image(name, None, -1, pixels, None)
+    return _Image(image.path, image.id, row, pixels, searcher.X[row].toarray().ravel())
 
 
-def _blocks(searcher: Searcher, picture: _Picture) -> tuple[np.ndarray, Any]:
+def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
     """Boxes and vectors of the blocks of an image, which sum to the vector that is searched with."""
     import numpy as np
 
     try:
-        boxes, vectors = searcher.extractor.block_vectors(picture.pixels)
+        boxes, vectors = searcher.extractor.block_vectors(image.pixels)
     except ValueError as error:  # no pixels
-        raise UserError(f"{picture.name}: {error}") from None
+        raise UserError(f"{image.name}: {error}") from None
     whole = np.asarray(vectors.astype(np.float64).sum(axis=0)).ravel()  # in single precision, long sums would drift
-    if picture.vector is not None and np.abs(whole - picture.vector).max() > _CHANGED:
+    if image.vector is not None and np.abs(whole - image.vector).max() > _ROUNDING:
         raise UserError(
-            f"{picture.name} has changed since it was extracted; run 'visterm features --run {searcher.run.name}' first"
+            f"{image.name} has changed since it was extracted; run 'visterm features --run {searcher.run.name}' first"
         )
     return boxes, vectors
 
 
-def _shown(
+def _distinct(
     pairs: Sequence[Pair], query_boxes: np.ndarray, result_boxes: np.ndarray, n_pairs: int
 ) -> Iterator[tuple[int, int, Pair]]:
-    """Yield the strongest pairs with a block to show on each side, but none that shows the same as a stronger one.
+    """Yield the strongest pairs with one block to show per side, skipping pairs that show the same as a stronger one.
 
-    The block to show is the one nearest to the middle of all of the pair's. Two pairs show the same if the blocks shown
+    The block to show is the one nearest to the centre of all blocks of the pair. Two pairs show the same if the blocks
     overlap by half of their union or more, in both images.
     """
     import numpy as np
@@ -206,21 +205,21 @@ def _shown(
             return
         if not len(pair.query_parts) or not len(pair.result_parts):
             continue
-        i, j = _middle(query_boxes, pair.query_parts), _middle(result_boxes, pair.result_parts)
+        i, j = _central(query_boxes, pair.query_parts), _central(result_boxes, pair.result_parts)
         if chosen:
             before = np.array(chosen)
             same = np.minimum(
                 _overlaps(query_boxes[i], query_boxes[before[:, 0]]),
                 _overlaps(result_boxes[j], result_boxes[before[:, 1]]),
             )
-            if same.max() >= _SAME:
+            if same.max() >= _SAME_OVERLAP:
                 continue
         chosen.append((i, j))
         yield i, j, pair
 
 
-def _middle(boxes: np.ndarray, some: np.ndarray) -> int:
-    """Which of some boxes is nearest to the middle of all of them."""
+def _central(boxes: np.ndarray, some: np.ndarray) -> int:
+    """Which of some boxes is nearest to the centre of all of them."""
     centres = boxes[some, :2] + boxes[some, 2:] / 2
     return int(some[((centres - centres.mean(axis=0)) ** 2).sum(axis=1).argmin()])
 
@@ -235,5 +234,5 @@ def _overlaps(box: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 
 def _rounded(value: float) -> float:
-    """Six digits, which is what float32 sums are worth."""
+    """Six digits: the precision of float32 sums."""
     return float(f"{value:.6g}")

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-DRAWN = 8
-_LONGEST = 720  # pixels of an image as it is drawn
+PAIRS_DRAWN = 8
+_LONGEST = 720  # pixels of the longer side of an image in the picture
 
 
 def heat_map(side: dict[str, Any], longest: int = _LONGEST) -> np.ndarray:
-    """Spread what the blocks of an image add to the score over the image.
+    """Spread what the blocks of an image add to the score over its pixels.
 
-    A block's heat is spread evenly over its pixels, and what the blocks of all scales leave on a pixel adds up: the map
+    The heat of a block is spread evenly over its pixels, and the heat of all blocks on a pixel is added up: the map
     sums to the heat of all blocks.
 
     Parameters
@@ -29,7 +29,7 @@ def heat_map(side: dict[str, Any], longest: int = _LONGEST) -> np.ndarray:
     side : dict
         ``query`` or ``result`` of `explain_pair`.
     longest : int
-        Longer side of the map; that of a smaller image is as long as the image's.
+        Longer side of the map, at most that of the image.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def heat_map(side: dict[str, Any], longest: int = _LONGEST) -> np.ndarray:
     left, right = _pixels(x, x + w, width / side["width"], width)
     top, bottom = _pixels(y, y + h, height / side["height"], height)
     density = np.array(side["heat"]) / ((right - left) * (bottom - top))
-    # Each box as the four corners of which it is a sum: running sums along both axes fill it.
+    # Write each box as its four corners; cumulative sums along both axes fill it.
     corners = np.zeros((height + 1, width + 1))
     for rows, columns, sign in ((top, left, 1), (top, right, -1), (bottom, left, -1), (bottom, right, 1)):
         np.add.at(corners, (rows, columns), sign * density)
@@ -52,22 +52,22 @@ def heat_map(side: dict[str, Any], longest: int = _LONGEST) -> np.ndarray:
 
 
 def _pixels(start: np.ndarray, end: np.ndarray, factor: float, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """First and last pixel, exclusive, of intervals on a scaled axis; one at least."""
+    """First and last pixel (exclusive) of intervals on a scaled axis, at least one pixel long."""
     import numpy as np
 
     first = np.minimum(np.rint(start * factor).astype(np.intp), size - 1)
     return first, np.clip(np.rint(end * factor).astype(np.intp), first + 1, size)
 
 
-def draw(
+def draw_explanation(
     explanation: dict[str, Any],
     query_pixels: np.ndarray,
     result_pixels: np.ndarray,
     file: str | Path | IO[bytes],
     *,
-    n_pairs: int = DRAWN,
+    n_pairs: int = PAIRS_DRAWN,
 ) -> None:
-    """Draw an explanation into a PNG file.
+    """Draw an explanation as a PNG.
 
     Above, both images with the blocks of the strongest pairs, numbered and joined by lines: a solid line for a pair
     that raises the score, a dashed one for a pair that lowers it. Below, where in each image the score comes from
@@ -78,20 +78,20 @@ def draw(
     explanation : dict
         Of `explain_pair`.
     query_pixels, result_pixels : ndarray of uint8, (H, W, 3)
-        Of `explained`.
+        Of `explain_with_pixels`.
     file : path or binary file
-        A file at the path is replaced in one step.
+        An existing file is replaced in one step.
     n_pairs : int
-        Pairs drawn at most; fewer if the explanation has fewer.
+        Most pairs to draw.
     """
-    # Imported here: it costs more than the explanation itself.
+    # Imported here: slow.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     sides = [explanation["query"], explanation["result"]]
     pictures = [_shrunk(pixels) for pixels in (query_pixels, result_pixels)]
     shapes = [side["width"] / side["height"] for side in sides]
-    # Both images get the same height, unless one is so long that it would leave the other no room.
+    # Both images get the same height, unless one is so wide that the other would have no room.
     ratios = [min(max(shape, 0.6), 1.9) for shape in shapes]
     height = 10.6 / sum(ratios)  # inches
     figure = Figure(figsize=(12, 2 * height + 2.15), dpi=110, facecolor="white")
@@ -110,18 +110,18 @@ def draw(
     pairs = explanation["pairs"][:n_pairs]
     _draw_pairs(figure, axes[0], sides, pictures, pairs)
     _draw_heat(figure, axes[1], sides, pictures)
-    _write_words(figure, axes, explanation, pairs)
-    drawn = io.BytesIO()
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # a name in letters that the font lacks
-        figure.savefig(drawn, format="png", metadata={"Software": None})
+    _write_text(figure, axes, explanation, pairs)
+    png = io.BytesIO()
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # a name with letters that the font lacks
+        figure.savefig(png, format="png", metadata={"Software": None})
     if not isinstance(file, str | os.PathLike):
-        file.write(drawn.getvalue())
+        file.write(png.getvalue())
         return
-    write_bytes(Path(file), drawn.getvalue())
+    write_bytes(Path(file), png.getvalue())
 
 
 def _shrunk(pixels: np.ndarray) -> np.ndarray:
-    """The image at the size that it is drawn in."""
+    """The image in the size that it has in the picture."""
     import cv2
 
     factor = _LONGEST / max(pixels.shape[:2])
@@ -131,7 +131,7 @@ def _shrunk(pixels: np.ndarray) -> np.ndarray:
     return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
 
 
-# Hues that differ in brightness, too, for eyes that see few colours (Okabe and Ito).
+# Colours that differ in brightness, too, for colour-blind readers (Okabe and Ito).
 _HUES = ("#F0E442", "#56B4E9", "#E69F00", "#CC79A7", "#009E73", "#FFFFFF", "#D55E00", "#9FA8FF")
 _INK = "#16181d"
 
@@ -151,14 +151,14 @@ def _draw_pairs(figure, axes, sides, pictures, pairs) -> None:
         for which, name in enumerate(("query_block", "result_block")):
             x, y, w, h = sides[which]["boxes"][pair[name]]
             inset = min(0.003 * (number - 1) * max(sides[which]["width"], sides[which]["height"]), 0.2 * min(w, h))
-            x, y, w, h = x + inset, y + inset, w - 2 * inset, h - 2 * inset  # so that no outline hides another one
+            x, y, w, h = x + inset, y + inset, w - 2 * inset, h - 2 * inset  # no outline hides another one
             axes[which].add_patch(
                 Rectangle(
                     (x, y), w, h, fill=False, edgecolor=hue, linewidth=1.8, linestyle=style,
                     path_effects=[withStroke(linewidth=3.8, foreground=_INK)],
                 )
             )  # fmt: skip
-            ends.append(_place_for_badge((x, y, w, h), which == 0, taken[which], sides[which]))
+            ends.append(_badge_position((x, y, w, h), which == 0, taken[which], sides[which]))
             taken[which].append(ends[-1])
         figure.add_artist(
             ConnectionPatch(
@@ -167,14 +167,14 @@ def _draw_pairs(figure, axes, sides, pictures, pairs) -> None:
             )
         )  # fmt: skip
         for one, end in zip(axes, ends, strict=True):
-            figure.text(  # of the figure, as the lines are: it lies above them
+            figure.text(  # artists of the figure, as the lines are, to lie above them
                 *end, str(number), transform=one.transData, ha="center", va="center", fontsize=10, color=_INK,
                 zorder=10, bbox={"boxstyle": "circle,pad=0.2", "facecolor": hue, "edgecolor": _INK, "linewidth": 1},
             )  # fmt: skip
 
 
-def _place_for_badge(box, right: bool, taken, side) -> tuple[float, float]:
-    """A point on the outline of a box, on the side of the other image if there is room between the numbers."""
+def _badge_position(box, right: bool, taken, side) -> tuple[float, float]:
+    """A point on the outline of a box, on the side of the other image if there is room between the badges."""
     x, y, w, h = box
     edge = x + w if right else x
     candidates = [(edge, y + h * at) for at in (0.5, 0.25, 0.75, 0.0, 1.0)]
@@ -188,29 +188,29 @@ def _place_for_badge(box, right: bool, taken, side) -> tuple[float, float]:
 
 
 def _draw_heat(figure, axes, sides, pictures) -> None:
-    """Heat maps of both images over their grey pictures, in one colour scale, with its legend."""
+    """Heat maps over the grey images, in one colour scale with a legend."""
     import cv2
     import numpy as np
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     maps = [heat_map(side) for side in sides]
-    maps = [found * found.size / 100 for found in maps]  # score of a hundredth of the area
-    low, high = min(found.min() for found in maps), max(found.max() for found in maps)
+    maps = [heat * heat.size / 100 for heat in maps]  # score of a hundredth of the area
+    low, high = min(heat.min() for heat in maps), max(heat.max() for heat in maps)
     most = max(-low, high, 1e-12)
-    signed = low < -0.01 * most  # less than that is rounding
+    signed = low < -0.01 * most  # less is rounding
     warm = ["#f7f7f7", "#fdd0a2", "#fd8d3c", "#d94801", "#7f2704"]
     cold = ["#08306b", "#2171b5", "#6baed6", "#c6dbef"]
     colors = LinearSegmentedColormap.from_list("heat", [*cold, *warm] if signed else warm)
     norm = Normalize(-most if signed else 0, most)
-    for one, side, pixels, found in zip(axes, sides, pictures, maps, strict=True):
+    for one, side, pixels, heat in zip(axes, sides, pictures, maps, strict=True):
         grey = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2GRAY)
         height, width = grey.shape
-        found = cv2.resize(found, (width, height), interpolation=cv2.INTER_NEAREST)
-        # The picture shows through by its brightness only, and faintly: colour is all heat.
+        heat = cv2.resize(heat, (width, height), interpolation=cv2.INTER_NEAREST)
+        # The image shows through by its brightness alone, and faintly: all colour is heat.
         shade = 0.6 + 0.4 * grey[..., None] / 255
         extent = (0, side["width"], side["height"], 0)
-        one.imshow(colors(norm(found))[..., :3] * shade, extent=extent, interpolation="antialiased")
+        one.imshow(colors(norm(heat))[..., :3] * shade, extent=extent, interpolation="antialiased")
     total = figure.get_figheight()
     bar = figure.colorbar(
         ScalarMappable(norm, colors),
@@ -218,13 +218,13 @@ def _draw_heat(figure, axes, sides, pictures) -> None:
         orientation="horizontal",
     )
     bar.outline.set_visible(False)
-    bar.ax.set_xlim(low if signed else 0, max(high, 0) or most)  # only what there is
+    bar.ax.set_xlim(low if signed else 0, max(high, 0) or most)  # the range that occurs
     bar.ax.tick_params(labelsize=9, length=2)
     bar.set_label("score from 1 % of the image's area", fontsize=9)
 
 
-def _write_words(figure, axes, explanation, pairs) -> None:
-    """Title, names and what the pairs make of the score."""
+def _write_text(figure, axes, explanation, pairs) -> None:
+    """Title, names, and how much of the score the drawn pairs add."""
     from visterm.features import printable
 
     total = figure.get_figheight()

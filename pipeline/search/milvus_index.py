@@ -1,4 +1,4 @@
-"""The index of a learner in Milvus: where it lies, what a run remembers of it, and how it keeps in step."""
+"""The index of a learner in Milvus: its address, what a run keeps of it, and how it is updated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
 from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, drop_collection, shown
 
-from .searcher import Searcher
+from .gallery import Gallery
+from .recall import measure_recall
 
-_REMEMBERED = "entries.npy"  # int64 (2, n): ids and fingerprints
+_ENTRIES = "entries.npy"  # int64 (2, n): ids and fingerprints
 
 
 class RunIndex(MilvusIndex):
-    """As `MilvusIndex`; what Milvus complains of is a UserError."""
+    """As `MilvusIndex`, with errors of Milvus as UserError."""
 
     def search(self, Q: Any, k: int | None = None, *, exclude: Any = None) -> Ranking:
         """As `ExactIndex.search`."""
@@ -35,84 +36,98 @@ class RunIndex(MilvusIndex):
             return super().search(Q, k, exclude=exclude)
 
 
-def index_in_milvus(searcher: Searcher, name: str, exact: ExactIndex) -> ExactIndex:
-    """Make the index of a learner, in step with what the searcher holds.
+def index_in_milvus(
+    name: str,
+    exact: ExactIndex,
+    labels: np.ndarray | None,
+    *,
+    gallery: Gallery,
+    config: Config,
+    console: Any,
+    is_current: Callable[[], bool],
+) -> ExactIndex:
+    """Open the index of a learner in Milvus, and update it to the images of the gallery.
 
     Parameters
     ----------
-    searcher : Searcher
     name : str
-        The learner.
+        Of the learner.
     exact : ExactIndex
-        Its exact index. It is returned in place of one in Milvus where that would have to change and may not: while
-        others write to the run, and for a searcher that is older than the run.
+        Its exact index. It is returned where the one in Milvus is out of date and cannot be updated now: while another
+        process writes to the run, or if the run has changed since the gallery was opened.
+    labels : array of str, optional
+        Labels of the gallery, for MuSL.
+    gallery : Gallery
+    config : Config
+    console : Console
+    is_current : function () -> bool
+        Whether `gallery` is still what the run holds.
 
     Raises
     ------
     UserError
         Milvus cannot be used, or holds something else under this name; the message says what to do.
     """
-    run, settings, console = searcher.run, searcher.config.index, searcher._console
-    uri = _uri(run, searcher.config)
+    run, settings = gallery.run, config.index
+    uri = _uri(run, config)
     if settings.uri is None:
         Path(uri).parent.mkdir(parents=True, exist_ok=True)
     with _as_user_error():
         index = RunIndex(
             exact.learner,
-            searcher.X,
-            searcher.labels_for(name),
-            ids=[image.id for image in searcher.images],
+            gallery.X,
+            labels,
+            ids=[image.id for image in gallery.images],
             uri=uri,
             collection=collection_name(run, name),
             n_candidates=settings.n_candidates,
-            n_jobs=searcher.config.compute.n_jobs,
+            n_jobs=config.compute.n_jobs,
         )
         if index.in_step():
             return index
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(run.locked())
-            why = "" if searcher.is_as_on_disk() else f"run {run.name} has changed since it was opened"
+            why = "" if is_current() else f"run {run.name} has changed since it was opened"
         except UserError as error:
             why = str(error)
         if why:
-            console.warn(f"the index of {name} in Milvus is not in step, searching exactly meanwhile: {why}")
+            console.warn(f"the index of {name} in Milvus is out of date, using exact search for now: {why}")
             return exact
         folder = run.folder / "index" / name
-        with console.phase(f"bringing {name} in Milvus in step with {count(index.n_gallery, 'image')}"):
+        with console.phase(f"updating the index of {name} in Milvus to {count(index.n_gallery, 'image')}"):
             try:
                 with _as_user_error():
-                    written, removed = index.bring_in_step(_remembered(folder))
+                    written, removed = index.bring_in_step(_last_entries(folder))
             except _OutOfStep as error:
-                raise UserError(
-                    f"{error}; 'visterm index --rebuild --run {run.name} --learner {name}' makes it anew"
-                ) from None
-        # The learner's own fingerprint is of no use here: what it makes of the images is in those of the entries.
-        record = make_record("index", {"kind": "milvus", "uri": shown(uri)}, {"extractor": searcher._content})
-        recall = _recall_of(folder)
+                command = f"visterm index --rebuild --run {run.name} --learner {name}"
+                raise UserError(f"{error}; run '{command}' to rebuild it") from None
+        # No fingerprint of the learner: those of the entries cover what it makes of the images.
+        record = make_record("index", {"kind": "milvus", "uri": shown(uri)}, {"extractor": gallery.content})
+        recall = _last_recall(folder)
         if recall is None or written == index.n_gallery:
-            recall = searcher.recall_of(index, exact)
+            recall = measure_recall(index, exact, gallery.X)
             console.say(
                 f"Milvus finds {recall['recall']:.1%} of the {recall['k']} nearest images for {name} (measured with "
                 f"{count(recall['queries'], 'query')})"
             )
         record["recall"] = recall | {"milvus": shown(uri), "held": index.n_gallery}
         with publish(folder, record) as target:
-            np.save(target / _REMEMBERED, np.array([index.entries.ids, index.entries.fingerprints]))
+            np.save(target / _ENTRIES, np.array([index.entries.ids, index.entries.fingerprints]))
     if removed or written < index.n_gallery:
         console.say(f"{count(written, 'image')} written to Milvus for {name}, {removed:,} removed")
     return index
 
 
 def forget_in_milvus(run: Run, config: Config, name: str) -> None:
-    """Remove the index of a learner from Milvus and from the run; the next search makes it anew.
+    """Remove the index of a learner from Milvus and from the run; the next search rebuilds it.
 
-    A damaged file within the run goes as a whole, whatever learners are in it.
+    A damaged file within the run is removed as a whole, with the indexes of all learners in it.
     """
     uri = _uri(run, config)
     own = Path(uri) if config.index.uri is None else None
     with run.locked():
-        if own is None or own.exists():  # else nothing was made yet
+        if own is None or own.exists():  # otherwise there is no index yet
             with _as_user_error():
                 try:
                     drop_collection(uri, collection_name(run, name))
@@ -136,17 +151,17 @@ def _uri(run: Run, config: Config) -> str:
     return config.index.uri or os.fspath(run.folder / "index" / "milvus.db")
 
 
-def _remembered(folder: Path) -> Entries | None:
-    """What Milvus held when it was last brought in step; None where nobody knows."""
+def _last_entries(folder: Path) -> Entries | None:
+    """What Milvus held after the last update; None if that is not known."""
     try:
-        ids, fingerprints = np.load(folder / _REMEMBERED, allow_pickle=False)
+        ids, fingerprints = np.load(folder / _ENTRIES, allow_pickle=False)
     except (OSError, ValueError, EOFError):  # EOFError: of an empty file
         return None
     return Entries(ids, fingerprints)
 
 
-def _recall_of(folder: Path) -> dict[str, Any] | None:
-    """What was measured when the index was first made."""
+def _last_recall(folder: Path) -> dict[str, Any] | None:
+    """The recall that was measured when the index was first made."""
     with contextlib.suppress(UserError):
         record = read_record(folder)
         if record and record["config"].get("kind") == "milvus":
@@ -155,7 +170,7 @@ def _recall_of(folder: Path) -> dict[str, Any] | None:
 
 
 class _OutOfStep(UserError):
-    """Nothing that a search mends by itself."""
+    """The index is not one that a search may update by itself."""
 
 
 @contextlib.contextmanager

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.store.segments import stacked
+from visterm.pipeline.store.vectors import embed
+
+from .gallery import IMAGE_ID, Gallery
 
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
+
+_FILES_PER_TASK = 32  # query files that a thread turns into vectors at a time
+_NO_EXTRACTOR = (
+    "this run has imported vectors and nothing to make vectors with: search with one of its images (path or id:12), or "
+    "with vectors (.npy, .npz, .parquet)"
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +37,7 @@ class Queries:
     place : list of int, (n_read,)
         Which query each row of Q is.
     own : list of int, (n_read,)
-        The row of the collection that the query is itself, to be left out of its results; -1 for none.
+        The row of the collection that the query is itself, excluded from its results; -1 for none.
     errors : dict of int to str
         Why the other queries could not be read.
     """
@@ -35,8 +49,121 @@ class Queries:
     errors: dict[int, str]
 
     def answers(self, key: str) -> list[dict[str, Any]]:
-        """``{"query": name, key: []}`` of every query, with ``"error"`` where it could not be read."""
+        """``{"query": name, key: []}`` per query, with ``"error"`` where it could not be read."""
         return [
             {"query": name, key: []} | ({"error": self.errors[i]} if i in self.errors else {})
             for i, name in enumerate(self.names)
         ]
+
+
+def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
+    """Turn images, folders, ids and files of vectors into query vectors; see `Searcher.queries`."""
+    import numpy as np
+
+    from visterm.features import read_query_vectors
+
+    names: list[str] = []
+    files: list[tuple[int, Any]] = []  # to read: position, path or pixels
+    rows: dict[int, int] = {}  # position to row of the collection
+    errors: dict[int, str] = {}
+    imported: dict[int, Any] = {}  # vectors of a file, by the position of its first
+    options = config.collection.vectors.model_dump(include={"unit", "vector_column"})
+    for query in [given] if isinstance(given, str | os.PathLike | np.ndarray) else given:
+        position = len(names)
+        if isinstance(query, np.ndarray):
+            names.append(f"image {position + 1}")
+            files.append((position, query))
+            continue
+        name = os.fsdecode(query)
+        if os.path.isdir(name):
+            below = _images_below(name)
+            files += [(position + i, file) for i, file in enumerate(below)]
+            names += below or [name]
+            if not below:
+                errors[position] = "no images in this folder"
+            continue
+        names.append(name)
+        row = gallery.row_named(name)
+        if row is not None:
+            rows[position] = row
+        elif IMAGE_ID.fullmatch(name):
+            errors[position] = f"run {gallery.run.name} has no image of this id"
+        elif gallery.extractor is not None:
+            files.append((position, name))
+        elif (row := gallery.row_of_file(name)) >= 0:
+            rows[position] = row
+        elif name.lower().endswith((".npy", ".npz", ".parquet")):
+            try:
+                names[position:], imported[position] = read_query_vectors(name, gallery.X.shape[1], **options)
+            except ValueError as error:
+                errors[position] = str(error)
+        else:
+            files.append((position, name))
+    own = rows | {position: gallery.row_of_file(file) for position, file in files if isinstance(file, str)}
+    Q, read, unreadable = _vectors(files, gallery, config)
+    Q = stacked([Q, gallery.X[np.fromiter(rows.values(), np.intp)], *imported.values()])
+    place = [*read, *rows, *(i + n for i, made in imported.items() for n in range(made.shape[0]))]
+    order = np.argsort(place)
+    place = [place[i] for i in order]
+    return Queries(names, Q[order], place, [own.get(position, -1) for position in place], errors | unreadable)
+
+
+def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config) -> tuple[Any, list[int], dict]:
+    """Vectors of the files that can be read, their positions, and why the others cannot."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from joblib import effective_n_jobs
+
+    from visterm.features import ImageError, read_image
+
+    extractor, max_pixels = gallery.extractor, config.collection.max_pixels
+    errors: dict[int, str] = {}
+    if extractor is None:
+        return gallery.X[:0], [], dict.fromkeys((position for position, _ in files), _NO_EXTRACTOR)
+
+    def vectors_of(some: Sequence[tuple[int, Any]]) -> tuple[Any, list[int]]:
+        done: list[int] = []
+
+        def readable() -> Iterable[np.ndarray]:
+            for position, file in some:
+                try:
+                    if isinstance(file, str):
+                        file = read_image(file, max_pixels=max_pixels)
+                    else:
+                        _check_pixels(file, max_pixels)
+                except ImageError as error:
+                    errors[position] = error.reason
+                else:
+                    done.append(position)
+                    yield file
+
+        if hasattr(extractor, "count"):
+            return extractor.transform(readable()), done
+        return embed(extractor, readable()), done
+
+    parts = [files[i : i + _FILES_PER_TASK] for i in range(0, len(files), _FILES_PER_TASK)] or [[]]
+    n_threads = min(effective_n_jobs(config.compute.n_jobs), len(parts))
+    if n_threads == 1:
+        made = [vectors_of(part) for part in parts]
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            made = list(pool.map(vectors_of, parts))
+    return stacked([rows for rows, _ in made]), [position for _, done in made for position in done], errors
+
+
+def _images_below(folder: str) -> list[str]:
+    from visterm.features import find_images
+
+    try:
+        return [os.fspath(file) for file in find_images(folder)]
+    except OSError:
+        return []
+
+
+def _check_pixels(pixels: np.ndarray, max_pixels: int) -> None:
+    from visterm.features import ImageError
+
+    if pixels.dtype != "uint8" or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+        raise ImageError("", f"not RGB uint8 (H, W, 3), but {pixels.dtype} {pixels.shape}")
+    if pixels.shape[0] * pixels.shape[1] > max_pixels:
+        raise ImageError("", f"more than {max_pixels:,} pixels")

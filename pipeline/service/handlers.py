@@ -16,10 +16,10 @@ from starlette.exceptions import HTTPException
 from visterm.features import ImageError, decode_image, printable
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.explanation import Explained, explained
-from visterm.pipeline.search.explanation_picture import draw
+from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
+from visterm.pipeline.search.explanation_picture import draw_explanation
+from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.search.queries import Queries
-from visterm.pipeline.search.searcher import UnknownLabel
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.models import RANKERS
 from visterm.pipeline.store.run import Run
@@ -286,18 +286,18 @@ class RequestHandlers:
         explanation = self._explained(snapshot, number, upload, result, learner)
         file = io.BytesIO()
         with self._drawing:
-            draw(explanation.data, explanation.query_pixels, explanation.result_pixels, file)
+            draw_explanation(explanation.data, explanation.query_pixels, explanation.result_pixels, file)
         return file.getvalue()
 
     def _explained(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
-    ) -> Explained:
+    ) -> PairExplanation:
         learner = self.learner(snapshot, learner)
         for image_id in (number, result):
             if image_id is not None:
                 self.image(snapshot, image_id)
         query = number if upload is None else self.upload_pixels(upload)
-        explanation = explained(snapshot.searcher, query, result, learner)
+        explanation = explain_with_pixels(snapshot.searcher, query, result, learner)
         if upload is not None:
             explanation.data["query"]["name"] = "upload"
         explanation.data["version"] = snapshot.searcher.version

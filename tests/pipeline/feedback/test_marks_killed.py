@@ -60,7 +60,7 @@ def test_what_add_confirmed_survives_kill(tmp_path):
     assert confirmed >= 5
 
 
-TEACHER = """
+UPDATER = """
 import sys
 from pathlib import Path
 from visterm.pipeline import Searcher
@@ -69,11 +69,11 @@ from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.run import Run
 run = Run(Path(sys.argv[1]))
 update.MAX_FALL = 1.0
-images, teacher = Searcher(run).images, FeedbackTrainer(run)
-start = len(teacher.marks.export())
+images, trainer = Searcher(run).images, FeedbackTrainer(run)
+start = len(trainer.marks.export())
 for number in range(start + 2, start + 20):
-    teacher.marks.add(images[0].sha256, images[number % 30], 1 if number % 2 else -1, learner="oasis")
-    answer = teacher.update()
+    trainer.marks.add(images[0].sha256, images[number % 30], 1 if number % 2 else -1, learner="oasis")
+    answer = trainer.update()
     print(answer["to_version"], flush=True)
 """
 
@@ -89,14 +89,14 @@ def test_a_kill_in_an_update_leaves_one_version_or_the_next(tmp_path, write_imag
     base = np.array(load_learner(run.learner("oasis") / "files").W_)
     wait = random.Random(1)
     for _ in range(3):
-        said = said_until_killed(TEACHER, run.folder, lines=2, seconds=wait.uniform(0, 0.3))
-        teacher = FeedbackTrainer(run)
-        confirmed = teacher.version("oasis")
+        said = said_until_killed(UPDATER, run.folder, lines=2, seconds=wait.uniform(0, 0.3))
+        trainer = FeedbackTrainer(run)
+        confirmed = trainer.version("oasis")
         assert confirmed in (said[-1], said[-1] + 1)
-        assert not np.array_equal(teacher.load("oasis").W_, base)
-    assert teacher.update()["accepted"] or teacher.update()["to_version"] == confirmed
-    teacher.reset()
-    np.testing.assert_array_equal(teacher.load("oasis").W_, base)
+        assert not np.array_equal(trainer.load("oasis").W_, base)
+    assert trainer.update()["accepted"] or trainer.update()["to_version"] == confirmed
+    trainer.reset()
+    np.testing.assert_array_equal(trainer.load("oasis").W_, base)
     kept = {path.name for path in run.taught("oasis").iterdir() if path.is_dir()}
     assert all(name.isdigit() for name in kept)  # nothing half-written stays
     assert Searcher(run).search("id:1", k=3, learner="oasis")[0]["results"]

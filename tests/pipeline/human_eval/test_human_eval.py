@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from visterm.features import images as feature_images
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli import serving
+from visterm.pipeline.cli import human_eval as cli_human_eval
 from visterm.pipeline.cli.app import app as cli_app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
@@ -300,26 +300,26 @@ def test_the_command(run, tmp_path, monkeypatch):
     monkeypatch.setenv("VISTERM_RUN", "")
     monkeypatch.setattr(feature_images, "_silenced", True)
     served = []
-    monkeypatch.setattr(serving, "start_service", lambda: lambda place, console, **options: served.append(options))
+    monkeypatch.setattr(cli_human_eval, "start_service", lambda: lambda *_, **options: served.append(options))
 
     def visterm(*arguments, code=0):
         result = CliRunner().invoke(cli_app, ["judge", *arguments])
         assert result.exit_code == code, result.stderr
         return result
 
-    assert "no tasks yet; 'visterm judge' draws some" in visterm("results", code=2).stderr
+    assert "no tasks yet; run 'visterm judge' to draw some" in visterm("results", code=2).stderr
     assert (
         "study 1: 3 queries of 20 images each" in visterm("--learner", "cosine", "--queries", "3", "--port", "0").stderr
     )
     visterm()  # goes on with the same
-    assert "--new draws some of oasis" in visterm("--learner", "oasis", code=2).stderr
+    assert "use --new to start one for oasis" in visterm("--learner", "oasis", code=2).stderr
     own = {"host": "127.0.0.1", "token": None}
     assert served == [own | {"port": 0}, own | {"port": 8000}]
     told = visterm("--host", "0.0.0.0", "--token", "secret-enough-for-all").stderr
     assert served[2] == {"host": "0.0.0.0", "port": 8000, "token": "secret-enough-for-all"}
     assert "judge?token=TOKEN" in told
-    assert "options come after results" in visterm("--run", "other", "results", code=2).stderr
-    assert "the name of a picture ends in .png" in visterm("results", "--figure", "a.jpg", code=2).stderr
+    assert "put options after results" in visterm("--run", "other", "results", code=2).stderr
+    assert "a picture needs a name that ends in .png" in visterm("results", "--figure", "a.jpg", code=2).stderr
     found = Judgements(run.judgements)
     tasks = found.study().tasks
     while (shown := found.next("ann")["task"]) is not None:
@@ -334,5 +334,5 @@ def test_the_command(run, tmp_path, monkeypatch):
     assert len(visterm("export", "--format", "qrels").stdout.splitlines()) == 60
     assert visterm("export", "--format", "csv").stdout.startswith("study,learner,version,task,query,")
     assert "no study 4" in visterm("results", "--study", "4", code=2).stderr
-    assert "found by musl" in visterm("--new", "--queries", "2").stderr  # the only one that is trained
+    assert "ranked by musl" in visterm("--new", "--queries", "2").stderr  # the only one that is trained
     assert "did you mean cosine?" in visterm("--learner", "cosin", code=2).stderr

@@ -17,8 +17,8 @@ from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.search.explanation import explain_pair, explained
-from visterm.pipeline.search.explanation_picture import draw, heat_map
+from visterm.pipeline.search.explanation import explain_pair, explain_with_pixels
+from visterm.pipeline.search.explanation_picture import draw_explanation, heat_map
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
@@ -129,7 +129,7 @@ def test_an_image_can_be_named_in_every_way_that_search_takes(searcher, run):
     by_pixels = explain_pair(searcher, read_image(file), "plum/0.jpg")
     assert by_pixels["query"].pop("id") is None
     assert by_pixels["query"]["heat"] == expected["query"]["heat"]
-    np.testing.assert_array_equal(explained(searcher, image.id, "plum/0.jpg").query_pixels, read_image(file))
+    np.testing.assert_array_equal(explain_with_pixels(searcher, image.id, "plum/0.jpg").query_pixels, read_image(file))
 
 
 def test_pairs_are_the_strongest_and_show_different_things(searcher, outside):
@@ -201,13 +201,13 @@ def test_heat_is_spread_over_the_pixels_of_overlapping_blocks():
 
 
 def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_path):
-    found, *pixels = explained(searcher, outside, "pear/1.jpg", "oasis")
-    draw(found, *pixels, tmp_path / "why.png")
+    found, *pixels = explain_with_pixels(searcher, outside, "pear/1.jpg", "oasis")
+    draw_explanation(found, *pixels, tmp_path / "why.png")
     drawn = cv2.imread(str(tmp_path / "why.png"))
     assert drawn.shape[1] == 1320
     assert [path.name for path in tmp_path.iterdir()] == ["why.png"]
     none = dict(found, pairs=[])
-    draw(none, *pixels, tmp_path / "none.png")
+    draw_explanation(none, *pixels, tmp_path / "none.png")
     without = cv2.imread(str(tmp_path / "none.png"))
     assert without.shape == drawn.shape
     half = drawn.shape[0] // 2
@@ -221,7 +221,7 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0]}
     weaker = dict(side, heat=[0.4])
     found = {"learner": "x", "score": 1.0, "positive": 1.0, "negative": 0.0, "pairs": []}
-    draw(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
+    draw_explanation(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
     drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
     row = drawn[int(drawn.shape[0] * 0.75)]
     strong, weak = row[350], row[1000]  # blue, green, red
@@ -229,7 +229,7 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     assert strong[2] > strong[0]
     assert weak[2] > weak[0] + 30
     against = found | {"query": side, "result": dict(side, heat=[-1.0]), "negative": -1.0}
-    draw(against, pixels, pixels, tmp_path / "against.png")
+    draw_explanation(against, pixels, pixels, tmp_path / "against.png")
     left, right = (
         cv2.imread(str(tmp_path / "against.png"))[int(drawn.shape[0] * 0.75), x].astype(int) for x in (350, 1000)
     )
@@ -240,9 +240,9 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
 @pytest.mark.parametrize("shape", [(1, 1), (40, 3000), (900, 30), (70, 64)])
 def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
     pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    found, _, result = explained(searcher, pixels, "pear/1.jpg", "oasis")
+    found, _, result = explain_with_pixels(searcher, pixels, "pear/1.jpg", "oasis")
     assert (found["query"]["width"], found["query"]["height"]) == shape[::-1]
-    draw(found, pixels, result, tmp_path / "why.png")
+    draw_explanation(found, pixels, result, tmp_path / "why.png")
     height, width = cv2.imread(str(tmp_path / "why.png")).shape[:2]
     assert width == 1320
     assert height < 2500
@@ -250,10 +250,10 @@ def test_images_of_every_shape_can_be_drawn(searcher, tmp_path, shape):
 
 def test_names_are_shown_as_they_are(searcher, tmp_path):
     """Neither formulas nor line breaks nor letters that the font lacks do harm."""
-    found, *pixels = explained(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
+    found, *pixels = explain_with_pixels(searcher, "pear/0.jpg", "pear/1.jpg", "cosine")
     found["query"]["name"] = "$\\frac{$ \n <b>\u732b\udcff.jpg"
     found["result"]["name"] = "x" * 500
-    draw(found, *pixels, tmp_path / "why.png")
+    draw_explanation(found, *pixels, tmp_path / "why.png")
     assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
@@ -266,7 +266,7 @@ def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
         ("id:999999", "run fruit has no image of this id"),
         (tmp_path / "nowhere.jpg", "nowhere.jpg: .*no such file"),
         (tmp_path / "broken.jpg", "broken.jpg: "),
-        (tmp_path, "a folder; one image is explained at a time"),
+        (tmp_path, "is a folder; give one image"),
         (np.zeros((4, 4)), "uint8"),
         (np.zeros((4, 0, 3), np.uint8), "nothing to describe"),
     ):
@@ -337,8 +337,8 @@ def test_images_of_the_run_are_read_once(run, tmp_path, monkeypatch):
     [
         (["id:1"], "Missing argument"),
         (["id:1", "id:999999"], "id:999999: run fruit has no image of this id"),
-        (["id:1", "id:2", "--output", "why.jpg"], "the name of a picture ends in .png"),
-        (["id:1", "id:2", "--output", "nowhere/why.png"], "there is no folder nowhere"),
+        (["id:1", "id:2", "--output", "why.jpg"], "a picture needs a name that ends in .png"),
+        (["id:1", "id:2", "--output", "nowhere/why.png"], "no such folder: nowhere"),
         (["id:1", "id:2", "--pairs", "0"], "pairs"),
         (["id:1", "id:2", "--learner", "oasis,lego"], "only one learner"),
     ],

@@ -26,6 +26,7 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search import searcher as searcher_module
 from visterm.pipeline.search.milvus_index import RunIndex, collection_name
 from visterm.pipeline.service import reloader
 from visterm.pipeline.store.run import Run
@@ -119,7 +120,7 @@ def test_what_came_and_went_is_written_by_the_next_search(mine):
 
 
 def test_a_learner_that_was_trained_again_is_followed(mine):
-    for learner, told in (("oasis", ""), ("wsabie", "bringing wsabie in Milvus in step with 45 images")):
+    for learner, told in (("oasis", ""), ("wsabie", "updating the index of wsabie in Milvus to 45 images")):
         search("id:3", mine, learner)
         visterm("train", "--learner", learner, "--set", f"{learner}.n_steps=400", cwd=mine)
         results, words = search("id:3", mine, learner, k=2)
@@ -153,9 +154,9 @@ def test_another_content_is_told_and_rebuild_repairs_it(mine):
     for command in (("search", "id:3"), ("index",)):
         assert refused(*command, cwd=mine) == (
             "visterm_fruit_oasis in Milvus at runs/fruit/index/milvus.db holds 0 of the 45 images as they are now; "
-            "'visterm index --rebuild --run fruit --learner oasis' makes it anew"
+            "run 'visterm index --rebuild --run fruit --learner oasis' to rebuild it"
         )
-    assert "oasis: 45 images; milvus, in step" in visterm("index", "--rebuild", cwd=mine).stderr
+    assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
     found, told = search("id:3", mine, k=2)
     assert found == results
     assert "Milvus" not in told
@@ -201,7 +202,7 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
     shutil.rmtree(folder)
     folder.write_text("damaged so that it cannot even be opened")
     assert "no Milvus file" in refused("index", cwd=mine)
-    assert "oasis: 45 images; milvus, in step" in visterm("index", "--rebuild", cwd=mine).stderr
+    assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
 
 
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
@@ -238,8 +239,8 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         found, told = search("id:3", mine, k=2)
-        assert refused("index", cwd=mine).startswith("the index of oasis in Milvus is not in step; run the same ")
-    assert "the index of oasis in Milvus is not in step, searching exactly meanwhile: " in told
+        assert refused("index", cwd=mine).startswith("the Milvus index of oasis is out of date; re-run ")
+    assert "the index of oasis in Milvus is out of date, using exact search for now: " in told
     assert "another visterm is at work in this run" in told
     older = Searcher(mine / "runs/fruit")
     visterm("remove", "more/pear/new0.jpg", cwd=mine)
@@ -247,7 +248,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     assert isinstance(Searcher(mine / "runs/fruit").index("oasis"), RunIndex)
 
 
-def test_a_service_follows_and_answers_from_several_threads(mine):
+def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
     state = reloader.SnapshotReloader(Run(mine / "runs/fruit"))
     first = state.snapshot
     wanted = first.rank(first.image_query(3), "oasis", 2)
@@ -267,7 +268,7 @@ def test_a_service_follows_and_answers_from_several_threads(mine):
         third = state.refresh()
         assert type(third.searcher.index("oasis")) is ExactIndex  # it stands in
         assert state.refresh() is third
-    third.searcher._retry["oasis"] = 0.0  # ten seconds later
+    monkeypatch.setattr(searcher_module, "RETRY_SECONDS", 0.0)  # ten seconds later
     fourth = state.refresh()
     assert fourth.searcher.shares_images(third.searcher)
     assert isinstance(fourth.searcher.index("oasis"), RunIndex)
@@ -276,7 +277,7 @@ def test_a_service_follows_and_answers_from_several_threads(mine):
 
 def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
     use("index.kind=two-stage", cwd=mine)
-    assert "oasis: 45 images; two-stage, in step" in visterm("index", cwd=mine).stderr
+    assert "oasis: 45 images; two-stage, up to date" in visterm("index", cwd=mine).stderr
     record = mine / "runs/fruit/index/oasis/record.json"
     made = record.stat().st_mtime_ns
     visterm("index", cwd=mine)
@@ -284,7 +285,7 @@ def test_indexes_of_other_kinds_are_made_and_forgotten_too(mine):
     visterm("index", "--rebuild", cwd=mine)
     assert record.stat().st_mtime_ns != made
     use("index.kind=exact", cwd=mine)
-    assert "oasis: 45 images; exact search, which needs no index" in visterm("index", cwd=mine).stderr
+    assert "oasis: 45 images; exact search needs no index" in visterm("index", cwd=mine).stderr
 
 
 def test_addresses_are_checked_before_anything_is_done(tmp_path):

@@ -376,7 +376,7 @@ def test_labels_near_a_label(done):
     assert sorted(labels_of(answer)) == ["apple", "plum", "quince"]
     assert "-k 9: the learner knows 3 other labels" in result.stderr
     line = refused("annotate", "--label", "pear", "--learner", "knn", cwd=done)
-    assert "knn has no vectors of labels, which would tell what is near; wsabie, pamir, ovr have them" in line
+    assert "knn has no label vectors to compare; wsabie, pamir, ovr have them" in line
     assert [n for n in ANNOTATORS if has_label_vectors(LEARNERS[TRAINED[n]])] == list(WITH_LABEL_VECTORS)
 
 
@@ -457,7 +457,7 @@ def test_a_label_that_came_after_training(mine):
         assert warning in visterm(*arguments, cwd=mine).stderr
     for command in ("annotate", "search"):
         line = refused(command, "--label", "gold", cwd=mine)
-        assert line == f"visterm: wsabie was trained before the label 'gold' came; run {renew} first"
+        assert line == f"visterm: wsabie was trained before label 'gold' was added; run {renew} first"
 
 
 def test_the_first_that_ranks_labels_answers_where_wsabie_is_not_trained(mine):

@@ -353,11 +353,11 @@ def test_queries_that_cannot_be_answered(table, write_images):
         check=2,
     )
     errors = [answer["error"] for answer in json.loads(found.stdout)]
-    assert "the vectors of this run were made elsewhere: ask with one of its images" in errors[0]
+    assert "this run has imported vectors and nothing to make vectors with: search with one of its images" in errors[0]
     assert "vectors of 13 numbers; those of the run have 12" in errors[1]
     assert "no image of this id" in errors[2]
-    assert "made elsewhere" in errors[3]
-    assert "add new ones to" in refused("add", "other.jpg", "--run", "fruit", cwd=table)
+    assert "imported vectors" in errors[3]
+    assert "add them to" in refused("add", "other.jpg", "--run", "fruit", cwd=table)
 
 
 def test_images_beside_the_vectors(table, write_images):

@@ -1,18 +1,12 @@
-"""Marks that stay, and a learner that they move: as far as they may, exactly back again, and never for the worse."""
+"""Learners that marks update: as far as they may, exactly back again, and never for the worse."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import hashlib
 import json
-import os
 import re
-import resource
 import shutil
-import sqlite3
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -28,18 +22,18 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import held_out
 from visterm.pipeline.feedback import update as feedback_update
-from visterm.pipeline.feedback.marks import RelevanceMarks
+from visterm.pipeline.feedback.batches import collect_batches, learn_batch, prepare_learner
 from visterm.pipeline.feedback.update import MAX_FALL, FeedbackTrainer
-from visterm.pipeline.feedback.versions import KEPT
+from visterm.pipeline.feedback.versions import KEPT, LearnerVersions
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content
 from visterm.retrieval import ExactIndex
 
 QUIET = Console(quiet=True)
 QUERY, OTHER = hashlib.sha256(b"query").hexdigest(), hashlib.sha256(b"other").hexdigest()
-
 
 # What in_force.json may hold that is damage: text, or wrong values beside the right ones.
 SHAPES = (
@@ -51,182 +45,6 @@ SHAPES = (
 def image(number, path=None):
     return Image(number, path or f"pear/{number}.jpg", f"{number:064x}", {}, None, 0, 0)
 
-
-def stands(marks, query=QUERY):
-    return {mark.image: mark.mark for mark in marks.of(query)}
-
-
-@contextlib.contextmanager
-def small_disk(limit):
-    """No file may grow beyond so many bytes, as if the disk were full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-# --------------------------------------------------------------------------------------------------------------- marks
-
-
-@pytest.fixture
-def marks(tmp_path):
-    return RelevanceMarks(tmp_path / "feedback.sqlite")
-
-
-def test_the_last_mark_of_an_image_stands(marks):
-    for number, mark in ((1, 1), (2, -1), (3, 1), (1, -1), (3, 0)):
-        marks.add(QUERY, image(number), mark, learner="oasis")
-    marks.add(OTHER, image(1), 1, learner="oasis")
-    assert stands(marks) == {2: -1, 1: -1}
-    assert stands(marks, OTHER) == {1: 1}
-    assert list(marks.standing()) == [QUERY, OTHER]
-    assert len(marks.export()) == 6
-
-
-def test_undo_goes_back_one_mark_at_a_time(marks):
-    for number, mark in ((1, 1), (2, 1), (1, -1), (2, 0)):
-        marks.add(QUERY, image(number), mark, learner="oasis", version=4)
-    marks.add(OTHER, image(1), 1, learner="oasis")
-    expected = [{1: -1, 2: 1}, {1: 1, 2: 1}, {1: 1}, {}]
-    for after in expected:
-        undone = marks.undo(QUERY)
-        assert stands(marks) == after
-        assert undone.mark == after.get(undone.image, 0)
-    assert marks.undo(QUERY) is None
-    assert stands(marks, OTHER) == {1: 1}
-    marks.add(QUERY, image(3), 1, learner="oasis")
-    marks.undo(QUERY)
-    assert stands(marks) == {}
-    rows = marks.export()  # nothing was taken away
-    assert [row["undoes"] for row in rows] == [None] * 5 + [4, 3, 2, 1, None, 10]
-
-
-def test_marks_name_content_not_rows(marks):
-    """The same bytes under a new id and path are the same image."""
-    marks.add(QUERY, image(1), 1, learner="oasis")
-    marks.add(QUERY, image(1)._replace(id=77, path="moved.jpg"), -1, learner="oasis")
-    assert stands(marks) == {77: -1}
-
-
-def test_export_has_every_field_and_any_path(marks):
-    path = os.fsdecode(b"pe\xe4r/\n1.jpg")
-    marks.add(QUERY, image(5, path), -1, learner="aroma", version=2)
-    (row,) = json.loads(json.dumps(marks.export()))
-    assert row["time"].endswith("+00:00")
-    assert {key: row[key] for key in ("query", "image", "path", "sha256", "mark", "learner", "version")} == {
-        "query": QUERY,
-        "image": 5,
-        "path": path,
-        "sha256": f"{5:064x}",
-        "mark": -1,
-        "learner": "aroma",
-        "version": 2,
-    }
-
-
-@pytest.mark.parametrize("mark", [2, "1", None, True, 0.5])
-def test_other_marks_are_refused(marks, mark):
-    with pytest.raises(UserError, match="a mark is 1"):
-        marks.add(QUERY, image(1), mark, learner="oasis")
-
-
-@pytest.mark.parametrize("key", ["", "abc", QUERY.upper(), QUERY + "\n", "'; DROP TABLE marks; --", None])
-def test_other_keys_are_refused(marks, key):
-    with pytest.raises(UserError, match="64 hexadecimal digits"):
-        marks.add(key, image(1), 1, learner="oasis")
-    with pytest.raises(UserError):
-        marks.undo(key)
-
-
-def test_reading_makes_no_file(marks):
-    assert (marks.of(QUERY), marks.standing(), marks.export(), marks.vector(QUERY, "x")) == ([], {}, [], None)
-    assert not marks.file.exists()
-
-
-def test_rows_cannot_be_changed(marks):
-    marks.add(QUERY, image(1), 1, learner="oasis")
-    with contextlib.closing(sqlite3.connect(marks.file)) as db:
-        for statement in ("UPDATE marks SET mark = -1", "DELETE FROM marks"):
-            with pytest.raises(sqlite3.IntegrityError, match="only added"):
-                db.execute(statement)
-
-
-def test_query_vectors_come_back_for_the_extractor_they_were_made_with(marks):
-    from scipy import sparse
-
-    vector = sparse.csr_matrix(np.array([[0, 0.6, 0, 0.8]], np.float32))
-    for _ in range(2):
-        marks.add(QUERY, image(1), 1, learner="oasis", vector=vector, extractor="a")
-    np.testing.assert_array_equal(marks.vector(QUERY, "a").toarray(), vector.toarray())
-    assert marks.vector(QUERY, "b") is None
-    assert marks.vector(OTHER, "a") is None
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from visterm.pipeline.store.catalogue import Image
-from visterm.pipeline.feedback.marks import RelevanceMarks
-marks = RelevanceMarks(Path(sys.argv[1]))
-for i in range(15):
-    marks.add(sys.argv[2], Image(i, "a.jpg", f"{i:064x}", {}, None, 0, 0), 1, learner="oasis")
-"""
-
-
-def test_many_processes_and_threads_write_at_once(marks):
-    """All begin with the file that is not there yet."""
-    keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(6)]
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, marks.file, key], stderr=subprocess.PIPE) for key in keys[:3]
-    ]
-
-    def write(key):
-        for number in range(15):
-            marks.add(key, image(number), -1, learner="oasis")
-
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        list(pool.map(write, keys[3:]))
-    for writer in writers:
-        assert writer.communicate()[1] == b""
-        assert writer.returncode == 0
-    assert {key: len(found) for key, found in marks.standing().items()} == dict.fromkeys(keys, 15)
-    assert len({row["number"] for row in marks.export()}) == 90
-
-
-def test_a_full_disk_is_an_error_and_nothing_is_lost(marks):
-    kept = []
-
-    def fill():
-        for number in range(2000):
-            marks.add(QUERY, image(number, "x" * 1000), 1, learner="oasis")
-            kept.append(number)
-
-    with small_disk(60_000), pytest.raises(UserError, match=r"the mark was not kept .*fix this"):
-        fill()
-    kept = len(kept) - 1
-    assert kept > 3
-    assert set(stands(marks)) == set(range(kept + 1))
-    marks.add(QUERY, image(5000), 1, learner="oasis")  # and with room again it goes on
-    assert set(stands(marks)) == {*range(kept + 1), 5000}
-
-
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="the mark was not kept"):
-        RelevanceMarks(tmp_path / "file/feedback.sqlite").add(QUERY, image(1), 1, learner="oasis")
-
-
-def test_a_damaged_file_is_said_and_left_alone(marks):
-    marks.file.write_bytes(b"no database " * 400)
-    for call in (marks.export, lambda: marks.add(QUERY, image(1), 1, learner="oasis")):
-        with pytest.raises(UserError, match="damaged"):
-            call()
-    assert marks.file.read_bytes() == b"no database " * 400
-
-
-# ------------------------------------------------------------------------------------------------------------- teacher
 
 CLASSES = ("apple", "pear", "plum", "quince", "sloe")
 SETTINGS = [
@@ -244,7 +62,7 @@ SETTINGS = [
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, write_images):
-    folder = tmp_path_factory.mktemp("taught")
+    folder = tmp_path_factory.mktemp("feedback")
     for number, name in enumerate(CLASSES):  # every third looks like the next class: results are mixed
         looks = [name if i % 3 else CLASSES[number - 1] for i in range(24)]
         write_images(folder / "looks", [f"{look}/{name}{i}.jpg" for i, look in enumerate(looks)])
@@ -259,17 +77,17 @@ def trained(tmp_path_factory, write_images):
 
 
 @pytest.fixture
-def guarded(trained, tmp_path):
+def own_run(trained, tmp_path):
     """A run of one's own."""
     shutil.copytree(trained.folder, tmp_path / "runs/fruit")
     return Run(tmp_path / "runs/fruit")
 
 
 @pytest.fixture
-def run(guarded, monkeypatch):
+def run(own_run, monkeypatch):
     """One whose updates are not refused: on so few images, that look alike, a mark may cost more than 0.005."""
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
-    return guarded
+    return own_run
 
 
 def matrix(run, learner="oasis", folder=None):
@@ -285,15 +103,15 @@ def ranking(searcher, model, row, k=None):
 
 def session(run, rows, *, wrong=False, learner="oasis", n=20):
     """Mark the first results of some queries by their labels; the queries that had marks of both kinds."""
-    searcher, teacher = Searcher(run), FeedbackTrainer(run)
-    model, done = teacher.load(learner), []
+    searcher, trainer = Searcher(run), FeedbackTrainer(run)
+    model, done = trainer.load(learner), []
     for row in rows:
         query = searcher.images[row]
         found = ranking(searcher, model, row, n)
         right = [searcher.images[i].labels == query.labels for i in found]
         for i, relevant in zip(found, right, strict=True):
             mark = 1 if relevant != wrong else -1
-            teacher.marks.add(query.sha256, searcher.images[i], mark, learner=learner, version=teacher.version(learner))
+            trainer.marks.add(query.sha256, searcher.images[i], mark, learner=learner, version=trainer.version(learner))
         if len(set(right)) == 2:
             done.append((row, found, right))
     return done
@@ -312,14 +130,14 @@ def some_queries(run, n, learner="oasis"):
 
 @pytest.mark.parametrize("learner", ["oasis", "aroma"])
 def test_marks_move_the_ranking_of_their_query(run, learner):
-    searcher, teacher = Searcher(run), FeedbackTrainer(run)
-    before = teacher.load(learner)
+    searcher, trainer = Searcher(run), FeedbackTrainer(run)
+    before = trainer.load(learner)
     ((row, found, right),) = session(run, some_queries(run, 1, learner), learner=learner)
-    answer = teacher.update(learner)
+    answer = trainer.update(learner)
     assert answer["accepted"], answer["reason"]
-    assert (answer["from_version"], answer["to_version"], teacher.version(learner)) == (0, 1, 1)
+    assert (answer["from_version"], answer["to_version"], trainer.version(learner)) == (0, 1, 1)
     assert (answer["n_relevant"], answer["n_not"]) == (sum(right), 20 - sum(right))
-    old, new = ranking(searcher, before, row), ranking(searcher, teacher.load(learner), row)
+    old, new = ranking(searcher, before, row), ranking(searcher, trainer.load(learner), row)
     assert len(set(old[:20]) - set(new[:20])) >= 2
     moved = np.array([new.index(i) - old.index(i) for i in found])
     right = np.array(right)
@@ -331,13 +149,12 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
     base = run.learner(learner) / "files"
     digest = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in base.iterdir()}
     session(run, some_queries(run, 3, learner), learner=learner)
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     plain = load_learner(base)
-    feedback_update._prepare(plain, learner)
-    lessons, *_ = teacher._lessons(learner, teacher._in_force(learner))
-    for lesson in lessons:
-        feedback_update._learn(plain, lesson)
-    assert teacher.update(learner)["accepted"]
+    prepare_learner(plain, learner)
+    for batch in collect_batches(run, trainer.marks, learner).batches:
+        learn_batch(plain, batch)
+    assert trainer.update(learner)["accepted"]
     expected = plain.W_ if learner == "oasis" else plain.distribution_
     assert not np.array_equal(expected, matrix(run, learner, base))
     np.testing.assert_array_equal(matrix(run, learner), expected)
@@ -348,120 +165,120 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
 def test_the_variants_of_oasis_learn_from_marks_too(run, variant):
     train(run, load_config(None, [*SETTINGS, f"oasis.variant={variant}"]), "oasis", QUIET)
     session(run, some_queries(run, 2))
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     plain = load_learner(run.learner("oasis") / "files")
-    feedback_update._prepare(plain, "oasis")
-    for lesson in teacher._lessons("oasis", teacher._in_force("oasis"))[0]:
-        feedback_update._learn(plain, lesson)
-    assert teacher.update()["accepted"]
+    prepare_learner(plain, "oasis")
+    for batch in collect_batches(run, trainer.marks, "oasis").batches:
+        learn_batch(plain, batch)
+    assert trainer.update()["accepted"]
     np.testing.assert_array_equal(matrix(run), plain.W_)
-    assert teacher.load("oasis").symmetry_index() == pytest.approx(1, abs=1e-5)
+    assert trainer.load("oasis").symmetry_index() == pytest.approx(1, abs=1e-5)
 
 
 def test_undo_and_reset_put_back_exactly_what_was(run):
-    teacher, states = FeedbackTrainer(run), [matrix(run)]
+    trainer, states = FeedbackTrainer(run), [matrix(run)]
     rows = some_queries(run, 3)
     for row in rows:
         assert session(run, [row])
-        assert teacher.update()["accepted"]
+        assert trainer.update()["accepted"]
         states.append(matrix(run))
     assert not any(np.array_equal(a, b) for a, b in zip(states, states[1:], strict=False))
-    assert teacher.undo() == {"learner": "oasis", "from_version": 3, "to_version": 2}
+    assert trainer.undo() == {"learner": "oasis", "from_version": 3, "to_version": 2}
     np.testing.assert_array_equal(matrix(run), states[2])
-    assert teacher.reset() == {"learner": "oasis", "from_version": 2, "to_version": 0}
+    assert trainer.reset() == {"learner": "oasis", "from_version": 2, "to_version": 0}
     np.testing.assert_array_equal(matrix(run), states[0])
-    assert teacher.update()["reason"] == "there are no marks to learn from"  # those before the reset do not come back
-    assert teacher.undo()["to_version"] == 2
+    assert trainer.update()["reason"] == "there are no marks to learn from"  # those before the reset do not come back
+    assert trainer.undo()["to_version"] == 2
     np.testing.assert_array_equal(matrix(run), states[2])
-    assert teacher.update()["to_version"] == 4  # the marks stand: what was undone can be done again
+    assert trainer.update()["to_version"] == 4  # the marks stand: what was undone can be done again
     np.testing.assert_array_equal(matrix(run), states[3])
     for version in (2, 1, 0):
-        assert teacher.undo()["to_version"] == version
+        assert trainer.undo()["to_version"] == version
         np.testing.assert_array_equal(matrix(run), states[version])
     with pytest.raises(UserError, match="nothing to undo, the base is in force"):
-        teacher.undo()
+        trainer.undo()
 
 
 def test_marks_taken_back_leave_no_trace(run):
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     first, second = some_queries(run, 2)
     session(run, [first])
-    teacher.update()
+    trainer.update()
     state = matrix(run)
     session(run, [second])
-    teacher.update()
+    trainer.update()
     key = Searcher(run).images[second].sha256
-    while teacher.marks.undo(key):
+    while trainer.marks.undo(key):
         pass
-    answer = teacher.update()
+    answer = trainer.update()
     assert (answer["accepted"], answer["n_relevant"], answer["n_not"], answer["n_marks"]) == (True, 0, 0, 20)
     np.testing.assert_array_equal(matrix(run), state)
 
 
 def test_a_query_needs_both_kinds_of_marks(run):
-    teacher, images = FeedbackTrainer(run), Searcher(run).images
-    assert teacher.update()["reason"] == "there are no marks to learn from"
-    teacher.marks.add(images[0].sha256, images[1], 1, learner="oasis")
-    answer = teacher.update()
-    assert "none that says not relevant" in answer["reason"]
+    trainer, images = FeedbackTrainer(run), Searcher(run).images
+    assert trainer.update()["reason"] == "there are no marks to learn from"
+    trainer.marks.add(images[0].sha256, images[1], 1, learner="oasis")
+    answer = trainer.update()
+    assert "none is marked not relevant" in answer["reason"]
     assert (answer["accepted"], answer["to_version"], answer["n_left_out"]) == (False, 0, 1)
-    teacher.marks.add(images[5].sha256, images[2], -1, learner="oasis")
-    assert "no query has a relevant and a not relevant mark" in teacher.update()["reason"]
-    teacher.marks.add(images[0].sha256, images[2], -1, learner="oasis")
-    assert teacher.update()["accepted"]
-    assert "nothing new" in teacher.update()["reason"]
+    trainer.marks.add(images[5].sha256, images[2], -1, learner="oasis")
+    assert "no query has a relevant and a not relevant mark" in trainer.update()["reason"]
+    trainer.marks.add(images[0].sha256, images[2], -1, learner="oasis")
+    assert trainer.update()["accepted"]
+    assert "nothing new" in trainer.update()["reason"]
     assert not (run.taught("oasis") / "2").exists()
 
 
-def test_a_bad_marker_cannot_ruin_the_model(guarded):
+def test_a_bad_marker_cannot_ruin_the_model(own_run):
     """Everything is marked wrongly, query after query."""
-    run, teacher, searcher = guarded, FeedbackTrainer(guarded), Searcher(guarded)
+    run, trainer, searcher = own_run, FeedbackTrainer(own_run), Searcher(own_run)
     test = np.array([image.split == "test" for image in searcher.images])
     X, y = searcher.X[test], np.array([min(image.labels) for image in searcher.images])[test]
-    assert test.sum() < held_out.MAX_QUERIES  # so that this is what the guard measures
-    base = teacher.load("oasis").score(X, y)
+    assert test.sum() < held_out.MAX_QUERIES  # so that this is what the held-out check measures
+    base = trainer.load("oasis").score(X, y)
     refused = 0
     for row in some_queries(run, 8):
         assert session(run, [row], wrong=True)
-        before, version = matrix(run), teacher.version("oasis")
-        answer = teacher.update()
+        before, version = matrix(run), trainer.version("oasis")
+        answer = trainer.update()
         if not answer["accepted"]:
             refused += 1
             assert "would fall" in answer["reason"]
-            assert teacher.version("oasis") == version
+            assert trainer.version("oasis") == version
             np.testing.assert_array_equal(matrix(run), before)
-        assert teacher.load("oasis").score(X, y) >= base - MAX_FALL
+        assert trainer.load("oasis").score(X, y) >= base - MAX_FALL
     assert refused
-    assert teacher.status()["learners"]["oasis"]["set_aside"] == 20 * refused
-    teacher.reset()
-    assert teacher.load("oasis").score(X, y) == base
+    assert trainer.status()["learners"]["oasis"]["set_aside"] == 20 * refused
+    trainer.reset()
+    assert trainer.load("oasis").score(X, y) == base
 
 
 def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypatch):
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     first, second = some_queries(run, 2)
     session(run, [first])
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)  # nothing is good enough
-    answer = teacher.update()
+    answer = trainer.update()
     assert not answer["accepted"]
     assert "the model stays as it was, and the 20 new marks are set aside" in answer["reason"]
     assert answer["map_after"] is not None
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
-    assert teacher.update()["reason"] == "there are no marks to learn from"
+    assert trainer.update()["reason"] == "there are no marks to learn from"
     session(run, [second])
-    assert teacher.update()["n_marks"] == 20
-    assert len(teacher.marks.export()) == 40
+    assert trainer.update()["n_marks"] == 20
+    assert len(trainer.marks.export()) == 40
 
 
 def test_marks_of_a_refused_update_come_back_by_undo(run, monkeypatch):
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     session(run, some_queries(run, 1))
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
-    assert not teacher.update()["accepted"]
-    assert teacher.status()["learners"]["oasis"]["set_aside"] == 20
-    assert teacher.undo() == {"learner": "oasis", "from_version": 0, "to_version": 0}
+    assert not trainer.update()["accepted"]
+    assert trainer.status()["learners"]["oasis"]["set_aside"] == 20
+    assert trainer.undo() == {"learner": "oasis", "from_version": 0, "to_version": 0}
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
-    assert teacher.update()["n_marks"] == 20
+    assert trainer.update()["n_marks"] == 20
 
 
 def test_what_was_measured_is_said(run, monkeypatch):
@@ -476,96 +293,96 @@ def test_what_was_measured_is_said(run, monkeypatch):
 
 def test_a_base_that_is_exchanged_while_a_version_is_loaded(run, monkeypatch):
     """The block of one base must never be laid over another one."""
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     session(run, some_queries(run, 1))
-    assert teacher.update()["accepted"]
-    copy, config = FeedbackTrainer._base_copy, run.configure(None, ["oasis.C=0.05"])
+    assert trainer.update()["accepted"]
+    load, config = LearnerVersions.load, run.configure(None, ["oasis.C=0.05"])
 
-    def exchanged(self, learner):
+    def exchanged(self, learner, version):
         monkeypatch.undo()
         train(run, config, "oasis", QUIET)
-        return copy(self, learner)
+        return load(self, learner, version)
 
-    monkeypatch.setattr(FeedbackTrainer, "_base_copy", exchanged)
-    found = np.array(teacher.load("oasis").W_)
+    monkeypatch.setattr(LearnerVersions, "load", exchanged)
+    found = np.array(trainer.load("oasis").W_)
     np.testing.assert_array_equal(found, matrix(run, folder=run.learner("oasis") / "files"))
 
 
 def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
     """Nothing is measured on two bases at once, and no mark is set aside for it."""
-    teacher, learn, config = FeedbackTrainer(run), feedback_update._learn, run.configure(None, ["oasis.C=0.05"])
+    trainer, config = FeedbackTrainer(run), run.configure(None, ["oasis.C=0.05"])
     session(run, some_queries(run, 1))
 
-    def learn_meanwhile(model, lesson):
-        learn(model, lesson)
+    def learn_meanwhile(model, batch):
+        learn_batch(model, batch)
         train(run, config, "oasis", QUIET)
 
-    monkeypatch.setattr(feedback_update, "_learn", learn_meanwhile)
-    with pytest.raises(UserError, match="oasis was trained again meanwhile; update again"):
-        teacher.update()
-    monkeypatch.setattr(feedback_update, "_learn", learn)
-    status = teacher.status()["learners"]["oasis"]
+    monkeypatch.setattr(feedback_update, "learn_batch", learn_meanwhile)
+    with pytest.raises(UserError, match="oasis was retrained during the update; update again"):
+        trainer.update()
+    monkeypatch.setattr(feedback_update, "learn_batch", learn_batch)
+    status = trainer.status()["learners"]["oasis"]
     assert (status["version"], status["set_aside"], status["waiting"]) == (0, 0, 20)
-    assert teacher.update()["n_marks"] == 20
+    assert trainer.update()["n_marks"] == 20
 
 
 def test_a_new_training_makes_the_versions_void(run):
-    teacher = FeedbackTrainer(run)
+    trainer = FeedbackTrainer(run)
     session(run, some_queries(run, 2))
-    teacher.update()
+    trainer.update()
     train(run, load_config(None, [*SETTINGS, "oasis.n_steps=2000"]), "oasis", QUIET)
-    assert teacher.version("oasis") == 0
+    assert trainer.version("oasis") == 0
     np.testing.assert_array_equal(matrix(run), matrix(run, folder=run.learner("oasis") / "files"))
-    status = teacher.status()["learners"]["oasis"]
+    status = trainer.status()["learners"]["oasis"]
     assert (status["void"], status["waiting"]) == (True, 40)
-    answer = teacher.update()  # the marks are learned by the new one
+    answer = trainer.update()  # the marks are learned by the new one
     assert (answer["accepted"], answer["n_marks"], answer["to_version"]) == (True, 40, 2)
-    assert not teacher.status()["learners"]["oasis"]["void"]
+    assert not trainer.status()["learners"]["oasis"]["void"]
     assert not (run.taught("oasis") / "1").exists()
 
 
 def test_a_few_versions_are_kept(run):
-    teacher, images = FeedbackTrainer(run), Searcher(run).images
-    teacher.marks.add(images[0].sha256, images[1], 1, learner="oasis")
+    trainer, images = FeedbackTrainer(run), Searcher(run).images
+    trainer.marks.add(images[0].sha256, images[1], 1, learner="oasis")
     for number in range(2, KEPT + 5):
-        teacher.marks.add(images[0].sha256, images[number], -1, learner="oasis")
-        assert teacher.update()["accepted"]
+        trainer.marks.add(images[0].sha256, images[number], -1, learner="oasis")
+        assert trainer.update()["accepted"]
     last = KEPT + 3
     kept = sorted(int(path.name) for path in run.taught("oasis").iterdir() if path.is_dir())
     assert kept == list(range(last - KEPT, last + 1))
-    assert teacher.status()["learners"]["oasis"]["undo"] == list(range(last - 1, last - KEPT - 1, -1))
+    assert trainer.status()["learners"]["oasis"]["undo"] == list(range(last - 1, last - KEPT - 1, -1))
     for _ in range(KEPT):
-        teacher.undo()
+        trainer.undo()
     with pytest.raises(UserError, match="older versions are not kept"):
-        teacher.undo()
+        trainer.undo()
 
 
-def test_an_uploaded_query_teaches_by_the_vector_kept_with_its_mark(run):
-    teacher, searcher = FeedbackTrainer(run), Searcher(run)
-    content = feedback_update.extractor_content(run)
+def test_an_uploaded_query_is_learned_from_by_the_vector_saved_with_its_mark(run):
+    trainer, searcher = FeedbackTrainer(run), Searcher(run)
+    content = extractor_content(run)
     for i, mark in ((1, 1), (40, -1)):
         options = {"learner": "oasis", "vector": searcher.X[[0]], "extractor": content}
-        teacher.marks.add(QUERY, searcher.images[i], mark, **options)
-    assert teacher.update()["accepted"]
+        trainer.marks.add(QUERY, searcher.images[i], mark, **options)
+    assert trainer.update()["accepted"]
     by_vector = matrix(run)
-    teacher.reset()
+    trainer.reset()
     for i, mark in ((1, 1), (40, -1)):
-        teacher.marks.add(searcher.images[0].sha256, searcher.images[i], mark, learner="oasis")
-    assert teacher.update()["accepted"]
+        trainer.marks.add(searcher.images[0].sha256, searcher.images[i], mark, learner="oasis")
+    assert trainer.update()["accepted"]
     np.testing.assert_array_equal(matrix(run), by_vector)
     options = {"learner": "oasis", "vector": searcher.X[[0]], "extractor": "another"}
-    teacher.marks.add(OTHER, searcher.images[1], 1, **options)
-    teacher.marks.add(OTHER, searcher.images[40], -1, **options)
-    answer = teacher.update()
+    trainer.marks.add(OTHER, searcher.images[1], 1, **options)
+    trainer.marks.add(OTHER, searcher.images[40], -1, **options)
+    answer = trainer.update()
     assert (answer["accepted"], answer["n_left_out"]) == (False, 2)
 
 
 def test_marks_of_images_that_are_gone_are_left_out(run):
-    teacher, images = FeedbackTrainer(run), Searcher(run).images
-    teacher.marks.add(images[0].sha256, images[1], 1, learner="oasis")
-    teacher.marks.add(images[0].sha256, images[40]._replace(id=9999, path="elsewhere.jpg"), -1, learner="oasis")
-    teacher.marks.add(images[0].sha256, image(7), -1, learner="oasis")  # no such content
-    answer = teacher.update()
+    trainer, images = FeedbackTrainer(run), Searcher(run).images
+    trainer.marks.add(images[0].sha256, images[1], 1, learner="oasis")
+    trainer.marks.add(images[0].sha256, images[40]._replace(id=9999, path="elsewhere.jpg"), -1, learner="oasis")
+    trainer.marks.add(images[0].sha256, image(7), -1, learner="oasis")  # no such content
+    answer = trainer.update()
     assert (answer["accepted"], answer["n_marks"], answer["n_left_out"]) == (True, 2, 1)
 
 
@@ -583,42 +400,42 @@ def test_who_cannot_learn_from_marks_says_so(run, tmp_path):
 
 def test_damage_is_said_with_the_way_back(run):
     session(run, some_queries(run, 1))
-    teacher = FeedbackTrainer(run)
-    teacher.update()
+    trainer = FeedbackTrainer(run)
+    trainer.update()
     record = run.taught("oasis") / "1/record.json"
     whole = record.read_text()
     record.write_text('{"format": 1}')
-    with pytest.raises(UserError, match="gone or damaged; 'visterm feedback reset --learner oasis' goes back"):
-        teacher.status()
+    with pytest.raises(UserError, match="gone or damaged; run 'visterm feedback reset --learner oasis' to go back"):
+        trainer.status()
     record.write_text(whole)
     block = run.taught("oasis") / "1/block.npy"
     block.write_bytes(block.read_bytes()[:200])
     with pytest.raises(UserError, match="visterm feedback reset"):
-        teacher.load("oasis")
-    teacher.reset()
+        trainer.load("oasis")
+    trainer.reset()
     np.testing.assert_array_equal(matrix(run), matrix(run, folder=run.learner("oasis") / "files"))
     whole = json.loads((run.taught("oasis") / "in_force.json").read_text())
     for wrong in SHAPES:
         text = json.dumps(whole | wrong) if isinstance(wrong, dict) else wrong
         (run.taught("oasis") / "in_force.json").write_text(text)
-        for ask in (teacher.load, teacher.version, teacher.update, teacher.undo, lambda _: teacher.status()):
+        for ask in (trainer.load, trainer.version, trainer.update, trainer.undo, lambda _: trainer.status()):
             with pytest.raises(UserError, match="remove it to go back to the base"):
                 ask("oasis")
 
 
-def test_a_full_disk_leaves_the_model_as_it_was(run):
+def test_a_full_disk_leaves_the_model_as_it_was(run, small_disk):
     session(run, some_queries(run, 4, "aroma"), learner="aroma")
-    teacher, before = FeedbackTrainer(run), matrix(run, "aroma")
+    trainer, before = FeedbackTrainer(run), matrix(run, "aroma")
     with small_disk(33_000), pytest.raises(UserError, match="the version was not kept"):  # SQLite needs 32 KiB to read
-        teacher.update("aroma")
-    assert teacher.version("aroma") == 0
+        trainer.update("aroma")
+    assert trainer.version("aroma") == 0
     np.testing.assert_array_equal(matrix(run, "aroma"), before)
-    assert teacher.update("aroma")["accepted"]
+    assert trainer.update("aroma")["accepted"]
 
 
 def test_a_search_sees_one_version_or_the_next(run):
     """Threads load while another one updates, undoes and resets."""
-    teacher, known, stop = FeedbackTrainer(run), {}, threading.Event()
+    trainer, known, stop = FeedbackTrainer(run), {}, threading.Event()
     rows = some_queries(run, 4)
 
     def digest():
@@ -636,10 +453,10 @@ def test_a_search_sees_one_version_or_the_next(run):
             known[digest()] = 0
             for row in rows:
                 session(run, [row])
-                teacher.update()
-                known[digest()] = teacher.version("oasis")
-            teacher.undo()
-            teacher.reset()
+                trainer.update()
+                known[digest()] = trainer.version("oasis")
+            trainer.undo()
+            trainer.reset()
         finally:
             stop.set()
         seen = set().union(*(watcher.result() for watcher in watchers))
@@ -655,18 +472,18 @@ def test_right_marks_on_real_photos_cost_nothing_held_out(data, tmp_path):
     run, config = Run(tmp_path / "runs/photos"), load_config(None, settings)
     features(run, config, data / "caltech101", QUIET)
     train(run, config, "oasis", QUIET)
-    searcher, teacher = Searcher(run), FeedbackTrainer(run)
+    searcher, trainer = Searcher(run), FeedbackTrainer(run)
     test = [row for row, image in enumerate(searcher.images) if image.split == "test"]
     changed, moved = [], []
     for row in test[::24]:
-        before = ranking(searcher, teacher.load("oasis"), row)
+        before = ranking(searcher, trainer.load("oasis"), row)
         if not (marked := session(run, [row])):
             continue
         ((_, found, right),) = marked
-        answer = teacher.update()
+        answer = trainer.update()
         assert answer["accepted"], answer["reason"]
         assert answer["map_after"] >= answer["map_base"] - MAX_FALL
-        after = ranking(searcher, teacher.load("oasis"), row)
+        after = ranking(searcher, trainer.load("oasis"), row)
         changed.append(len(set(before[:20]) - set(after[:20])))
         places = np.array([after.index(i) - before.index(i) for i in found])
         moved.append((places[np.array(right)].mean(), places[~np.array(right)].mean()))
@@ -688,20 +505,20 @@ def test_the_command(run, monkeypatch):
     assert "nothing" not in visterm("status").stdout
     assert "there are no marks to learn from" in visterm("update").stderr
     session(run, some_queries(run, 1))
-    assert "20 not learned from yet" in visterm("status").stdout
+    assert "20 not used yet" in visterm("status").stdout
     assert "version 0 to 1: learned from" in visterm("update").stderr
-    assert "oasis:       version 1 of 20 marks, held-out mAP" in visterm("status").stdout
+    assert "oasis:       version 1 from 20 marks, held-out mAP" in visterm("status").stdout
     assert "nothing new to learn" in visterm("update").stderr
     assert json.loads(visterm("undo", "--json").stdout) == {"learner": "oasis", "from_version": 1, "to_version": 0}
     assert "visterm: oasis: nothing to undo" in visterm("undo", code=2).stderr
-    assert "the base is in force" in visterm("reset").stderr
+    assert "the base in use" in visterm("reset").stderr
     assert "20 set aside" in visterm("status").stdout
     rows = json.loads(visterm("export").stdout)
     assert len(rows) == 20
     header, *lines = visterm("export", "--format", "csv").stdout.splitlines()
     assert header == "number,time,query,image,path,sha256,mark,learner,version,undoes"
     assert len(lines) == 20
-    assert "marks are printed as json or csv" in visterm("export", "--format", "table", code=2).stderr
+    assert "marks are exported as json or csv" in visterm("export", "--format", "table", code=2).stderr
     session(run, some_queries(run, 2)[1:])
     monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
     assert "the model stays as it was" in visterm("update", code=2).stderr

@@ -1,0 +1,127 @@
+"""The images of a run that can be searched, and their vectors."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.files import file_sha256
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors
+
+if TYPE_CHECKING:
+    import numpy as np
+
+IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
+
+
+class Gallery:
+    """The searchable images of a run, as they were when it was opened.
+
+    Parameters
+    ----------
+    run : Run
+    tell : function of str
+        Called with a line about images that are not extracted yet.
+
+    Attributes
+    ----------
+    root, extractor, images, X, place, pending
+        As of `Searcher`.
+    content : str
+        Fingerprint of what the vectors are made with.
+    fingerprint : str
+        Of the images, their labels and splits.
+
+    Raises
+    ------
+    UserError
+        No such run, or nothing in it can be searched yet.
+    """
+
+    def __init__(self, run: Run, tell: Callable[[str], None]) -> None:
+        self.run = run
+        with contextlib.closing(Collection(run.collection)) as collection:
+            root = collection.root
+            if root is None or not collection.counts_by("status")["ok"]:
+                raise UserError(
+                    f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first"
+                )
+            self.content = extractor_content(run)
+            self.root: Path = root
+            self.images: list[Image] = collection.images()
+            if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
+                raise UserError(
+                    f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
+                )
+            self.pending: set[int] = {number for number, _ in collection.pending()}
+            if self.pending:
+                tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
+            self.extractor: Any = extractor_of(run)
+            self.X: Any = vectors(run, collection, self.images)
+        self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
+        self._rows_by_path = {image.path: row for row, image in enumerate(self.images)}
+        digest = hashlib.sha256()
+        for image in self.images:
+            digest.update(f"{image.id}{image.sha256}{image.labels}{image.split}".encode("utf-8", "surrogateescape"))
+        self.fingerprint = digest.hexdigest()
+
+    @cached_property
+    def training_images(self) -> list[Image]:
+        """The images that a learner would be trained on."""
+        return [image for image in self.images if image.split in ("train", "validation") and image.labels]
+
+    def row_named(self, name: str) -> int | None:
+        """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
+        if number := IMAGE_ID.fullmatch(name):
+            return self.place.get(int(number[1]))
+        return None if os.path.lexists(name) else self._rows_by_path.get(os.path.normpath(name))
+
+    def row_of_file(self, file: str) -> int:
+        """Row of the image that a file is, whatever its path; -1 if the file is not in the collection."""
+        real = os.path.realpath(file)
+        below = os.path.relpath(real, os.path.realpath(self.root))
+        for path in (below, real):  # images outside the root are listed by their absolute path
+            if (row := self._rows_by_path.get(path)) is not None:
+                return row
+        if not os.path.isfile(real):  # a pipe can be read only once
+            return -1
+        for row in self._rows_by_sha256.get(file_sha256(real) or "", ()):  # or the collection has a link to it
+            if os.path.realpath(self.root / self.images[row].path) == real:
+                return row
+        return -1
+
+    @cached_property
+    def _rows_by_sha256(self) -> dict[str, list[int]]:
+        rows = defaultdict(list)
+        for row, image in enumerate(self.images):
+            rows[image.sha256].append(row)
+        return rows
+
+    def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
+        """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""
+        import numpy as np
+
+        if not hasattr(learner, "metric_of_category_"):
+            return None
+        if any(len(image.labels) != 1 for image in self.images):
+            warn(f"{name} searches without image labels: not every image has exactly one")
+            return None
+        labels = np.array([next(iter(image.labels)) for image in self.images])
+        unknown = ~np.isin(labels, learner.classes_)
+        if unknown.any():
+            n_labels = count(len(set(labels[unknown])), "label")
+            warn(
+                f"{name} did not learn {n_labels} of {count(int(unknown.sum()), 'image')}, such as {labels[unknown][0]}"
+            )
+        return labels

@@ -1,0 +1,47 @@
+"""Labels in searches: the learners that rank them, and how results name them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.models import TRAINED, how_to_train
+
+from .gallery import Gallery
+
+
+class UnknownLabel(UserError):
+    """A label that no image of the run has."""
+
+
+def annotators() -> list[str]:
+    """Names of the learners that rank labels, trained or not."""
+    from visterm.learners import LEARNERS
+
+    return [name for name, kind in TRAINED.items() if hasattr(LEARNERS[kind], "annotate")]
+
+
+def label_numbers(labels: Sequence[str], names: Sequence[str], learner: str, gallery: Gallery) -> list[int]:
+    """Numbers of some labels, given the names of a learner's labels in order."""
+    return [_label_number(label, names, learner, gallery) for label in labels]
+
+
+def _label_number(label: str, names: Sequence[str], learner: str, gallery: Gallery) -> int:
+    if label in names:
+        return names.index(label)
+    if any(label in image.labels for image in gallery.training_images):
+        command = how_to_train(gallery.run, learner)
+        raise UserError(f"{learner} was trained before label {label!r} was added; run '{command}' first")
+    near = difflib.get_close_matches(label, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}"
+    raise UnknownLabel(f"run {gallery.run.name} has no label {label!r}; {hint}")
+
+
+def label_results(names: Sequence[str], numbers: Iterable[int], scores: Iterable[float]) -> list[dict[str, Any]]:
+    """Result rows of some labels, best first, as `Searcher.annotate` returns them."""
+    return [
+        {"rank": rank, "label": names[number], "score": round(float(score), 6)}
+        for rank, (number, score) in enumerate(zip(numbers, scores, strict=True), start=1)
+    ]

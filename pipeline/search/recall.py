@@ -1,0 +1,35 @@
+"""How many of the nearest images an approximate index finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from visterm.retrieval import ExactIndex
+
+_K, _N_QUERIES = 10, 100
+
+
+def measure_recall(index: ExactIndex, exact: ExactIndex, X: Any) -> dict[str, Any]:
+    """Compare an index with the exact one, with some of the run's own images as queries.
+
+    Parameters
+    ----------
+    index, exact : ExactIndex
+        Of the same learner and gallery.
+    X : CSR or ndarray of float32, (n_images, V)
+        Vectors of the gallery.
+
+    Returns
+    -------
+    dict
+        ``recall``, at ``k``, with ``queries`` of ``images``.
+    """
+    import numpy as np
+
+    n_images = X.shape[0]
+    queries = np.random.default_rng(0).choice(n_images, min(_N_QUERIES, n_images), replace=False)
+    k = max(1, min(_K, n_images - 1))
+    returned, nearest = (some.search(X[queries], k, exclude=queries).indices for some in (index, exact))
+    n_common = sum(len(np.intersect1d(*both)) for both in zip(returned, nearest, strict=True))
+    return {"recall": round(n_common / nearest.size, 4), "k": k, "queries": len(queries), "images": n_images}

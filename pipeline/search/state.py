@@ -1,0 +1,85 @@
+"""What of a run lies on disk at the moment, and objects that are made once per such state."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.store.records import read_record
+from visterm.pipeline.store.run import Run
+
+
+class DiskState(NamedTuple):
+    """Two states of a run are equal while nothing changed in between; compare each part on its own."""
+
+    collection: list[Any]  # with its extractor
+    learners: list[Any]
+
+
+def disk_state(run: Run) -> DiskState:
+    """Read the state of a run from its files' names, times and sizes: some 0.1 ms."""
+    catalogue = run.collection / "catalogue.sqlite"
+    collection = [catalogue, catalogue.with_name("catalogue.sqlite-wal"), run.extractor / "record.json"]
+    learners: list[Path] = []
+    with contextlib.suppress(OSError):
+        for name in sorted(name for name in os.listdir(run.folder / "learners") if "." not in name):  # no checkpoints
+            learners += [run.learner(name) / "record.json", run.taught(name) / "in_force.json"]
+    state = DiskState([], [])
+    for files, stamps in zip((collection, learners), state, strict=True):
+        for file in files:
+            with contextlib.suppress(OSError):
+                status = os.stat(file)
+                stamps.append((os.fspath(file), status.st_ino, status.st_mtime_ns, status.st_size))
+    with contextlib.suppress(OSError), open(catalogue, "rb") as stream:
+        state.collection.append(stream.read(28)[24:])  # SQLite's change counter: two changes may share one clock tick
+    return state
+
+
+def learner_inputs(run: Run, name: str, content: str) -> list[Any] | None:
+    """What a trained learner was made from, when, and its feedback version.
+
+    None if it is not trained, or trained on other features than those with the fingerprint `content`. For a damaged
+    learner the error message: it stays listed, so that using it raises that error and no other learner replaces it.
+    """
+    try:
+        record = read_record(run.learner(name))
+        if record is None or record["inputs"]["extractor"] != content:
+            return None
+        return [record["inputs"], record["created"], FeedbackTrainer(run).version(name)]
+    except UserError as error:
+        return [str(error)]
+
+
+class OnceCache:
+    """Objects made once, by the first thread that needs one; other threads wait. Keys are (kind, learner)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
+        self._made: dict[Any, Any] = {}
+
+    def copy_from(self, other: OnceCache, learners: set[str]) -> None:
+        """Share the objects that another cache holds for some learners."""
+        self._made = {key: made for key, made in list(other._made.items()) if key[1] in learners}
+
+    def drop(self, key: tuple[str, str]) -> None:
+        """Forget one object; the next call makes it again."""
+        self._made.pop(key, None)
+
+    def __call__(self, key: tuple[str, str], make: Callable[[], Any]) -> Any:
+        """Return the object of a key, made by `make` unless it was made before."""
+        if key in self._made:
+            return self._made[key]
+        with self._lock:
+            lock = self._locks[key]
+        with lock:
+            if key not in self._made:  # after an error the next thread tries again
+                self._made[key] = make()
+        return self._made[key]

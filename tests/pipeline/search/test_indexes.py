@@ -1,0 +1,79 @@
+"""Two-stage indexes: when they are used, what they find, and what a run keeps of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from visterm.pipeline import Searcher
+from visterm.pipeline.store.run import Run
+from visterm.retrieval import TwoStageIndex
+
+
+def paths_of(answer):
+    return [result["path"] for result in answer["results"]]
+
+
+def test_two_stages_of_few_images_find_what_exact_search_finds(visterm, mine, searcher):
+    visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
+    two_stages = Searcher(mine / "runs/fruit")
+    for name in two_stages.learners:
+        assert isinstance(two_stages.index(name), TwoStageIndex)
+        assert two_stages.search("id:3", learner=name) == searcher.search("id:3", learner=name)
+    visterm("features", "fruit", "--set", "index.kind=exact", "--set", "index.exact_milliseconds=0.0001", cwd=mine)
+    assert not isinstance(Searcher(mine / "runs/fruit").index("oasis"), TwoStageIndex)
+
+
+def test_large_galleries_take_two_stages_by_themselves(visterm, mine):
+    visterm("features", "fruit", "--set", "index.exact_milliseconds=0.0001", "--set", "index.n_candidates=7", cwd=mine)
+    index = Searcher(mine / "runs/fruit").index("cosine")
+    assert isinstance(index, TwoStageIndex)
+    assert index.n_candidates == 7
+    visterm("features", "fruit", "--set", "index.exact_milliseconds=50", cwd=mine)
+    assert not isinstance(Searcher(mine / "runs/fruit").index("cosine"), TwoStageIndex)
+
+
+def test_what_two_stages_find_is_measured_once_and_shown(visterm, mine):
+    visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
+    for name in ("oasis", "wsabie"):  # without lists, and with
+        told = f"two stages find 100.0% of the 10 nearest images for {name} (measured with 30 queries"
+        ask = ["search", "id:3", "--learner", name]
+        assert told in visterm(*ask, cwd=mine).stderr
+        assert "two stages" not in visterm(*ask, cwd=mine).stderr
+    measured = {"recall": 1.0, "k": 10, "queries": 30, "images": 30}
+    found = json.loads(visterm("info", "--json", cwd=mine).stdout)["indexes"]
+    assert found == {"oasis": measured, "wsabie": measured}
+    line = "index:       wsabie finds 100.0% of the 10 nearest of 30 images (measured with 30 of them)"
+    assert line in visterm("info", cwd=mine).stdout.splitlines()
+
+
+def test_an_index_that_takes_long_to_make_is_kept(visterm, mine, write_images):
+    """That of a dense gallery side, such as wsabie's."""
+    visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
+    ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "building the index of"
+    folder = mine / "runs/fruit/index"
+    first = visterm(*ask, cwd=mine)
+    assert "building the index of 30 images for wsabie" in first.stderr
+    again = visterm(*ask, cwd=mine)
+    assert making not in again.stderr
+    assert again.stdout == first.stdout
+    visterm("search", "id:3", "--learner", "oasis", cwd=mine)
+    assert [path.parent.name for path in folder.glob("*/two_stage.npz")] == ["wsabie"]
+
+    write_images(mine / "fruit", ["pear/new.jpg"])  # a few more images change nothing
+    visterm("features", "fruit", cwd=mine)
+    result = visterm(*ask, cwd=mine)
+    assert making not in result.stderr
+    assert "pear/new.jpg" in paths_of(json.loads(result.stdout)[0])
+
+    visterm("train", "--learner", "wsabie", "--set", "wsabie.n_steps=3000", cwd=mine)
+    assert making in visterm(*ask, cwd=mine).stderr
+    next((folder / "wsabie").glob("*.npz")).write_bytes(b"damaged")
+    assert making in visterm(*ask, cwd=mine).stderr
+
+    shutil.rmtree(folder)
+    with Run(mine / "runs/fruit").locked():  # another visterm is at work
+        result = visterm(*ask, cwd=mine)
+    assert "the index for wsabie cannot be saved" in result.stderr
+    assert json.loads(result.stdout)[0]["results"]
+    assert not folder.exists()

@@ -1,0 +1,124 @@
+"""Queries: files, folders, ids, paths and pixels, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from visterm.features import read_image
+from visterm.pipeline import Searcher
+
+CLASSES = ("apple", "pear", "plum")
+
+
+def paths_of(answer):
+    return [result["path"] for result in answer["results"]]
+
+
+def test_a_file_an_id_a_path_and_pixels_are_the_same_query(searcher, done):
+    path = "pear/3.jpg"
+    number = next(image.id for image in searcher.images if image.path == path)
+    file = str(done / "fruit" / path)
+    pixels = read_image(file)
+    by_file, by_path_object, by_id, by_path, by_pixels = searcher.search(
+        [file, Path(file), f"id:{number}", path, pixels], k=29, learner="cosine"
+    )
+    assert by_file["results"] == by_id["results"] == by_path["results"] == by_path_object["results"]
+    assert [answer["query"] for answer in (by_file, by_id, by_path)] == [file, f"id:{number}", path]
+    assert path not in paths_of(by_file)
+    assert paths_of(by_pixels)[0] == path  # of pixels nobody can say that they are the same file
+    assert paths_of(by_pixels)[1:] == paths_of(by_file)[:28]
+    assert by_pixels["query"] == "image 5"
+
+
+def test_one_query_needs_no_list(searcher, done):
+    file = done / "fruit/plum/1.jpg"
+    (answer,) = searcher.search(str(file), k=3)
+    assert searcher.search([file], k=3) == [answer] == searcher.search(file, k=3)
+    assert paths_of(searcher.search(read_image(file), k=1, learner="cosine")[0]) == ["plum/1.jpg"]
+    assert searcher.search([]) == []
+
+
+def test_a_folder_is_all_images_below_it(searcher, outside):
+    (outside / "pear/notes.txt").write_text("no image")
+    found = searcher.search([outside, "id:1"], k=2)
+    assert [answer["query"] for answer in found] == [*(str(outside / c / "new.jpg") for c in CLASSES), "id:1"]
+    for answer, label in zip(found, CLASSES, strict=False):
+        assert answer["results"][0]["labels"] == [label]
+
+
+def test_many_queries_in_threads_are_as_one_after_the_other(done, outside, monkeypatch):
+    searcher = Searcher(done / "runs/fruit")
+    files = [done / "fruit" / image.path for image in searcher.images] * 4
+    (outside / "bad.jpg").write_text("not an image")
+    files.insert(70, outside / "bad.jpg")
+    one_by_one = searcher.queries(files)
+    object.__setattr__(searcher.config.compute, "n_jobs", 3)
+    together = searcher.queries(files)
+    assert together.names == one_by_one.names == [str(file) for file in files]
+    assert together.errors == one_by_one.errors == {70: "not an image"}
+    assert together.place == one_by_one.place == [i for i in range(121) if i != 70]
+    assert together.own == [*range(30), *range(30), *range(30), *range(30)]
+    np.testing.assert_array_equal(together.Q.toarray(), one_by_one.Q.toarray())
+    np.testing.assert_array_equal(together.Q[:30].toarray(), searcher.X.toarray())
+
+
+def test_queries_can_be_used_again(searcher, outside):
+    queries = searcher.queries(outside)
+    assert searcher.search(queries, k=4) == searcher.search(outside, k=4)
+    assert searcher.annotate(queries, k=1) == searcher.annotate(outside, k=1)
+
+
+def test_what_cannot_be_read_is_told_beside_the_others(searcher, outside, tmp_path):
+    (tmp_path / "empty").mkdir()
+    odd = np.zeros((4, 4), np.uint8)
+    queries = [outside / "none.jpg", "id:999999", tmp_path / "empty", odd, odd.astype(float), outside / "pear/new.jpg"]
+    *bad, good = searcher.search(queries, k=2)
+    reasons = [answer["error"] for answer in bad]
+    assert reasons[0].startswith("cannot be read")
+    assert reasons[1:3] == ["run fruit has no image of this id", "no images in this folder"]
+    assert reasons[3:] == ["not RGB uint8 (H, W, 3), but uint8 (4, 4)", "not RGB uint8 (H, W, 3), but float64 (4, 4)"]
+    assert all(answer["results"] == [] for answer in bad)
+    assert len(good["results"]) == 2
+    assert all(answer["labels"] == [] for answer in searcher.annotate(queries[:5]))
+
+
+def test_a_pipe_is_read_once(done, tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    data = (done / "fruit/pear/0.jpg").read_bytes()
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe.jpg").write_bytes(data), daemon=True)
+    writer.start()
+    (answer,) = Searcher(done / "runs/fruit").search(tmp_path / "pipe.jpg", k=1)
+    assert answer.get("error") or answer["results"]  # read or refused, but nothing hangs
+
+
+def test_many_kinds_of_queries_at_once(visterm, done, outside):
+    answers = json.loads(visterm("search", outside, "id:1", "plum/2.jpg", "-k", "2", "--json", cwd=done).stdout)
+    assert [answer["query"] for answer in answers] == [
+        *(str(outside / c / "new.jpg") for c in CLASSES),
+        "id:1",
+        "plum/2.jpg",
+    ]
+    assert all(len(answer["results"]) == 2 for answer in answers)
+    rows = visterm("search", "id:1", "id:2", "-k", "1", "--format", "csv", cwd=done).stdout.splitlines()
+    assert rows[0] == "query,rank,id,path,score,labels"
+    assert [row.split(",")[:2] for row in rows[1:]] == [["id:1", "1"], ["id:2", "1"]]
+
+
+def test_unknown_ids_and_empty_folders_are_reported(visterm, done, tmp_path):
+    (tmp_path / "empty").mkdir()
+    result = visterm("search", "id:77777", "id:1", tmp_path / "empty", "id:x", "--json", cwd=done, check=2)
+    assert [bool(answer["results"]) for answer in json.loads(result.stdout)] == [False, True, False, False]
+    assert "visterm: id:77777: run fruit has no image of this id\n" in result.stderr
+    assert "empty: no images in this folder\n" in result.stderr
+    assert "visterm: id:x: cannot be read" in result.stderr
+    assert visterm("annotate", "id:1", "-k", "1", cwd=done).stdout.startswith("id:1\n")
+
+
+def test_labels_and_images_together_are_refused_before_anything_is_read(visterm, done):
+    result = visterm("search", "id:1", "--label", "pear", cwd=done, check=2)
+    assert "give images or --label, not both" in result.stderr

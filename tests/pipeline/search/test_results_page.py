@@ -1,0 +1,130 @@
+"""The HTML page of search results."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+from urllib.parse import unquote
+
+import pytest
+
+from visterm.features import read_image
+from visterm.pipeline.report import page as report_page
+from visterm.pipeline.search import results_page
+
+
+def page_of(visterm, folder, *arguments, name="found.html", check=0):
+    result = visterm("search", *arguments, "--html", folder / name, cwd=folder, check=check)
+    return result, (folder / name).read_text()
+
+
+def test_a_page_of_answers(visterm, mine, outside):
+    result, page = page_of(visterm, mine, outside, "-k", "4")
+    assert result.stdout == f"{mine / 'found.html'}\n"
+    assert "Nearest to 3 queries" in page
+    assert "Run fruit: 30 images, ranked by oasis" in page
+    assert page.count('<article class="row"') == 3
+    assert page.count('<span class="rank"') == 12
+    assert "http" not in page.replace("http-equiv", "")  # nothing is loaded from anywhere
+    assert "<script" not in page
+    assert "@media (prefers-color-scheme: dark)" in page
+    links = re.findall(r'<a class="tile" href="([^"]*)"', page)
+    assert len(links) == 3 + 12
+    for link in links:
+        assert read_image(mine / unquote(html.unescape(link))).size
+    pictures = re.findall(r'<image id="(t\d+)"', page)
+    assert len(pictures) == len(set(pictures)) == len(set(links))  # each is stored once
+    assert set(re.findall(r'href="#(t\d+)"', page)) == set(pictures)
+
+
+def test_a_page_beside_other_formats(visterm, mine):
+    result, page = page_of(visterm, mine, "id:1", "--json")
+    assert json.loads(result.stdout)[0]["query"] == "id:1"
+    assert "pictures in " in result.stderr
+    assert "Nearest to id:1" in page
+
+
+def test_a_page_for_labels(visterm, mine):
+    _, page = page_of(visterm, mine, "--label", "pear", "--label", "plum", "-k", "3")
+    assert "ranked by wsabie" in page
+    assert page.count('<span class="label">') == 2
+
+
+def test_names_with_markup_stay_text(visterm, mine):
+    name = "<img src=x onerror=alert(1)>\"' & #?%.jpg"
+    shutil.copy(mine / "fruit/pear/0.jpg", mine / "fruit/pear" / name)
+    shutil.copy(mine / "fruit/pear/0.jpg", mine / "javascript:alert(1).jpg")
+    with open(os.path.join(os.fsencode(mine / "fruit/pear"), b"\xff\n.jpg"), "wb") as stream:
+        stream.write((mine / "fruit/pear/0.jpg").read_bytes())
+    visterm("features", "fruit", cwd=mine)
+    (mine / "<b>.jpg").write_text("not an image")
+    _, page = page_of(visterm, mine, "javascript:alert(1).jpg", "<b>.jpg", "-k", "4", "--learner", "cosine", check=2)
+    assert "<img" not in page
+    assert "<b>" not in page
+    assert 'href="javascript' not in page.replace("javascript%3A", "")
+    assert "&lt;b&gt;.jpg: not an image" in page
+    assert r"\xff\n.jpg" in page
+    for link in re.findall(r'<a class="tile" href="([^"]*)"', page):
+        assert (mine / os.fsdecode(_bytes(link))).exists()
+
+
+def _bytes(link):
+    from urllib.parse import unquote_to_bytes
+
+    return unquote_to_bytes(html.unescape(link))
+
+
+def test_the_page_stays_small(visterm, mine, monkeypatch):
+    monkeypatch.setattr(results_page, "PICTURES", 12)
+    _, page = page_of(visterm, mine, *(f"id:{i}" for i in range(1, 31)), "-k", "5")
+    assert 6 <= page.count("<image id=") <= 12
+    assert re.search(r"\d+ (query|queries) not shown", page)
+    monkeypatch.setattr(results_page, "PICTURES", 900)
+    monkeypatch.setattr(results_page, "RESULTS_SHOWN", 7)
+    _, page = page_of(visterm, mine, "id:1", "-k", "20")
+    assert page.count('<span class="rank"') == 7
+    assert "The first 7 of 20 results" in page
+
+    monkeypatch.setattr(report_page, "SIZE_WANTED", 40_000)
+    _, page = page_of(visterm, mine, *(f"id:{i}" for i in range(1, 31)), "-k", "5")
+    assert 1 <= page.count('<article class="row"') < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fruit/pear/0.jpg", "a page needs a name that ends in .html"),
+        ("none/found.html", "no such folder: none"),
+        ("folder.html", "this is a folder"),
+    ],
+)
+def test_a_page_does_not_take_the_place_of_something_else(visterm, mine, name, message):
+    (mine / "folder.html").mkdir()
+    before = (mine / "fruit/pear/0.jpg").read_bytes()
+    result = visterm("search", "id:1", "--html", name, cwd=mine, check=2)
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert (mine / "fruit/pear/0.jpg").read_bytes() == before
+
+
+def test_a_picture_that_is_gone_is_a_placeholder(visterm, mine):
+    (mine / "fruit/pear/5.jpg").unlink()
+    _, page = page_of(visterm, mine, "pear/0.jpg", "-k", "29")
+    assert page.count("cannot be read</span>") == 1
+
+
+def test_examples_of_the_page_run(repository, mine, outside, monkeypatch):
+    (mine / "runs/fruit").rename(mine / "runs/photos")
+    outside.rename(mine / "holiday")
+    shutil.copy(mine / "fruit/pear/0.jpg", mine / "a.jpg")
+    monkeypatch.chdir(mine)
+    names: dict = {}
+    examples = re.findall(r"```python\n(.*?)```", (repository / "docs/searching.md").read_text(), re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        exec(example, names)
+    assert names["labels"][0]["label"] == "pear"
+    assert set(names["by_learner"]) == set(names["searcher"].learners)
