@@ -79,7 +79,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
         """Return the precision at every k of each system of an evaluation."""
         return JsonResponse(_read_curves(_evaluation(handlers.run, name) / "curves.csv"))
 
-    @app.get("/evaluations/{name}/precision-curve.svg", response_class=Response, tags=["run"])
+    @app.get("/api/evaluations/{name}/precision-curve.svg", response_class=Response, tags=["run"])
     async def precision_curve(name: str) -> Response:
         """Return the precision curve of an evaluation as SVG."""
         try:

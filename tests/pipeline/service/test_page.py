@@ -79,8 +79,9 @@ def site(made):
     yield from _served(made)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """One for this file: while it runs, an event loop does, too, which other tests need for themselves."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield browser
