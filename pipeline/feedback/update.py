@@ -36,7 +36,7 @@ MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is
 
 
 class FeedbackTrainer:
-    """Updates the online learners of a run from relevance marks, in versions that can be undone.
+    """Update the online learners of a run from relevance marks, in versions that can be undone.
 
     Threads and processes may share a run: updates take a lock, and a search uses one version or the next.
 
@@ -47,18 +47,15 @@ class FeedbackTrainer:
     Attributes
     ----------
     marks : RelevanceMarks
-        Of the run.
 
     Notes
     -----
-    `partial_fit` learns the marks of a query from the query and its marked images, with one label that query and
-    relevant images share. So the first two images of each triplet are the query and relevant images, and the third was
-    marked as not relevant: images without marks never count as not relevant. A query needs one mark of each kind.
+    For `partial_fit`, the query and its relevant images share one label, and images marked as not relevant have none;
+    images without marks never count as not relevant. A query needs one mark of each kind.
 
     Each version starts from the base, with `STEPS_PER_MARK` triplets per standing mark, so marks that were taken back
-    leave no trace. It is measured on held-out images, and refused if mean average precision falls by more than
-    `MAX_FALL` below that of the base, among all of them or among those that no mark names. The new marks of a refused
-    version are set aside until `undo`.
+    leave no trace. It is refused if mean average precision falls by more than `MAX_FALL` below that of the base, among
+    all held-out images or among those that no mark names. Its new marks are then set aside until `undo`.
     """
 
     def __init__(self, run: Run) -> None:
@@ -134,11 +131,6 @@ class FeedbackTrainer:
         -------
         dict
             ``learner``, ``from_version``, ``to_version``.
-
-        Raises
-        ------
-        UserError
-            There is nothing to undo.
         """
         _check_updatable(learner)
         with self._locked(learner):
@@ -175,13 +167,7 @@ class FeedbackTrainer:
         return {"learner": learner, "from_version": before, "to_version": 0}
 
     def load(self, learner: str) -> SimilarityLearner:
-        """Load the version of a learner that is used.
-
-        Raises
-        ------
-        UserError
-            It is not trained, or the version is damaged.
-        """
+        """Load the version of a learner that is in force."""
         if learner not in UPDATABLE:
             return load_trained(self.run, learner, verify=False)
         return self._versions.load_in_force(learner)
@@ -227,7 +213,7 @@ class FeedbackTrainer:
     def _train_version(
         self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]
     ) -> None:
-        """Train the next version, measure it, and use or refuse it; the answer is filled in."""
+        """Train the next version, measure it, and use or refuse it; fill in the answer."""
         import numpy as np
 
         model = self._versions.load(learner, 0)

@@ -1,11 +1,10 @@
 """Versions of a learner that feedback updated, on disk.
 
 A step of OASIS or of diagonal AROMA changes W only between visterms of the images at hand, so a version is kept as that
-block of W: exact, and small beside the 400 MB of a W of 10,000 visterms. The trained learner, the base, is never
-written to.
+block of W: exact, and small beside a full W. The trained learner, the base, is never written to.
 
     runs/<run>/feedback/<learner>/in_force.json     which version is used; replaced in one step
-    runs/<run>/feedback/<learner>/<n>/        visterms.npy, block.npy, record.json
+    runs/<run>/feedback/<learner>/<n>/              visterms.npy, block.npy, record.json
 """
 
 from __future__ import annotations
@@ -45,12 +44,7 @@ class InForce(BaseModel):
 
 
 class LearnerVersions:
-    """The versions of a run's learners.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """The versions of a run's learners."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -124,10 +118,7 @@ class LearnerVersions:
             np.save(folder / "block.npy", block, allow_pickle=False)
 
     def load(self, learner: str, version: int) -> Any:
-        """Load the base with the block of a version.
-
-        Its arrays are mapped copy-on-write: writing to them changes no file, and W is not copied.
-        """
+        """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file."""
         import numpy as np
 
         from visterm.learners import load_learner
@@ -155,13 +146,7 @@ class LearnerVersions:
         return model
 
     def load_in_force(self, learner: str) -> Any:
-        """Load the version that is used.
-
-        Raises
-        ------
-        UserError
-            The learner is not trained, or the version is damaged.
-        """
+        """Load the version that is used."""
         for _ in range(5):  # base and version are separate files: both must be of one state
             state = self.in_force(learner)
             try:

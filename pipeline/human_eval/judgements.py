@@ -57,11 +57,6 @@ class Judgements(AppendOnlyStore):
 
     A study is a set of tasks for one model; the latest one is open for decisions. Each judge sees the images of a task
     in an order of their own, which follows from a stored seed. A judge's last decision on an image stands.
-
-    Parameters
-    ----------
-    file : Path
-        ``runs/<run>/judgements.sqlite``; created with the first study.
     """
 
     what = "the decision"
@@ -97,35 +92,14 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
 """
 
     def create(self, tasks: Sequence[Task], *, learner: str, version: str, seed: int = 0) -> int:
-        """Save a new study and open it for decisions.
-
-        Parameters
-        ----------
-        tasks : sequence of Task
-            Of `draw_tasks`.
-        learner, version : str
-            Whose rankings they are.
-        seed : int
-            Of the order in which each judge sees the images.
-
-        Returns
-        -------
-        int
-            Its number, from 1.
-        """
+        """Save a new study of the tasks from `draw_tasks`, open it for decisions, and return its number, from 1."""
         k = sum(candidate.rank is not None for candidate in tasks[0].candidates)
         with self._writing() as db:
             row = {"learner": learner, "version": version, "seed": seed, "k": k, "tasks": json.dumps(tasks)}
             return append_row(db, "studies", row)
 
     def study(self, number: int | None = None) -> Study:
-        """Return a study, by default the latest.
-
-        Raises
-        ------
-        UserError
-            There is none.
-        """
+        """Return a study, by default the latest."""
         with self._reading() as db:
             row = (
                 db
@@ -144,14 +118,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return Study._make((*row[:6], tasks))
 
     def next(self, judge: str) -> dict[str, Any]:
-        """Return the next image for a judge to decide on, in the latest study.
+        """Return a judge's progress in the latest study and the next ``task``, an image to decide on; None at the end.
 
-        Returns
-        -------
-        dict
-            ``judge``, ``study``, ``done`` and ``total`` (images decided, and in all), ``query_index`` (from 0) and
-            ``n_queries``; ``task`` is None at the end, or a dict: ``task`` (its number), ``query`` and ``image`` (ids),
-            ``position``. Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
+        Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
         """
         judge, study = _check_judge(judge), self.study()
         decided = self._standing(study.number, judge)
@@ -172,30 +141,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return answer
 
     def decide(self, judge: str, task: int, image: int, decision: str, *, seconds: float | None = None) -> int:
-        """Save a decision in the latest study: it is on disk when this returns. The last one on an image counts.
-
-        Parameters
-        ----------
-        judge : str
-            Name, 1 to 60 printable characters.
-        task : int
-            As `next` gave it.
-        image : int
-            Id of the candidate.
-        decision : {"relevant", "not", "unsure"}
-        seconds : float, optional
-            Time that the judge took.
-
-        Returns
-        -------
-        int
-            Number of the decision.
-
-        Raises
-        ------
-        UserError
-            No such task, image or decision; the disk is full, and nothing was changed.
-        """
+        """Save a decision in the latest study on disk and return its number; the last one on an image counts."""
         judge, study = _check_judge(judge), self.study()
         if decision not in DECISIONS:
             raise UserError(f"decision must be {', '.join(DECISIONS)}; not {decision!r}")
@@ -213,10 +159,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
     def undo(self, judge: str) -> dict[str, Any] | None:
         """Undo the last decision of a judge in the latest study; `next` then asks for it again.
 
-        Returns
-        -------
-        dict or None
-            ``task``, ``image`` and the ``decision`` that was undone; None if there is nothing to undo.
+        Returns the ``task``, ``image`` and ``decision`` that was undone; None if there is nothing to undo.
         """
         judge, study = _check_judge(judge), self.study()
         with self._writing() as db:
@@ -356,10 +299,10 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return sorted(rows, key=lambda row: (row["task"], row["image"], row["judge"]))
 
     def qrels(self, number: int | None = None) -> str:
-        """Relevance in the format of TREC, ``query 0 image relevance`` per line: 1 if most judges found it relevant.
+        """Return relevance in the format of TREC, ``query 0 image relevance`` per line, with ids.
 
-        Queries and images are named by their ids. More than half of the judges who could say must agree; an image that
-        nobody could judge is skipped. Every standing decision counts, also those on tasks that are not finished.
+        Relevance is 1 if more than half of the judges who could say found the image relevant; an image that nobody
+        could judge is skipped. Decisions on tasks that are not finished count, too.
         """
         votes: dict[tuple[int, int, int], list[float]] = {}
         for row in self.rows(number):
@@ -382,15 +325,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return text.getvalue()
 
     def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:
-        """Draw figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence.
-
-        An existing file is replaced in one step.
-
-        Raises
-        ------
-        UserError
-            No judge has finished a task yet.
-        """
+        """Write figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence."""
         study = self.study(number)
         judges, decisions = self.decisions(study)
         if not (~np.isnan(decisions)).any():

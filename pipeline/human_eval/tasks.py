@@ -41,33 +41,11 @@ def draw_tasks(
     n_random: int = N_RANDOM,
     seed: int = 0,
 ) -> list[Task]:
-    """Choose queries at random, their nearest images, and random ones.
+    """Draw queries at random, with their k nearest images and random ones.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    learner : str
-        Its ranking is judged.
-    n_queries : int
-        Fewer if the collection has fewer.
-    k, n_random : int
-        Images of a task: ranked, and random.
-    seed : int
-
-    Returns
-    -------
-    list of Task
-
-    Raises
-    ------
-    UserError
-        Too few images.
-
-    Notes
-    -----
     Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper, queries
     with copies among their nearest images are skipped, and the random images share no label with the query. The paper
-    takes the 25 queries with most clicks; here they are drawn at random.
+    takes the 25 queries with most clicks.
     """
     from visterm.retrieval import ExactIndex
 

@@ -37,26 +37,8 @@ def make_index(
 ) -> ExactIndex:
     """Make the index of a learner, of the kind that ``index.kind`` names.
 
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    learner : SimilarityLearner
-    labels : array of str, optional
-        Labels of the gallery, for MuSL.
-    gallery : Gallery
-    config : Config
-    trained_from : object
-        What tells this training of the learner from others, ready for JSON.
-    console : Console
-    is_current : function () -> bool
-        Whether `gallery` is still what the run holds.
-
-    Returns
-    -------
-    ExactIndex
-        With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus is out of date and could not be
-        updated now.
+    `trained_from` tells this training of the learner from others; `is_current` says whether the run still holds the
+    gallery. With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
     """
     from visterm.retrieval import ExactIndex
 

@@ -26,21 +26,7 @@ _NO_EXTRACTOR = (
 
 @dataclass(frozen=True)
 class Queries:
-    """Images to search with. Those that could be read have a row in ``Q``.
-
-    Parameters
-    ----------
-    names : list of str, (n_queries,)
-        As given; the files of a folder one by one.
-    Q : CSR or ndarray of float32, (n_read, V)
-        Unit rows, as those of the collection.
-    place : list of int, (n_read,)
-        Which query each row of Q is.
-    own : list of int, (n_read,)
-        The row of the collection that the query is itself, excluded from its results; -1 for none.
-    errors : dict of int to str
-        Why the other queries could not be read.
-    """
+    """Images to search with. Those that could be read have a row in `Q`, with unit rows as those of the collection."""
 
     names: list[str]
     Q: sparse.csr_matrix | np.ndarray

@@ -44,10 +44,6 @@ class RequestHandlers:
     A request takes the `snapshot` once and uses it throughout. Work of more than a millisecond runs in one of four
     bounded queues, so that short work never waits behind long work: searches by id, thumbnails, updates of learners
     (one after the other) and everything else.
-
-    Parameters
-    ----------
-    run : Run
     """
 
     def __init__(self, run: Run):

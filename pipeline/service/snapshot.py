@@ -33,24 +33,9 @@ class QueryVector(NamedTuple):
 class Snapshot:
     """One state of a run; a request uses the same snapshot throughout.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    like : Snapshot, optional
-        The previous snapshot; unchanged parts are reused.
-
-    Attributes
-    ----------
-    searcher : Searcher
-    labels : Counter
-        Number of images per label.
-    sizes : int32 array, (n_images, 2)
-        Width and height in pixels; 0 where unknown.
-    extractor : str
-        Fingerprint of the extractor.
-    default_learner : str
-    used : set of str
-        Learners with an index; the next snapshot makes theirs in advance.
+    Unchanged parts are shared with `like`, the previous snapshot. `labels` counts images per label; `sizes` are widths
+    and heights, int32 (n_images, 2), 0 where unknown; `used` names the learners with an index, which the next snapshot
+    makes in advance.
     """
 
     def __init__(self, searcher: Searcher, like: Snapshot | None = None):
@@ -78,13 +63,7 @@ class Snapshot:
         return {image.sha256: row for row, image in reversed(list(enumerate(self.searcher.images)))}
 
     def image(self, number: int) -> Image:
-        """Return an image by its id.
-
-        Raises
-        ------
-        KeyError
-            The collection has no image with this id.
-        """
+        """Return an image by its id; raise KeyError if the collection has none."""
         return self.searcher.images[self.searcher.place[number]]
 
     def image_query(self, number: int) -> QueryVector:
@@ -94,14 +73,7 @@ class Snapshot:
         return QueryVector(image.path, image.sha256, self.searcher.X[row : row + 1], row)
 
     def pixels_query(self, name: str, key: str, pixels: Any) -> QueryVector:
-        """Return an image from outside of the collection as a query.
-
-        Parameters
-        ----------
-        name, key : str
-        pixels : function () -> RGB uint8 array (height, width, 3)
-            Called only if the vector is not cached.
-        """
+        """Return an image from outside of the collection as a query; `pixels` is called unless the vector is cached."""
         with self._lock:
             Q = self._vectors.get(key)
         if Q is None:
@@ -125,24 +97,9 @@ class Snapshot:
         label: str | None = None,
         exclude_duplicates: bool = False,
     ) -> list[tuple[int, float]]:
-        """Rank the collection for a query.
+        """Rank the collection for a query, which is excluded from its own results: (row, score), best first.
 
-        Parameters
-        ----------
-        query : QueryVector
-            An image of the collection is excluded from its own results.
-        learner : str
-        k, offset : int
-            Number of results, and number of results to skip.
-        label : str, optional
-            Return only images with this label.
-        exclude_duplicates : bool, default=False
-            Skip images with the same bytes as the query or an earlier result.
-
-        Returns
-        -------
-        list of (row, score)
-            Best first.
+        Only images with `label`, if given; without duplicates of the query or an earlier result, if excluded.
         """
         images = self.searcher.images
         if label is None:

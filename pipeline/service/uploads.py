@@ -24,19 +24,9 @@ MAX_UPLOAD_BYTES = 2 * 2**30  # of all uploads together, as stored
 class Uploads:
     """Uploaded images by the SHA-256 of the uploaded bytes, so that links to a search work until the upload expires.
 
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    seconds : float
-        Lifetime of an upload after its last use.
-    max_uploads, max_bytes : int
-        Beyond either, the least recently used uploads are removed.
-
-    Notes
-    -----
-    Only the decoded pixels are stored, as PNG: no other data of the file (location, camera, cropped parts) is kept, and
-    a repeated search gives the same results.
+    An upload expires `seconds` after its last use; beyond `max_uploads` or `max_bytes`, the least recently used are
+    removed. Only the decoded pixels are stored, as PNG: no other data of the file (location, camera, cropped parts) is
+    kept, and a repeated search gives the same results.
     """
 
     def __init__(
