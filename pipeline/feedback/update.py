@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.errors import UserError, system_errors_explained
@@ -92,10 +91,7 @@ class FeedbackTrainer:
             The learner is not trained, or cannot learn from marks.
         """
         started = time.perf_counter()
-        _check_updatable(learner)
-        with self._locked(learner):
-            check_trained(self.run, learner)
-            state = self._versions.in_force(learner)
+        with self._changing(learner) as state:
             known = set(self._versions.marks(learner, state.version))
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
@@ -110,11 +106,7 @@ class FeedbackTrainer:
                 "n_not": sum(data.marks[number].mark < 0 for number in new),
                 "n_marks": len(numbers),
                 "n_left_out": data.n_left_out,
-                "map_base": None,
-                "map_before": None,
-                "map_after": None,
-                "map_error": None,
-                "measured_on": None,
+                **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
             }
             if set(numbers) == known:
                 answer["reason"] = _nothing_new(data, bool(known))
@@ -132,10 +124,7 @@ class FeedbackTrainer:
         dict
             ``learner``, ``from_version``, ``to_version``.
         """
-        _check_updatable(learner)
-        with self._locked(learner):
-            check_trained(self.run, learner)
-            state = self._versions.in_force(learner)
+        with self._changing(learner) as state:
             if not state.before:
                 why = "the base is in force" if not state.version else "older versions are not kept"
                 raise UserError(f"{learner}: nothing to undo, {why}; 'visterm feedback reset' goes back to the base")
@@ -154,10 +143,7 @@ class FeedbackTrainer:
         dict
             ``learner``, ``from_version``, ``to_version``.
         """
-        _check_updatable(learner)
-        with self._locked(learner):
-            check_trained(self.run, learner)
-            state = self._versions.in_force(learner)
+        with self._changing(learner) as state:
             before = state.version
             state.before.append((before, state.set_aside))
             state.version = 0
@@ -260,21 +246,16 @@ class FeedbackTrainer:
             self._scores[key] = held_out.scores(self._versions.load(learner, version))
         return self._scores[key]
 
-    def _folder(self, learner: str) -> Path:
-        return self._versions.folder(learner)
-
     @contextlib.contextmanager
-    def _locked(self, learner: str) -> Iterator[None]:
-        """Wait for other updates of the learner, in this process and in others, to end."""
-        folder = self._folder(learner)
-        kept = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
-        with locked(folder / ".lock", wait=True), kept:
-            yield
-
-
-def _check_updatable(learner: str) -> None:
-    if learner not in UPDATABLE:
-        raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
+    def _changing(self, learner: str) -> Iterator[InForce]:
+        """Wait for other updates of the learner, in this process and in others, to end; yield the version in force."""
+        if learner not in UPDATABLE:
+            raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
+        folder = self.run.taught(learner)
+        explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
+        with locked(folder / ".lock", wait=True), explained:
+            check_trained(self.run, learner)
+            yield self._versions.in_force(learner)
 
 
 def _nothing_new(data: TrainingData, has_learned: bool) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -49,10 +48,6 @@ class LearnerVersions:
     def __init__(self, run: Run) -> None:
         self.run = run
 
-    def folder(self, learner: str) -> Path:
-        """Folder of all versions of a learner."""
-        return self.run.taught(learner)
-
     def base_fingerprint(self, learner: str) -> str:
         """Fingerprint of one training of a learner, unique even for equal settings; "" if it is not trained."""
         record = read_record(self.run.learner(learner))
@@ -65,7 +60,7 @@ class LearnerVersions:
     def in_force(self, learner: str) -> InForce:
         """Read which version is used: the base, if the versions are of a base that was retrained since."""
         base = self.base_fingerprint(learner)
-        file = self.folder(learner) / "in_force.json"
+        file = self.run.taught(learner) / "in_force.json"
         try:
             state = InForce.model_validate_json(file.read_bytes())
         except FileNotFoundError:
@@ -79,7 +74,7 @@ class LearnerVersions:
 
     def put_in_force(self, learner: str, state: InForce) -> None:
         """Write which version is used, in one step; then remove versions that undo cannot reach any more."""
-        folder = self.folder(learner)
+        folder = self.run.taught(learner)
         state.before = state.before[-KEPT:]
         state.void = False
         write_text(folder / "in_force.json", state.model_dump_json())
@@ -90,7 +85,7 @@ class LearnerVersions:
 
     def record(self, learner: str, version: int) -> dict[str, Any]:
         """Read the record of a version."""
-        folder = self.folder(learner) / str(version)
+        folder = self.run.taught(learner) / str(version)
         record = read_record(folder)
         if record is None or not isinstance(record.get("marks"), list):
             raise UserError(
@@ -112,7 +107,7 @@ class LearnerVersions:
         """Save a new version: of the model's matrix what lies between some visterms, int (n,)."""
         import numpy as np
 
-        with publish(self.folder(learner) / str(version), record) as folder:
+        with publish(self.run.taught(learner) / str(version), record) as folder:
             np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
             block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
             np.save(folder / "block.npy", block, allow_pickle=False)
@@ -132,7 +127,7 @@ class LearnerVersions:
         setattr(model, _ARRAY[learner], array)
         if not version:
             return model
-        folder = self.folder(learner) / str(version)
+        folder = self.run.taught(learner) / str(version)
         try:
             visterms, block = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("visterms", "block"))
             array[np.ix_(visterms, visterms)] = block
@@ -162,7 +157,8 @@ class LearnerVersions:
             else:
                 if self.in_force(learner) == state:
                     return model
+        folder = self.run.taught(learner) / str(state.version)
         raise UserError(
-            f"{self.folder(learner) / str(state.version)}: damaged version of {learner}; run 'visterm feedback reset "
-            f"--learner {learner}' to go back to the base"
+            f"{folder}: damaged version of {learner}; run 'visterm feedback reset --learner {learner}' to go back to "
+            "the base"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .measures import judge_coherence, nan_mean, precision_curves, ranking_coherence, standard_error
-from .studies import Study
+from .tasks import Study
 
 _EXAMPLES = 5  # queries in the second chart: of 25 those at position 1, 6, 11, 16, 21 by precision
 

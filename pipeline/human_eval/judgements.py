@@ -40,8 +40,7 @@ from .measures import (
     spread,
     standard_error,
 )
-from .studies import DECISIONS, Study
-from .tasks import Candidate, Task
+from .tasks import DECISIONS, Candidate, Study, Task
 
 INSTRUCTIONS = """\
 Somebody looks for pictures for a presentation. A search has found the query image, and is to find more that are
@@ -179,15 +178,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
 
     def _standing(self, study: int, judge: str | None = None) -> dict[tuple[str, int, int], dict[str, Any]]:
         """Standing decisions by judge, task and image."""
-        names = ("judge", "task", "image", "position", "decision", "seconds", "time")
+        names = ("judge", "task", "image", "decision", "position", "seconds", "time")
         which = "study = ? AND (judge = ? OR ? IS NULL) ORDER BY number"
         with self._reading() as db:
             sql = f"SELECT {', '.join(names)} FROM decisions WHERE {which}"
             rows = [] if db is None else db.execute(sql, (study, judge, judge)).fetchall()
         last = {row[:3]: dict(zip(names, row, strict=True)) for row in rows}
         return {key: decision for key, decision in last.items() if decision["decision"] is not None}
-
-    # --- results --------------------------------------------------------------------------------------------------
 
     def decisions(self, study: Study) -> tuple[list[str], np.ndarray]:
         """Names of the judges, and their decisions: float (n_judges, n_queries, most candidates), ranked ones first.
@@ -289,12 +286,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     "path": candidate.path,
                     "sha256": candidate.sha256,
                     "rank": candidate.rank,
-                    "judge": decision["judge"],
-                    "decision": decision["decision"],
-                    "position": decision["position"],
-                    "seconds": decision["seconds"],
-                    "time": decision["time"],
                 }
+                | decision
             )
         return sorted(rows, key=lambda row: (row["task"], row["image"], row["judge"]))
 

@@ -1,10 +1,12 @@
-"""Drawing the tasks of a study."""
+"""Studies: sets of tasks that judges decide on."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Image
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 
 N_QUERIES, K, N_RANDOM = 25, 10, 10  # of the paper
+DECISIONS = {"relevant": 1.0, "not": 0.0, "unsure": np.nan}  # and their values
 
 
 class Candidate(NamedTuple):
@@ -30,6 +33,18 @@ class Task(NamedTuple):
 
     query: Candidate
     candidates: list[Candidate]
+
+
+class Study(NamedTuple):
+    """One set of tasks."""
+
+    number: int
+    time: str
+    learner: str
+    version: str  # of the model
+    seed: int
+    k: int
+    tasks: list[Task]
 
 
 def draw_tasks(

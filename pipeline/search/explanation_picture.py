@@ -64,8 +64,10 @@ def draw_explanation(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from visterm.pipeline.report.thumbnail import shrink
+
     sides = [explanation["query"], explanation["result"]]
-    pictures = [_shrunk(pixels) for pixels in (query_pixels, result_pixels)]
+    pictures = [shrink(pixels, _LONGEST) for pixels in (query_pixels, result_pixels)]
     shapes = [side["width"] / side["height"] for side in sides]
     # Both images get the same height, unless one is so wide that the other would have no room.
     ratios = [min(max(shape, 0.6), 1.9) for shape in shapes]
@@ -94,17 +96,6 @@ def draw_explanation(
         file.write(png.getvalue())
         return
     write_bytes(Path(file), png.getvalue())
-
-
-def _shrunk(pixels: np.ndarray) -> np.ndarray:
-    """The image in the size that it has in the picture."""
-    import cv2
-
-    factor = _LONGEST / max(pixels.shape[:2])
-    if factor >= 1:
-        return pixels
-    size = [max(1, round(length * factor)) for length in pixels.shape[1::-1]]
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
 
 
 # Colours that differ in brightness, too, for colour-blind readers (Okabe and Ito).

@@ -28,11 +28,11 @@ _NO_EXTRACTOR = (
 class Queries:
     """Images to search with. Those that could be read have a row in `Q`, with unit rows as those of the collection."""
 
-    names: list[str]
-    Q: sparse.csr_matrix | np.ndarray
-    place: list[int]
-    own: list[int]
-    errors: dict[int, str]
+    names: list[str]  # as given; the files of a folder one by one
+    Q: sparse.csr_matrix | np.ndarray  # float32 (n_read, V)
+    place: list[int]  # which query each row of Q is
+    own: list[int]  # per row of Q, the row of the collection that the query is itself, excluded from results; or -1
+    errors: dict[int, str]  # why the other queries could not be read
 
     def answers(self, key: str) -> list[dict[str, Any]]:
         """``{"query": name, key: []}`` per query, with ``"error"`` where it could not be read."""

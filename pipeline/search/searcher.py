@@ -163,8 +163,6 @@ class Searcher:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
         return self._gallery is other._gallery
 
-    # --- learners and indexes -------------------------------------------------------------------------------------
-
     def default_learner(self, *, of_labels: bool = False) -> str:
         """The learner that is used by default: oasis (for labels wsabie), otherwise the first that is trained.
 
@@ -239,8 +237,6 @@ class Searcher:
 
         return self._once(("labels", name), make)
 
-    # --- queries --------------------------------------------------------------------------------------------------
-
     def queries(self, given: Any) -> Queries:
         """Turn images, folders, ids and files of vectors into query vectors.
 
@@ -261,8 +257,6 @@ class Searcher:
     def row_named(self, name: str) -> int | None:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
         return self._gallery.row_named(name)
-
-    # --- answers --------------------------------------------------------------------------------------------------
 
     def search(self, queries: Any, k: int = RESULTS, learner: str | None = None) -> list[dict[str, Any]]:
         """Find the images of the collection that are most similar to each query image.

@@ -48,13 +48,17 @@ class Snapshot:
             self.labels, self.sizes, self.extractor = like.labels, like.sizes, like.extractor
         else:
             self.labels = Counter(label for image in searcher.images for label in image.labels)
-            self.sizes = _sizes(searcher)
             self.extractor = extractor_content(searcher.run)
+            self.sizes = np.zeros((len(searcher.images), 2), np.int32)
+            with contextlib.closing(Collection(searcher.run.collection)) as collection:
+                for number, width, height in collection.sizes():
+                    if (row := searcher.place.get(number)) is not None:
+                        self.sizes[row] = width, height
         default = searcher.default_learner()
         self.default_learner = default if default in searcher.learners else "cosine"  # nothing is trained yet
         self.used = {self.default_learner}
         self._label_indexes: dict[tuple[str, str], tuple[Any, np.ndarray]] = {}
-        self._metrics_by_learner: dict[str, dict[str, int]] = {}
+        self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         self._lock = threading.Lock()
 
     @cached_property
@@ -156,19 +160,15 @@ class Snapshot:
 
     def metric(self, learner: str, row: int) -> dict[str, int]:
         """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
-        labels = self.searcher.images[row].labels
-        number = self._metrics(learner).get(next(iter(labels), ""))
-        return {} if number is None or len(labels) != 1 else {"metric": number}
-
-    def _metrics(self, learner: str) -> dict[str, int]:
-        """Return the number of each label's metric (MuSL)."""
-        if learner not in self._metrics_by_learner:
+        if learner not in self._metrics:
             model: Any = self.searcher.learner(learner)
-            metrics = getattr(model, "metric_of_category_", None)
-            self._metrics_by_learner[learner] = (
-                {} if metrics is None else dict(zip(model.classes_.tolist(), map(int, metrics), strict=True))
-            )
-        return self._metrics_by_learner[learner]
+            metrics: dict[str, int] = {}
+            if hasattr(model, "metric_of_category_"):
+                metrics = dict(zip(model.classes_.tolist(), model.metric_of_category_.tolist(), strict=True))
+            self._metrics[learner] = metrics
+        labels = self.searcher.images[row].labels
+        number = self._metrics[learner].get(next(iter(labels), ""))
+        return {} if number is None or len(labels) != 1 else {"metric": number}
 
     def load(self) -> None:
         """Load all learners now (memory-mapped): their files may be replaced later."""
@@ -196,13 +196,3 @@ def _without_duplicates(results: list[tuple[int, float]], images: list[Image], k
             seen.add(images[row].sha256)
             kept.append((row, score))
     return kept
-
-
-def _sizes(searcher: Searcher) -> np.ndarray:
-    """Read the width and height of every image from the catalogue."""
-    sizes = np.zeros((len(searcher.images), 2), np.int32)
-    with contextlib.closing(Collection(searcher.run.collection)) as collection:
-        for number, width, height in collection.sizes():
-            if (row := searcher.place.get(number)) is not None:
-                sizes[row] = width, height
-    return sizes

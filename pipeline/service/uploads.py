@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from visterm.pipeline.errors import system_reason
+from visterm.pipeline.errors import explain_system_error
 from visterm.pipeline.store.files import write_bytes
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Uploads:
             png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]
             write_bytes(file, png.tobytes())
         except OSError as error:
-            _log.warning("%s: %s; the upload is not stored", self._folder, system_reason(error))
+            _log.warning("%s", explain_system_error(error, self._folder, advice="the upload is not stored"))
             return False
         self.sweep()
         return True
