@@ -203,18 +203,11 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return judges, decisions
 
     def results(self, number: int | None = None) -> dict[str, Any]:
-        """Figures of a study, by default the latest.
+        """Figures of a study, by default the latest, ready for JSON; None for a figure without decisions.
 
-        Returns
-        -------
-        dict
-            ``study``, ``learner``, ``version``, ``time``, ``k``; ``precision_at`` (k to the mean over queries of the
-            mean over judges) and ``standard_error_at`` (over queries); ``random_relevant``, the share of the random
-            images that judges found relevant; ``deviation_over_queries`` and ``deviation_over_judges`` of `spread`;
-            ``judges``: ``judge``, ``done``, ``total``, ``tasks_done``, ``unsure``, ``seconds`` (median of a decision),
-            ``precision_at``, ``coherence``; ``queries``: ``query`` (id), ``path``, ``judges``, ``precision_at`` (mean
-            over judges), ``deviation`` over judges at k, ``coherence`` of learner and ``judge_coherence`` of judges.
-            A figure without decisions is None.
+        Precision of the study is the mean over queries of the mean over judges, its standard error is over queries, and
+        ``random_relevant`` is the share of the random images that judges found relevant. ``seconds`` of a judge is the
+        median per decision; a query has the ``coherence`` of the learner and the ``judge_coherence`` of its judges.
         """
         study = self.study(number)
         judges, decisions = self.decisions(study)

@@ -43,7 +43,7 @@ def precision_curves(decisions: np.ndarray) -> np.ndarray:
 def spread(curves: np.ndarray) -> tuple[float, float]:
     """How much queries and judges differ, by the mean of each curve of `precision_curves`.
 
-    Standard deviation over queries, mean over judges; and the other way around. NaN where there are fewer than two.
+    Standard deviation over queries (mean over judges), and over judges (mean over queries); NaN of fewer than two.
     """
     figures = nan_mean(curves, axis=2)  # (n_judges, n_queries)
     return float(nan_mean(nan_std(figures, axis=1))), float(nan_mean(nan_std(figures, axis=0)))
