@@ -43,16 +43,7 @@ class TrainingData(NamedTuple):
 
 
 def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Container[int] = ()) -> TrainingData:
-    """Collect the marks that a learner can learn from, and the images to measure it on.
-
-    Parameters
-    ----------
-    run : Run
-    marks : RelevanceMarks
-    learner : str
-    set_aside : collection of int
-        Numbers of marks to ignore.
-    """
+    """Collect the marks that a learner can learn from, except those set aside, and the images to measure it on."""
     from scipy import sparse
 
     standing = {

@@ -70,21 +70,10 @@ class Fall(NamedTuple):
 
 
 def largest_fall(held_out: HeldOut, scores: Mapping[str, np.ndarray]) -> tuple[Fall, dict[str, Any]]:
-    """Compare versions of a learner on held-out images.
+    """Return the larger fall of precision from "base" to "after", and figures for the result of an update.
 
-    Parameters
-    ----------
-    held_out : HeldOut
-    scores : dict of str to ndarray
-        `HeldOut.scores` of the versions "base", "before" and "after".
-
-    Returns
-    -------
-    Fall
-        From "base" to "after": among all images, or among those without marks, whichever is larger.
-    dict
-        ``map_base``, ``map_before``, ``map_after``, ``map_error`` and ``measured_on``: on images without marks if there
-        are enough, since marks flatter the others.
+    Measured among all images and among those without marks. The figures are of the latter if there are enough queries,
+    since marks flatter the others. `scores` has `HeldOut.scores` of "base", "before" and "after".
     """
     import numpy as np
 

@@ -37,11 +37,6 @@ class RelevanceMarks(AppendOnlyStore):
 
     The last row per query and image content stands. Images are identified by the SHA-256 of their bytes, so marks
     survive a new extraction, a new id and a new path.
-
-    Parameters
-    ----------
-    file : Path
-        ``runs/<run>/feedback.sqlite``; created by the first mark.
     """
 
     what = "the mark"
@@ -86,33 +81,10 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         vector: sparse.csr_matrix | None = None,
         extractor: str = "",
     ) -> int:
-        """Save a mark: it is on disk when this returns.
+        """Save a mark on disk and return its number.
 
-        Parameters
-        ----------
-        query : str
-            SHA-256 of the query image's bytes, in hexadecimal.
-        image : Image
-            Of the collection.
-        mark : {1, -1, 0}
-        learner : str
-            That the result came from.
-        version : int
-            Of the learner, as `FeedbackTrainer.version` gives it.
-        vector : CSR float32 (1, n_visterms), optional
-            The query's vector, for a query that is not in the collection. Saved once.
-        extractor : str
-            Fingerprint of what the vector was made with (`store.vectors.extractor_content`).
-
-        Returns
-        -------
-        int
-            Number of the mark.
-
-        Raises
-        ------
-        UserError
-            No such mark or key; the disk is full, and nothing was changed.
+        `query` is the SHA-256 of the query image. A query outside of the collection comes with its `vector`, which is
+        saved once, and the fingerprint of the `extractor` that made it.
         """
         _check_key(query)
         if mark not in (1, -1, 0) or isinstance(mark, bool):
@@ -127,13 +99,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
             return append_row(db, "marks", row)
 
     def undo(self, query: str) -> Mark | None:
-        """Undo the last mark of a query that still counts: the mark that it replaced stands again.
-
-        Returns
-        -------
-        Mark or None
-            The row that was added, with the mark that stands now; None if there is nothing to undo.
-        """
+        """Undo the last mark of a query; return the added row with the mark that stands now, None without marks."""
         _check_key(query)
         with self._writing() as db:
             last, before = None, 0

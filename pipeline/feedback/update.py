@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.errors import UserError, system_errors_explained
@@ -36,7 +35,7 @@ MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is
 
 
 class FeedbackTrainer:
-    """Updates the online learners of a run from relevance marks, in versions that can be undone.
+    """Update the online learners of a run from relevance marks, in versions that can be undone.
 
     Threads and processes may share a run: updates take a lock, and a search uses one version or the next.
 
@@ -47,18 +46,15 @@ class FeedbackTrainer:
     Attributes
     ----------
     marks : RelevanceMarks
-        Of the run.
 
     Notes
     -----
-    `partial_fit` learns the marks of a query from the query and its marked images, with one label that query and
-    relevant images share. So the first two images of each triplet are the query and relevant images, and the third was
-    marked as not relevant: images without marks never count as not relevant. A query needs one mark of each kind.
+    For `partial_fit`, the query and its relevant images share one label, and images marked as not relevant have none;
+    images without marks never count as not relevant. A query needs one mark of each kind.
 
     Each version starts from the base, with `STEPS_PER_MARK` triplets per standing mark, so marks that were taken back
-    leave no trace. It is measured on held-out images, and refused if mean average precision falls by more than
-    `MAX_FALL` below that of the base, among all of them or among those that no mark names. The new marks of a refused
-    version are set aside until `undo`.
+    leave no trace. It is refused if mean average precision falls by more than `MAX_FALL` below that of the base, among
+    all held-out images or among those that no mark names. Its new marks are then set aside until `undo`.
     """
 
     def __init__(self, run: Run) -> None:
@@ -95,10 +91,7 @@ class FeedbackTrainer:
             The learner is not trained, or cannot learn from marks.
         """
         started = time.perf_counter()
-        _check_updatable(learner)
-        with self._locked(learner):
-            check_trained(self.run, learner)
-            state = self._versions.in_force(learner)
+        with self._changing(learner) as state:
             known = set(self._versions.marks(learner, state.version))
             data = collect_batches(self.run, self.marks, learner, set(state.set_aside))
             numbers = sorted(number for batch in data.batches for number in batch.numbers)
@@ -113,11 +106,7 @@ class FeedbackTrainer:
                 "n_not": sum(data.marks[number].mark < 0 for number in new),
                 "n_marks": len(numbers),
                 "n_left_out": data.n_left_out,
-                "map_base": None,
-                "map_before": None,
-                "map_after": None,
-                "map_error": None,
-                "measured_on": None,
+                **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
             }
             if set(numbers) == known:
                 answer["reason"] = _nothing_new(data, bool(known))
@@ -134,16 +123,8 @@ class FeedbackTrainer:
         -------
         dict
             ``learner``, ``from_version``, ``to_version``.
-
-        Raises
-        ------
-        UserError
-            There is nothing to undo.
         """
-        _check_updatable(learner)
-        with self._locked(learner):
-            check_trained(self.run, learner)
-            state = self._versions.in_force(learner)
+        with self._changing(learner) as state:
             if not state.before:
                 why = "the base is in force" if not state.version else "older versions are not kept"
                 raise UserError(f"{learner}: nothing to undo, {why}; 'visterm feedback reset' goes back to the base")
@@ -162,10 +143,7 @@ class FeedbackTrainer:
         dict
             ``learner``, ``from_version``, ``to_version``.
         """
-        _check_updatable(learner)
-        with self._locked(learner):
-            check_trained(self.run, learner)
-            state = self._versions.in_force(learner)
+        with self._changing(learner) as state:
             before = state.version
             state.before.append((before, state.set_aside))
             state.version = 0
@@ -175,13 +153,7 @@ class FeedbackTrainer:
         return {"learner": learner, "from_version": before, "to_version": 0}
 
     def load(self, learner: str) -> SimilarityLearner:
-        """Load the version of a learner that is used.
-
-        Raises
-        ------
-        UserError
-            It is not trained, or the version is damaged.
-        """
+        """Load the version of a learner that is in force."""
         if learner not in UPDATABLE:
             return load_trained(self.run, learner, verify=False)
         return self._versions.load_in_force(learner)
@@ -227,7 +199,7 @@ class FeedbackTrainer:
     def _train_version(
         self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]
     ) -> None:
-        """Train the next version, measure it, and use or refuse it; the answer is filled in."""
+        """Train the next version, measure it, and use or refuse it; fill in the answer."""
         import numpy as np
 
         model = self._versions.load(learner, 0)
@@ -274,21 +246,16 @@ class FeedbackTrainer:
             self._scores[key] = held_out.scores(self._versions.load(learner, version))
         return self._scores[key]
 
-    def _folder(self, learner: str) -> Path:
-        return self._versions.folder(learner)
-
     @contextlib.contextmanager
-    def _locked(self, learner: str) -> Iterator[None]:
-        """Wait for other updates of the learner, in this process and in others, to end."""
-        folder = self._folder(learner)
-        kept = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
-        with locked(folder / ".lock", wait=True), kept:
-            yield
-
-
-def _check_updatable(learner: str) -> None:
-    if learner not in UPDATABLE:
-        raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
+    def _changing(self, learner: str) -> Iterator[InForce]:
+        """Wait for other updates of the learner, in this process and in others, to end; yield the version in force."""
+        if learner not in UPDATABLE:
+            raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
+        folder = self.run.taught(learner)
+        explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
+        with locked(folder / ".lock", wait=True), explained:
+            check_trained(self.run, learner)
+            yield self._versions.in_force(learner)
 
 
 def _nothing_new(data: TrainingData, has_learned: bool) -> str:

@@ -1,18 +1,16 @@
 """Versions of a learner that feedback updated, on disk.
 
 A step of OASIS or of diagonal AROMA changes W only between visterms of the images at hand, so a version is kept as that
-block of W: exact, and small beside the 400 MB of a W of 10,000 visterms. The trained learner, the base, is never
-written to.
+block of W: exact, and small beside a full W. The trained learner, the base, is never written to.
 
     runs/<run>/feedback/<learner>/in_force.json     which version is used; replaced in one step
-    runs/<run>/feedback/<learner>/<n>/        visterms.npy, block.npy, record.json
+    runs/<run>/feedback/<learner>/<n>/              visterms.npy, block.npy, record.json
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -45,19 +43,10 @@ class InForce(BaseModel):
 
 
 class LearnerVersions:
-    """The versions of a run's learners.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """The versions of a run's learners."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-
-    def folder(self, learner: str) -> Path:
-        """Folder of all versions of a learner."""
-        return self.run.taught(learner)
 
     def base_fingerprint(self, learner: str) -> str:
         """Fingerprint of one training of a learner, unique even for equal settings; "" if it is not trained."""
@@ -71,7 +60,7 @@ class LearnerVersions:
     def in_force(self, learner: str) -> InForce:
         """Read which version is used: the base, if the versions are of a base that was retrained since."""
         base = self.base_fingerprint(learner)
-        file = self.folder(learner) / "in_force.json"
+        file = self.run.taught(learner) / "in_force.json"
         try:
             state = InForce.model_validate_json(file.read_bytes())
         except FileNotFoundError:
@@ -85,7 +74,7 @@ class LearnerVersions:
 
     def put_in_force(self, learner: str, state: InForce) -> None:
         """Write which version is used, in one step; then remove versions that undo cannot reach any more."""
-        folder = self.folder(learner)
+        folder = self.run.taught(learner)
         state.before = state.before[-KEPT:]
         state.void = False
         write_text(folder / "in_force.json", state.model_dump_json())
@@ -96,7 +85,7 @@ class LearnerVersions:
 
     def record(self, learner: str, version: int) -> dict[str, Any]:
         """Read the record of a version."""
-        folder = self.folder(learner) / str(version)
+        folder = self.run.taught(learner) / str(version)
         record = read_record(folder)
         if record is None or not isinstance(record.get("marks"), list):
             raise UserError(
@@ -118,16 +107,13 @@ class LearnerVersions:
         """Save a new version: of the model's matrix what lies between some visterms, int (n,)."""
         import numpy as np
 
-        with publish(self.folder(learner) / str(version), record) as folder:
+        with publish(self.run.taught(learner) / str(version), record) as folder:
             np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
             block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
             np.save(folder / "block.npy", block, allow_pickle=False)
 
     def load(self, learner: str, version: int) -> Any:
-        """Load the base with the block of a version.
-
-        Its arrays are mapped copy-on-write: writing to them changes no file, and W is not copied.
-        """
+        """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file."""
         import numpy as np
 
         from visterm.learners import load_learner
@@ -141,7 +127,7 @@ class LearnerVersions:
         setattr(model, _ARRAY[learner], array)
         if not version:
             return model
-        folder = self.folder(learner) / str(version)
+        folder = self.run.taught(learner) / str(version)
         try:
             visterms, block = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("visterms", "block"))
             array[np.ix_(visterms, visterms)] = block
@@ -155,13 +141,7 @@ class LearnerVersions:
         return model
 
     def load_in_force(self, learner: str) -> Any:
-        """Load the version that is used.
-
-        Raises
-        ------
-        UserError
-            The learner is not trained, or the version is damaged.
-        """
+        """Load the version that is used."""
         for _ in range(5):  # base and version are separate files: both must be of one state
             state = self.in_force(learner)
             try:
@@ -177,7 +157,8 @@ class LearnerVersions:
             else:
                 if self.in_force(learner) == state:
                     return model
+        folder = self.run.taught(learner) / str(state.version)
         raise UserError(
-            f"{self.folder(learner) / str(state.version)}: damaged version of {learner}; run 'visterm feedback reset "
-            f"--learner {learner}' to go back to the base"
+            f"{folder}: damaged version of {learner}; run 'visterm feedback reset --learner {learner}' to go back to "
+            "the base"
         )

@@ -9,25 +9,13 @@ from typing import Any
 import numpy as np
 
 from .measures import judge_coherence, nan_mean, precision_curves, ranking_coherence, standard_error
-from .studies import Study
+from .tasks import Study
 
 _EXAMPLES = 5  # queries in the second chart: of 25 those at position 1, 6, 11, 16, 21 by precision
 
 
 def draw_figure(study: Study, judges: Sequence[str], decisions: np.ndarray) -> Any:
-    """Draw figure 3 of the paper, B to D.
-
-    Parameters
-    ----------
-    study : Study
-    judges : sequence of str
-    decisions : float array of shape (n_judges, n_queries, n_images)
-        As of `measures`, ranked images first.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """Draw figure 3 of the paper, B to D, from decisions as of `measures`, ranked images first."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

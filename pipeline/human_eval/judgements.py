@@ -40,8 +40,7 @@ from .measures import (
     spread,
     standard_error,
 )
-from .studies import DECISIONS, Study
-from .tasks import Candidate, Task
+from .tasks import DECISIONS, Candidate, Study, Task
 
 INSTRUCTIONS = """\
 Somebody looks for pictures for a presentation. A search has found the query image, and is to find more that are
@@ -57,11 +56,6 @@ class Judgements(AppendOnlyStore):
 
     A study is a set of tasks for one model; the latest one is open for decisions. Each judge sees the images of a task
     in an order of their own, which follows from a stored seed. A judge's last decision on an image stands.
-
-    Parameters
-    ----------
-    file : Path
-        ``runs/<run>/judgements.sqlite``; created with the first study.
     """
 
     what = "the decision"
@@ -97,35 +91,14 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
 """
 
     def create(self, tasks: Sequence[Task], *, learner: str, version: str, seed: int = 0) -> int:
-        """Save a new study and open it for decisions.
-
-        Parameters
-        ----------
-        tasks : sequence of Task
-            Of `draw_tasks`.
-        learner, version : str
-            Whose rankings they are.
-        seed : int
-            Of the order in which each judge sees the images.
-
-        Returns
-        -------
-        int
-            Its number, from 1.
-        """
+        """Save a new study of the tasks from `draw_tasks`, open it for decisions, and return its number, from 1."""
         k = sum(candidate.rank is not None for candidate in tasks[0].candidates)
         with self._writing() as db:
             row = {"learner": learner, "version": version, "seed": seed, "k": k, "tasks": json.dumps(tasks)}
             return append_row(db, "studies", row)
 
     def study(self, number: int | None = None) -> Study:
-        """Return a study, by default the latest.
-
-        Raises
-        ------
-        UserError
-            There is none.
-        """
+        """Return a study, by default the latest."""
         with self._reading() as db:
             row = (
                 db
@@ -144,14 +117,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return Study._make((*row[:6], tasks))
 
     def next(self, judge: str) -> dict[str, Any]:
-        """Return the next image for a judge to decide on, in the latest study.
+        """Return a judge's progress in the latest study and the next ``task``, an image to decide on; None at the end.
 
-        Returns
-        -------
-        dict
-            ``judge``, ``study``, ``done`` and ``total`` (images decided, and in all), ``query_index`` (from 0) and
-            ``n_queries``; ``task`` is None at the end, or a dict: ``task`` (its number), ``query`` and ``image`` (ids),
-            ``position``. Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
+        Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
         """
         judge, study = _check_judge(judge), self.study()
         decided = self._standing(study.number, judge)
@@ -172,30 +140,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return answer
 
     def decide(self, judge: str, task: int, image: int, decision: str, *, seconds: float | None = None) -> int:
-        """Save a decision in the latest study: it is on disk when this returns. The last one on an image counts.
-
-        Parameters
-        ----------
-        judge : str
-            Name, 1 to 60 printable characters.
-        task : int
-            As `next` gave it.
-        image : int
-            Id of the candidate.
-        decision : {"relevant", "not", "unsure"}
-        seconds : float, optional
-            Time that the judge took.
-
-        Returns
-        -------
-        int
-            Number of the decision.
-
-        Raises
-        ------
-        UserError
-            No such task, image or decision; the disk is full, and nothing was changed.
-        """
+        """Save a decision in the latest study on disk and return its number; the last one on an image counts."""
         judge, study = _check_judge(judge), self.study()
         if decision not in DECISIONS:
             raise UserError(f"decision must be {', '.join(DECISIONS)}; not {decision!r}")
@@ -213,10 +158,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
     def undo(self, judge: str) -> dict[str, Any] | None:
         """Undo the last decision of a judge in the latest study; `next` then asks for it again.
 
-        Returns
-        -------
-        dict or None
-            ``task``, ``image`` and the ``decision`` that was undone; None if there is nothing to undo.
+        Returns the ``task``, ``image`` and ``decision`` that was undone; None if there is nothing to undo.
         """
         judge, study = _check_judge(judge), self.study()
         with self._writing() as db:
@@ -236,15 +178,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
 
     def _standing(self, study: int, judge: str | None = None) -> dict[tuple[str, int, int], dict[str, Any]]:
         """Standing decisions by judge, task and image."""
-        names = ("judge", "task", "image", "position", "decision", "seconds", "time")
+        names = ("judge", "task", "image", "decision", "position", "seconds", "time")
         which = "study = ? AND (judge = ? OR ? IS NULL) ORDER BY number"
         with self._reading() as db:
             sql = f"SELECT {', '.join(names)} FROM decisions WHERE {which}"
             rows = [] if db is None else db.execute(sql, (study, judge, judge)).fetchall()
         last = {row[:3]: dict(zip(names, row, strict=True)) for row in rows}
         return {key: decision for key, decision in last.items() if decision["decision"] is not None}
-
-    # --- results --------------------------------------------------------------------------------------------------
 
     def decisions(self, study: Study) -> tuple[list[str], np.ndarray]:
         """Names of the judges, and their decisions: float (n_judges, n_queries, most candidates), ranked ones first.
@@ -263,18 +203,11 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return judges, decisions
 
     def results(self, number: int | None = None) -> dict[str, Any]:
-        """Figures of a study, by default the latest.
+        """Figures of a study, by default the latest, ready for JSON; None for a figure without decisions.
 
-        Returns
-        -------
-        dict
-            ``study``, ``learner``, ``version``, ``time``, ``k``; ``precision_at`` (k to the mean over queries of the
-            mean over judges) and ``standard_error_at`` (over queries); ``random_relevant``, the share of the random
-            images that judges found relevant; ``deviation_over_queries`` and ``deviation_over_judges`` of `spread`;
-            ``judges``: ``judge``, ``done``, ``total``, ``tasks_done``, ``unsure``, ``seconds`` (median of a decision),
-            ``precision_at``, ``coherence``; ``queries``: ``query`` (id), ``path``, ``judges``, ``precision_at`` (mean
-            over judges), ``deviation`` over judges at k, ``coherence`` of learner and ``judge_coherence`` of judges.
-            A figure without decisions is None.
+        Precision of the study is the mean over queries of the mean over judges, its standard error is over queries, and
+        ``random_relevant`` is the share of the random images that judges found relevant. ``seconds`` of a judge is the
+        median per decision; a query has the ``coherence`` of the learner and the ``judge_coherence`` of its judges.
         """
         study = self.study(number)
         judges, decisions = self.decisions(study)
@@ -346,20 +279,16 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
                     "path": candidate.path,
                     "sha256": candidate.sha256,
                     "rank": candidate.rank,
-                    "judge": decision["judge"],
-                    "decision": decision["decision"],
-                    "position": decision["position"],
-                    "seconds": decision["seconds"],
-                    "time": decision["time"],
                 }
+                | decision
             )
         return sorted(rows, key=lambda row: (row["task"], row["image"], row["judge"]))
 
     def qrels(self, number: int | None = None) -> str:
-        """Relevance in the format of TREC, ``query 0 image relevance`` per line: 1 if most judges found it relevant.
+        """Return relevance in the format of TREC, ``query 0 image relevance`` per line, with ids.
 
-        Queries and images are named by their ids. More than half of the judges who could say must agree; an image that
-        nobody could judge is skipped. Every standing decision counts, also those on tasks that are not finished.
+        Relevance is 1 if more than half of the judges who could say found the image relevant; an image that nobody
+        could judge is skipped. Decisions on tasks that are not finished count, too.
         """
         votes: dict[tuple[int, int, int], list[float]] = {}
         for row in self.rows(number):
@@ -382,15 +311,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return text.getvalue()
 
     def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:
-        """Draw figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence.
-
-        An existing file is replaced in one step.
-
-        Raises
-        ------
-        UserError
-            No judge has finished a task yet.
-        """
+        """Write figure 3 of the paper, B to D, as PNG: precision at k, of some queries, and coherence."""
         study = self.study(number)
         judges, decisions = self.decisions(study)
         if not (~np.isnan(decisions)).any():

@@ -12,10 +12,7 @@ import numpy as np
 
 
 def nan_mean(values: np.ndarray, axis: int | None = None) -> np.ndarray:
-    """As `numpy.nanmean`, but NaN of nothing without a warning.
-
-    NumPy reports it through `warnings`, which one thread of a service cannot silence without all others.
-    """
+    """As `numpy.nanmean`, but NaN of nothing without a warning, which one thread cannot silence without all others."""
     with np.errstate(invalid="ignore"):
         return np.divide(np.nansum(values, axis=axis), np.count_nonzero(~np.isnan(values), axis=axis))
 
@@ -34,20 +31,8 @@ def standard_error(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def precision_curves(decisions: np.ndarray) -> np.ndarray:
-    """Precision at k for each judge and query.
+    """Precision at k per judge and query, given decisions on ranked images; NaN while none is decided.
 
-    Parameters
-    ----------
-    decisions : float array of shape (n_judges, n_queries, k)
-        On the ranked images, best first.
-
-    Returns
-    -------
-    float64 array of shape (n_judges, n_queries, k)
-        Column k - 1 is the share of relevant images among the first k; NaN where the judge decided none of them.
-
-    Examples
-    --------
     >>> precision_curves(np.array([[[1, 0, np.nan, 1]]])).tolist() == [[[1 / 1, 1 / 2, 1 / 2, 2 / 3]]]
     True
     """
@@ -56,36 +41,18 @@ def precision_curves(decisions: np.ndarray) -> np.ndarray:
 
 
 def spread(curves: np.ndarray) -> tuple[float, float]:
-    """How much queries differ, and how much judges do.
+    """How much queries and judges differ, by the mean of each curve of `precision_curves`.
 
-    Parameters
-    ----------
-    curves : float array of shape (n_judges, n_queries, k)
-        Of `precision_curves`. The figure of a judge and a query is the mean of its curve.
-
-    Returns
-    -------
-    float, float
-        Standard deviation over queries, mean over judges; standard deviation over judges, mean over queries. NaN where
-        there are fewer than two.
+    Standard deviation over queries (mean over judges), and over judges (mean over queries); NaN of fewer than two.
     """
     figures = nan_mean(curves, axis=2)  # (n_judges, n_queries)
     return float(nan_mean(nan_std(figures, axis=1))), float(nan_mean(nan_std(figures, axis=0)))
 
 
 def judge_coherence(decisions: np.ndarray) -> np.ndarray:
-    """Precision of each judge with the decisions of the others as ground truth.
+    """Precision of each judge with the decisions of the others as ground truth: (n_judges, n_queries).
 
-    Parameters
-    ----------
-    decisions : float array of shape (n_judges, n_queries, n_images)
-        On all images of a task.
-
-    Returns
-    -------
-    float64 array of shape (n_judges, n_queries)
-        Mean over the images that the judge found relevant of the share of other judges who did; NaN where there are
-        none.
+    Mean over the images that the judge found relevant of the share of other judges who did; NaN where there are none.
     """
     decided = ~np.isnan(decisions)
     relevant = np.where(decided, decisions, 0.0)
@@ -95,20 +62,8 @@ def judge_coherence(decisions: np.ndarray) -> np.ndarray:
 
 
 def ranking_coherence(decisions: np.ndarray) -> np.ndarray:
-    """Precision of a ranking with the decisions of all judges as ground truth.
+    """Precision of a ranking with the decisions of all judges on its images as ground truth: (n_queries,).
 
-    Parameters
-    ----------
-    decisions : float array of shape (n_judges, n_queries, k)
-        On the ranked images.
-
-    Returns
-    -------
-    float64 array of shape (n_queries,)
-        Mean over the images of the share of judges who found them relevant; NaN where nobody decided any.
-
-    Notes
-    -----
     Comparable with `judge_coherence`, whose ground truth is one judge short: the mean over leaving out one judge after
     the other is the same where everybody judged everything.
     """

@@ -1,10 +1,12 @@
-"""Drawing the tasks of a study."""
+"""Studies: sets of tasks that judges decide on."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Image
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 
 N_QUERIES, K, N_RANDOM = 25, 10, 10  # of the paper
+DECISIONS = {"relevant": 1.0, "not": 0.0, "unsure": np.nan}  # and their values
 
 
 class Candidate(NamedTuple):
@@ -32,6 +35,18 @@ class Task(NamedTuple):
     candidates: list[Candidate]
 
 
+class Study(NamedTuple):
+    """One set of tasks."""
+
+    number: int
+    time: str
+    learner: str
+    version: str  # of the model
+    seed: int
+    k: int
+    tasks: list[Task]
+
+
 def draw_tasks(
     searcher: Searcher,
     learner: str,
@@ -41,33 +56,11 @@ def draw_tasks(
     n_random: int = N_RANDOM,
     seed: int = 0,
 ) -> list[Task]:
-    """Choose queries at random, their nearest images, and random ones.
+    """Draw queries at random, with their k nearest images and random ones.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    learner : str
-        Its ranking is judged.
-    n_queries : int
-        Fewer if the collection has fewer.
-    k, n_random : int
-        Images of a task: ranked, and random.
-    seed : int
-
-    Returns
-    -------
-    list of Task
-
-    Raises
-    ------
-    UserError
-        Too few images.
-
-    Notes
-    -----
     Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper, queries
     with copies among their nearest images are skipped, and the random images share no label with the query. The paper
-    takes the 25 queries with most clicks; here they are drawn at random.
+    takes the 25 queries with most clicks.
     """
     from visterm.retrieval import ExactIndex
 

@@ -1,7 +1,4 @@
-"""Why a query and a result match: what each block adds to the score.
-
-`explain_pair` returns numbers; `explanation_image.draw_explanation` makes a picture of them.
-"""
+"""Why a query and a result match: what each block adds to the score."""
 
 from __future__ import annotations
 
@@ -192,10 +189,9 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
 def _distinct(
     pairs: Sequence[Pair], query_boxes: np.ndarray, result_boxes: np.ndarray, n_pairs: int
 ) -> Iterator[tuple[int, int, Pair]]:
-    """Yield the strongest pairs with one block to show per side, skipping pairs that show the same as a stronger one.
+    """Yield the strongest pairs with the most central block per side; skip those that show the same as a stronger one.
 
-    The block to show is the one nearest to the centre of all blocks of the pair. Two pairs show the same if the blocks
-    overlap by half of their union or more, in both images.
+    Two pairs show the same if the blocks overlap by half of their union or more, in both images.
     """
     import numpy as np
 

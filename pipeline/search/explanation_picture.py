@@ -19,22 +19,9 @@ _LONGEST = 720  # pixels of the longer side of an image in the picture
 
 
 def heat_map(side: dict[str, Any], longest: int = _LONGEST) -> np.ndarray:
-    """Spread what the blocks of an image add to the score over its pixels.
+    """Spread the heat of each block of an image, a side of `explain_pair`, evenly over its pixels.
 
-    The heat of a block is spread evenly over its pixels, and the heat of all blocks on a pixel is added up: the map
-    sums to the heat of all blocks.
-
-    Parameters
-    ----------
-    side : dict
-        ``query`` or ``result`` of `explain_pair`.
-    longest : int
-        Longer side of the map, at most that of the image.
-
-    Returns
-    -------
-    ndarray of float64, (H, W)
-        In units of the score.
+    Returns float64 (H, W) in units of the score; the longer side is `longest`, or that of a smaller image.
     """
     import numpy as np
 
@@ -69,27 +56,18 @@ def draw_explanation(
 ) -> None:
     """Draw an explanation as a PNG.
 
-    Above, both images with the blocks of the strongest pairs, numbered and joined by lines: a solid line for a pair
-    that raises the score, a dashed one for a pair that lowers it. Below, where in each image the score comes from
-    (`heat_map`), in one colour scale for both: the score that comes from a hundredth of the image's area.
-
-    Parameters
-    ----------
-    explanation : dict
-        Of `explain_pair`.
-    query_pixels, result_pixels : ndarray of uint8, (H, W, 3)
-        Of `explain_with_pixels`.
-    file : path or binary file
-        An existing file is replaced in one step.
-    n_pairs : int
-        Most pairs to draw.
+    Above, both images with the blocks of the strongest pairs, numbered and joined by lines: solid for a pair that
+    raises the score, dashed for one that lowers it. Below, where in each image the score comes from, in one colour
+    scale for both: the score of a hundredth of the image's area.
     """
     # Imported here: slow.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from visterm.pipeline.report.thumbnail import shrink
+
     sides = [explanation["query"], explanation["result"]]
-    pictures = [_shrunk(pixels) for pixels in (query_pixels, result_pixels)]
+    pictures = [shrink(pixels, _LONGEST) for pixels in (query_pixels, result_pixels)]
     shapes = [side["width"] / side["height"] for side in sides]
     # Both images get the same height, unless one is so wide that the other would have no room.
     ratios = [min(max(shape, 0.6), 1.9) for shape in shapes]
@@ -118,17 +96,6 @@ def draw_explanation(
         file.write(png.getvalue())
         return
     write_bytes(Path(file), png.getvalue())
-
-
-def _shrunk(pixels: np.ndarray) -> np.ndarray:
-    """The image in the size that it has in the picture."""
-    import cv2
-
-    factor = _LONGEST / max(pixels.shape[:2])
-    if factor >= 1:
-        return pixels
-    size = [max(1, round(length * factor)) for length in pixels.shape[1::-1]]
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
 
 
 # Colours that differ in brightness, too, for colour-blind readers (Okabe and Ito).

@@ -26,27 +26,9 @@ IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 
 
 class Gallery:
-    """The searchable images of a run, as they were when it was opened.
+    """The searchable images of a run, as they were when it was opened; attributes as of `Searcher`.
 
-    Parameters
-    ----------
-    run : Run
-    tell : function of str
-        Called with a line about images that are not extracted yet.
-
-    Attributes
-    ----------
-    root, extractor, images, X, place, pending
-        As of `Searcher`.
-    content : str
-        Fingerprint of what the vectors are made with.
-    fingerprint : str
-        Of the images, their labels and splits.
-
-    Raises
-    ------
-    UserError
-        No such run, or nothing in it can be searched yet.
+    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits.
     """
 
     def __init__(self, run: Run, tell: Callable[[str], None]) -> None:

@@ -37,28 +37,12 @@ def make_index(
 ) -> ExactIndex:
     """Make the index of a learner, of the kind that ``index.kind`` names.
 
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    learner : SimilarityLearner
-    labels : array of str, optional
-        Labels of the gallery, for MuSL.
-    gallery : Gallery
-    config : Config
-    trained_from : object
-        What tells this training of the learner from others, ready for JSON.
-    console : Console
-    is_current : function () -> bool
-        Whether `gallery` is still what the run holds.
-
-    Returns
-    -------
-    ExactIndex
-        With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus is out of date and could not be
-        updated now.
+    `trained_from` tells this training of the learner from others; `is_current` says whether the run still holds the
+    gallery. With ``index.kind`` milvus, a plain `ExactIndex` means that the index in Milvus cannot be updated now.
     """
-    from visterm.retrieval import ExactIndex
+    from scipy import sparse
+
+    from visterm.retrieval import ExactIndex, TwoStageIndex
 
     settings = config.index
     exact = ExactIndex(learner, gallery.X, labels, n_jobs=config.compute.n_jobs)
@@ -71,49 +55,19 @@ def make_index(
     is_small = settings.kind == "auto" and _milliseconds(exact.gallery_) <= settings.exact_milliseconds
     if is_small or settings.kind == "exact":
         return exact
-    return _two_stages(name, exact, labels, gallery=gallery, config=config, trained_from=trained_from, console=console)
-
-
-def forget_index(run: Run, config: Config, name: str) -> None:
-    """Remove what is kept of the index of a learner, in the run and in Milvus."""
-    if config.index.kind == "milvus":
-        from .milvus_index import forget_in_milvus
-
-        forget_in_milvus(run, config, name)
-        return
-    with run.locked():
-        shutil.rmtree(run.folder / "index" / name, ignore_errors=True)
-
-
-def _two_stages(
-    name: str,
-    exact: ExactIndex,
-    labels: np.ndarray | None,
-    *,
-    gallery: Gallery,
-    config: Config,
-    trained_from: Any,
-    console: Any,
-) -> ExactIndex:
-    """The two-stage index of a learner. The run keeps its measured recall, and lists that take long to build."""
-    from scipy import sparse
-
-    from visterm.retrieval import TwoStageIndex
-
-    run, n_candidates = gallery.run, config.index.n_candidates
-    given: Any = (exact.learner, gallery.X, labels)
-    options: dict[str, Any] = {"n_jobs": config.compute.n_jobs}
+    # In two stages. The run keeps the measured recall, and lists that take long to build.
+    run, n_jobs = gallery.run, config.compute.n_jobs
     folder = run.folder / "index" / name
     inputs = {"extractor": gallery.content, "learner": fingerprint(trained_from)}
-    record = make_record("index", {"n_candidates": n_candidates}, inputs)
+    record = make_record("index", {"n_candidates": settings.n_candidates}, inputs)
     quick = sparse.issparse(exact.gallery_)  # takes only a transposed copy, which is not worth saving
     with contextlib.suppress(ValueError, UserError):  # damaged, or mostly of other images: build a new one
         if is_fresh(folder, record):
             if quick:
-                return TwoStageIndex(*given, n_candidates=n_candidates, **options)
-            return TwoStageIndex.load(folder, *given, **options)
+                return TwoStageIndex(learner, gallery.X, labels, n_candidates=settings.n_candidates, n_jobs=n_jobs)
+            return TwoStageIndex.load(folder, learner, gallery.X, labels, n_jobs=n_jobs)
     with console.phase(f"building the index of {count(len(gallery.images), 'image')} for {name}"):
-        index = TwoStageIndex(*given, n_candidates=n_candidates, **options)
+        index = TwoStageIndex(learner, gallery.X, labels, n_candidates=settings.n_candidates, n_jobs=n_jobs)
         record["recall"] = recall = measure_recall(index, exact, gallery.X)
         try:
             with run.locked(), publish(folder, record) as target:
@@ -126,6 +80,17 @@ def _two_stages(
         f"{count(recall['queries'], 'query')}; --set index.kind=exact finds all)"
     )
     return index
+
+
+def forget_index(run: Run, config: Config, name: str) -> None:
+    """Remove what is kept of the index of a learner, in the run and in Milvus."""
+    if config.index.kind == "milvus":
+        from .milvus_index import forget_in_milvus
+
+        forget_in_milvus(run, config, name)
+        return
+    with run.locked():
+        shutil.rmtree(run.folder / "index" / name, ignore_errors=True)
 
 
 def _milliseconds(gallery: Any) -> float:

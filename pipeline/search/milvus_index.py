@@ -48,25 +48,8 @@ def index_in_milvus(
 ) -> ExactIndex:
     """Open the index of a learner in Milvus, and update it to the images of the gallery.
 
-    Parameters
-    ----------
-    name : str
-        Of the learner.
-    exact : ExactIndex
-        Its exact index. It is returned where the one in Milvus is out of date and cannot be updated now: while another
-        process writes to the run, or if the run has changed since the gallery was opened.
-    labels : array of str, optional
-        Labels of the gallery, for MuSL.
-    gallery : Gallery
-    config : Config
-    console : Console
-    is_current : function () -> bool
-        Whether `gallery` is still what the run holds.
-
-    Raises
-    ------
-    UserError
-        Milvus cannot be used, or holds something else under this name; the message says what to do.
+    Returns the exact index if the one in Milvus is out of date and cannot be updated now: while another process writes
+    to the run, or if the run has changed since the gallery was opened.
     """
     run, settings = gallery.run, config.index
     uri = _uri(run, config)

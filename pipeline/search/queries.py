@@ -26,27 +26,13 @@ _NO_EXTRACTOR = (
 
 @dataclass(frozen=True)
 class Queries:
-    """Images to search with. Those that could be read have a row in ``Q``.
+    """Images to search with. Those that could be read have a row in `Q`, with unit rows as those of the collection."""
 
-    Parameters
-    ----------
-    names : list of str, (n_queries,)
-        As given; the files of a folder one by one.
-    Q : CSR or ndarray of float32, (n_read, V)
-        Unit rows, as those of the collection.
-    place : list of int, (n_read,)
-        Which query each row of Q is.
-    own : list of int, (n_read,)
-        The row of the collection that the query is itself, excluded from its results; -1 for none.
-    errors : dict of int to str
-        Why the other queries could not be read.
-    """
-
-    names: list[str]
-    Q: sparse.csr_matrix | np.ndarray
-    place: list[int]
-    own: list[int]
-    errors: dict[int, str]
+    names: list[str]  # as given; the files of a folder one by one
+    Q: sparse.csr_matrix | np.ndarray  # float32 (n_read, V)
+    place: list[int]  # which query each row of Q is
+    own: list[int]  # per row of Q, the row of the collection that the query is itself, excluded from results; or -1
+    errors: dict[int, str]  # why the other queries could not be read
 
     def answers(self, key: str) -> list[dict[str, Any]]:
         """``{"query": name, key: []}`` per query, with ``"error"`` where it could not be read."""

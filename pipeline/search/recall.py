@@ -11,19 +11,9 @@ _K, _N_QUERIES = 10, 100
 
 
 def measure_recall(index: ExactIndex, exact: ExactIndex, X: Any) -> dict[str, Any]:
-    """Compare an index with the exact one, with some of the run's own images as queries.
+    """Compare an index with the exact one, with some rows of the gallery X as queries.
 
-    Parameters
-    ----------
-    index, exact : ExactIndex
-        Of the same learner and gallery.
-    X : CSR or ndarray of float32, (n_images, V)
-        Vectors of the gallery.
-
-    Returns
-    -------
-    dict
-        ``recall``, at ``k``, with ``queries`` of ``images``.
+    Returns ``recall``, at ``k``, with ``queries`` of ``images``.
     """
     import numpy as np
 

@@ -25,26 +25,9 @@ RESULTS_SHOWN = 100  # of one query
 def write_results_page(
     file: Path, searcher: Searcher, answers: Sequence[Mapping[str, Any]], *, learner: str, of_labels: bool = False
 ) -> None:
-    """Write a page of answers.
+    """Write the answers of `Searcher.search` or `Searcher.search_label` as a page.
 
-    Parameters
-    ----------
-    file : Path
-        Replaced in one step.
-    searcher : Searcher
-        It gave the answers.
-    answers : sequence of dict
-        As `Searcher.search` or `Searcher.search_label` gives them. No more than some 900 different pictures and 5 MB
-        are shown; the page says how many queries were left out.
-    learner : str
-        What they were ranked by.
-    of_labels : bool
-        The queries are labels, not images.
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
+    It shows no more than some 900 different pictures and 5 MB, and says how many queries were left out.
     """
     from visterm.features import read_image
     from visterm.pipeline.report.page import SIZE_WANTED, InlineThumbnails

@@ -1,7 +1,6 @@
 """A run opened for searching: images and labels to ranked images and labels.
 
-The command line, the service and Python programs all use a `Searcher`. Heavy libraries are imported inside the
-functions that need them: refusing a wrong call must not cost seconds.
+Heavy libraries are imported inside the functions that need them: refusing a wrong call must not cost seconds.
 """
 
 from __future__ import annotations
@@ -164,8 +163,6 @@ class Searcher:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
         return self._gallery is other._gallery
 
-    # --- learners and indexes -------------------------------------------------------------------------------------
-
     def default_learner(self, *, of_labels: bool = False) -> str:
         """The learner that is used by default: oasis (for labels wsabie), otherwise the first that is trained.
 
@@ -175,23 +172,12 @@ class Searcher:
         return default_learner(self.run, usual, self._console, able)
 
     def learner(self, name: str) -> SimilarityLearner:
-        """Load a learner of the run, with its relevance feedback, once.
-
-        Parameters
-        ----------
-        name : str
-            One of `learners`.
-
-        Returns
-        -------
-        SimilarityLearner
-            Its arrays are memory-mapped.
+        """Load a learner of the run, with its relevance feedback, once; its arrays are memory-mapped.
 
         Raises
         ------
         UserError
-            It is unknown, not trained, trained on other features, or retrained or updated after the run was opened; the
-            message says what to do.
+            It is unknown, not trained, trained on other features, or retrained or updated after the run was opened.
         """
         return self._loaded(name)[0]
 
@@ -210,17 +196,7 @@ class Searcher:
         return self._once(("learner", name), load)
 
     def index(self, name: str) -> ExactIndex:
-        """Make the index of a learner, once.
-
-        Parameters
-        ----------
-        name : str
-            As of `learner`.
-
-        Returns
-        -------
-        ExactIndex
-            ``search(Q, k, exclude=)`` gives rows of `images`; see `results`.
+        """Make the index of a learner, once; its ``search(Q, k, exclude=)`` gives rows of `images`, see `results`.
 
         Raises
         ------
@@ -249,13 +225,7 @@ class Searcher:
         return self._once(("index", name), make)
 
     def forget_index(self, name: str) -> None:
-        """Remove what is kept of the index of a learner, in the run and in Milvus; a new searcher rebuilds it.
-
-        Raises
-        ------
-        UserError
-            No such learner, another process is at work in the run, or Milvus cannot be used.
-        """
+        """Remove what is kept of the index of a learner, in the run and in Milvus; a new searcher rebuilds it."""
         self.learner(name)
         forget_index(self.run, self.config, name)
 
@@ -266,8 +236,6 @@ class Searcher:
             return self._gallery.labels_for(self.learner(name), name, self._console.warn)
 
         return self._once(("labels", name), make)
-
-    # --- queries --------------------------------------------------------------------------------------------------
 
     def queries(self, given: Any) -> Queries:
         """Turn images, folders, ids and files of vectors into query vectors.
@@ -289,8 +257,6 @@ class Searcher:
     def row_named(self, name: str) -> int | None:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
         return self._gallery.row_named(name)
-
-    # --- answers --------------------------------------------------------------------------------------------------
 
     def search(self, queries: Any, k: int = RESULTS, learner: str | None = None) -> list[dict[str, Any]]:
         """Find the images of the collection that are most similar to each query image.

@@ -43,10 +43,10 @@ def disk_state(run: Run) -> DiskState:
 
 
 def learner_inputs(run: Run, name: str, content: str) -> list[Any] | None:
-    """What a trained learner was made from, when, and its feedback version.
+    """What a learner was made from, when, and its feedback version; None if not trained on the features `content`.
 
-    None if it is not trained, or trained on other features than those with the fingerprint `content`. For a damaged
-    learner the error message: it stays listed, so that using it raises that error and no other learner replaces it.
+    For a damaged learner the error message: it stays listed, so that using it raises that error and no other learner
+    replaces it.
     """
     try:
         record = read_record(run.learner(name))

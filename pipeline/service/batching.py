@@ -14,15 +14,9 @@ T = TypeVar("T")
 
 
 class Pool:
-    """A number of threads, and a bounded queue of calls that wait for one.
+    """A number of threads, and a bounded queue of calls that wait for one; further calls are refused with status 429.
 
     When the service stops, waiting calls are dropped and running ones end before the process does.
-
-    Parameters
-    ----------
-    workers : int
-    max_waiting : int
-        Calls that may wait besides the running ones; further calls are refused.
     """
 
     def __init__(self, workers: int, max_waiting: int):
@@ -31,13 +25,7 @@ class Pool:
         self._limiter = CapacityLimiter(workers)
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a function in a thread.
-
-        Raises
-        ------
-        HTTPException
-            429: the queue is full.
-        """
+        """Run a function in a thread."""
         if self.n_pending >= self.max_pending:
             raise too_busy()
         self.n_pending += 1
@@ -55,16 +43,8 @@ class _Waiting(NamedTuple):
 class MicroBatcher:
     """Threads for requests that cost less in a batch: a free thread takes up to `batch_size` waiting requests.
 
-    A single request is computed at once; the more requests arrive, the less each costs.
-
-    Parameters
-    ----------
-    function : callable (list of requests) -> list of responses
-        A response that is an exception is raised by `run`.
-    workers : int
-    max_waiting : int
-        Requests that may wait besides the running ones; further requests are refused.
-    batch_size : int
+    A single request is computed at once; the more requests arrive, the less each costs. If `function` returns an
+    exception as a response, `run` raises it.
     """
 
     def __init__(self, function: Callable[[list[Any]], list[Any]], workers: int, max_waiting: int, batch_size: int):
@@ -79,13 +59,7 @@ class MicroBatcher:
         return len(self._waiting)
 
     async def run(self, request: Any) -> Any:
-        """Compute the response to one request.
-
-        Raises
-        ------
-        HTTPException
-            429: the queue is full.
-        """
+        """Compute the response to one request; refuse it with status 429 if the queue is full."""
         if len(self._waiting) >= self.max_waiting:
             raise too_busy()
         response = asyncio.get_running_loop().create_future()

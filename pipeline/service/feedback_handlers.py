@@ -22,12 +22,7 @@ N_COMPARED = 20  # results compared before and after an update
 
 
 class FeedbackHandlers:
-    """Relevance marks of a run, and the learners updated from them.
-
-    Parameters
-    ----------
-    handlers : RequestHandlers
-    """
+    """Relevance marks of a run, and the learners updated from them."""
 
     def __init__(self, handlers: RequestHandlers):
         self.handlers = handlers

@@ -44,10 +44,6 @@ class RequestHandlers:
     A request takes the `snapshot` once and uses it throughout. Work of more than a millisecond runs in one of four
     bounded queues, so that short work never waits behind long work: searches by id, thumbnails, updates of learners
     (one after the other) and everything else.
-
-    Parameters
-    ----------
-    run : Run
     """
 
     def __init__(self, run: Run):
@@ -80,8 +76,6 @@ class RequestHandlers:
     def max_pixels(self, snapshot: Snapshot) -> int:
         """Return the limit of an upload in pixels."""
         return min(UPLOAD_PIXELS, snapshot.searcher.config.collection.max_pixels)
-
-    # --- queries ----------------------------------------------------------------------------------------------------
 
     def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> QueryVector:
         """Return the query for an image id or the hash of an upload."""
@@ -141,8 +135,6 @@ class RequestHandlers:
                 f"visterm train --learner wsabie --run {snapshot.searcher.run.name}",
             )
         return name or snapshot.searcher.default_learner(of_labels=True)
-
-    # --- search -----------------------------------------------------------------------------------------------------
 
     async def search(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
         """Compute `schemas.SearchResponse` for a request without a file."""
@@ -264,8 +256,6 @@ class RequestHandlers:
         expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
-    # --- annotation and explanation ---------------------------------------------------------------------------------
-
     def annotate(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.AnnotationResponse` for an image."""
         learner = self.annotator(snapshot, request.learner)
@@ -275,23 +265,8 @@ class RequestHandlers:
 
     def explain(
         self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
-    ) -> dict[str, Any]:
-        """Explain the score of a result for a query, given by id or by the hash of an upload."""
-        return self._explained(snapshot, number, upload, result, learner).data
-
-    def explain_png(
-        self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
-    ) -> bytes:
-        """Draw the explanation of `explain`."""
-        explanation = self._explained(snapshot, number, upload, result, learner)
-        file = io.BytesIO()
-        with self._drawing:
-            draw_explanation(explanation.data, explanation.query_pixels, explanation.result_pixels, file)
-        return file.getvalue()
-
-    def _explained(
-        self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
     ) -> PairExplanation:
+        """Explain the score of a result for a query, given by id or by the hash of an upload."""
         learner = self.learner(snapshot, learner)
         for image_id in (number, result):
             if image_id is not None:
@@ -303,7 +278,12 @@ class RequestHandlers:
         explanation.data["version"] = snapshot.searcher.version
         return explanation
 
-    # --- start and end ----------------------------------------------------------------------------------------------
+    def draw(self, explanation: PairExplanation) -> bytes:
+        """Draw an explanation as PNG."""
+        file = io.BytesIO()
+        with self._drawing:
+            draw_explanation(*explanation, file)
+        return file.getvalue()
 
     def start(self) -> None:
         """Start checking the run for changes."""

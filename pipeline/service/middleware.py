@@ -52,17 +52,9 @@ def is_loopback(host: str) -> bool:
 class AccessMiddleware:
     """ASGI middleware that checks host, token, origin and body before the application sees a request.
 
-    Parameters
-    ----------
-    app : ASGI application
-    token : str or None
-        Access token required on every request: ``Authorization: Bearer``, or ``?token=`` once, which sets a cookie.
-    local : bool
-        Accept only loopback names in the Host header. Another site could point its own name at 127.0.0.1 (DNS
-        rebinding) and pass for the same origin.
-    upload_paths : tuple of str
-        Paths whose bodies may have ``upload_bytes``; other bodies may have JSON_BYTES.
-    upload_bytes : int
+    The token comes as ``Authorization: Bearer``, or as ``?token=`` once, which sets a cookie. With `local`, the Host
+    header must be a loopback name: another site could point its own name at 127.0.0.1 (DNS rebinding) and pass for the
+    same origin.
     """
 
     def __init__(

@@ -41,21 +41,8 @@ def _paused_gc() -> Iterator[None]:
 class SnapshotReloader:
     """Holds the newest snapshot of a run that can be searched.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    snapshot : Snapshot
-        Replaced in one step; running requests keep the old one.
-    problem : str or None
-        Why the run on disk cannot be searched now, so that an older snapshot is served.
-
-    Raises
-    ------
-    UserError
-        The run cannot be searched yet.
+    `snapshot` is replaced in one step; running requests keep the old one. `problem` says why the run on disk cannot be
+    searched now, so that an older snapshot is served.
     """
 
     def __init__(self, run: Run):

@@ -20,13 +20,5 @@ class JsonResponse(Response):
 
 
 def error_response(status: int, text: str, headers: Mapping[str, str] | None = None) -> JsonResponse:
-    """Make the response for an error; all errors have this shape.
-
-    Parameters
-    ----------
-    status : int
-    text : str
-        The problem and how to fix it, on one line.
-    headers : mapping, optional
-    """
+    """Make the response for an error, on one line: the problem and how to fix it."""
     return JsonResponse({"ok": False, "error": text, "status": status}, status, headers)

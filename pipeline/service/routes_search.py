@@ -75,10 +75,10 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         """Explain a score: it is exactly the sum of the contributions of pairs of blocks."""
         _check_one_query(schemas.SearchRequest(id=id, upload=upload))
         snapshot = handlers.snapshot
-        if format == "png":
-            png = await pool.run(handlers.explain_png, snapshot, id, upload, result, learner)
-            return Response(png, media_type="image/png")
-        return JsonResponse(await pool.run(handlers.explain, snapshot, id, upload, result, learner))
+        explanation = await pool.run(handlers.explain, snapshot, id, upload, result, learner)
+        if format == "json":
+            return JsonResponse(explanation.data)
+        return Response(await pool.run(handlers.draw, explanation), media_type="image/png")
 
 
 def _check_one_query(request: schemas.SearchRequest, *others: Any) -> None:

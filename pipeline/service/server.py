@@ -12,7 +12,7 @@ from urllib.parse import quote
 import uvicorn
 
 from visterm.pipeline.console import Console
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, system_reason
 from visterm.pipeline.store.run import Run
 
 from .app import create_app
@@ -98,5 +98,5 @@ def _listen(host: str, port: int) -> socket.socket:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             reason = "another program listens there; give another --port, or --port 0 to pick a free one"
         else:
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = system_reason(error) or str(error)
         raise UserError(f"cannot listen on {host} port {port}: {reason}") from None

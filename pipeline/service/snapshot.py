@@ -33,24 +33,9 @@ class QueryVector(NamedTuple):
 class Snapshot:
     """One state of a run; a request uses the same snapshot throughout.
 
-    Parameters
-    ----------
-    searcher : Searcher
-    like : Snapshot, optional
-        The previous snapshot; unchanged parts are reused.
-
-    Attributes
-    ----------
-    searcher : Searcher
-    labels : Counter
-        Number of images per label.
-    sizes : int32 array, (n_images, 2)
-        Width and height in pixels; 0 where unknown.
-    extractor : str
-        Fingerprint of the extractor.
-    default_learner : str
-    used : set of str
-        Learners with an index; the next snapshot makes theirs in advance.
+    Unchanged parts are shared with `like`, the previous snapshot. `labels` counts images per label; `sizes` are widths
+    and heights, int32 (n_images, 2), 0 where unknown; `used` names the learners with an index, which the next snapshot
+    makes in advance.
     """
 
     def __init__(self, searcher: Searcher, like: Snapshot | None = None):
@@ -63,13 +48,17 @@ class Snapshot:
             self.labels, self.sizes, self.extractor = like.labels, like.sizes, like.extractor
         else:
             self.labels = Counter(label for image in searcher.images for label in image.labels)
-            self.sizes = _sizes(searcher)
             self.extractor = extractor_content(searcher.run)
+            self.sizes = np.zeros((len(searcher.images), 2), np.int32)
+            with contextlib.closing(Collection(searcher.run.collection)) as collection:
+                for number, width, height in collection.sizes():
+                    if (row := searcher.place.get(number)) is not None:
+                        self.sizes[row] = width, height
         default = searcher.default_learner()
         self.default_learner = default if default in searcher.learners else "cosine"  # nothing is trained yet
         self.used = {self.default_learner}
         self._label_indexes: dict[tuple[str, str], tuple[Any, np.ndarray]] = {}
-        self._metrics_by_learner: dict[str, dict[str, int]] = {}
+        self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         self._lock = threading.Lock()
 
     @cached_property
@@ -78,13 +67,7 @@ class Snapshot:
         return {image.sha256: row for row, image in reversed(list(enumerate(self.searcher.images)))}
 
     def image(self, number: int) -> Image:
-        """Return an image by its id.
-
-        Raises
-        ------
-        KeyError
-            The collection has no image with this id.
-        """
+        """Return an image by its id; raise KeyError if the collection has none."""
         return self.searcher.images[self.searcher.place[number]]
 
     def image_query(self, number: int) -> QueryVector:
@@ -94,14 +77,7 @@ class Snapshot:
         return QueryVector(image.path, image.sha256, self.searcher.X[row : row + 1], row)
 
     def pixels_query(self, name: str, key: str, pixels: Any) -> QueryVector:
-        """Return an image from outside of the collection as a query.
-
-        Parameters
-        ----------
-        name, key : str
-        pixels : function () -> RGB uint8 array (height, width, 3)
-            Called only if the vector is not cached.
-        """
+        """Return an image from outside of the collection as a query; `pixels` is called unless the vector is cached."""
         with self._lock:
             Q = self._vectors.get(key)
         if Q is None:
@@ -125,24 +101,9 @@ class Snapshot:
         label: str | None = None,
         exclude_duplicates: bool = False,
     ) -> list[tuple[int, float]]:
-        """Rank the collection for a query.
+        """Rank the collection for a query, which is excluded from its own results: (row, score), best first.
 
-        Parameters
-        ----------
-        query : QueryVector
-            An image of the collection is excluded from its own results.
-        learner : str
-        k, offset : int
-            Number of results, and number of results to skip.
-        label : str, optional
-            Return only images with this label.
-        exclude_duplicates : bool, default=False
-            Skip images with the same bytes as the query or an earlier result.
-
-        Returns
-        -------
-        list of (row, score)
-            Best first.
+        Only images with `label`, if given; without duplicates of the query or an earlier result, if excluded.
         """
         images = self.searcher.images
         if label is None:
@@ -199,19 +160,15 @@ class Snapshot:
 
     def metric(self, learner: str, row: int) -> dict[str, int]:
         """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
-        labels = self.searcher.images[row].labels
-        number = self._metrics(learner).get(next(iter(labels), ""))
-        return {} if number is None or len(labels) != 1 else {"metric": number}
-
-    def _metrics(self, learner: str) -> dict[str, int]:
-        """Return the number of each label's metric (MuSL)."""
-        if learner not in self._metrics_by_learner:
+        if learner not in self._metrics:
             model: Any = self.searcher.learner(learner)
-            metrics = getattr(model, "metric_of_category_", None)
-            self._metrics_by_learner[learner] = (
-                {} if metrics is None else dict(zip(model.classes_.tolist(), map(int, metrics), strict=True))
-            )
-        return self._metrics_by_learner[learner]
+            metrics: dict[str, int] = {}
+            if hasattr(model, "metric_of_category_"):
+                metrics = dict(zip(model.classes_.tolist(), model.metric_of_category_.tolist(), strict=True))
+            self._metrics[learner] = metrics
+        labels = self.searcher.images[row].labels
+        number = self._metrics[learner].get(next(iter(labels), ""))
+        return {} if number is None or len(labels) != 1 else {"metric": number}
 
     def load(self) -> None:
         """Load all learners now (memory-mapped): their files may be replaced later."""
@@ -239,13 +196,3 @@ def _without_duplicates(results: list[tuple[int, float]], images: list[Image], k
             seen.add(images[row].sha256)
             kept.append((row, score))
     return kept
-
-
-def _sizes(searcher: Searcher) -> np.ndarray:
-    """Read the width and height of every image from the catalogue."""
-    sizes = np.zeros((len(searcher.images), 2), np.int32)
-    with contextlib.closing(Collection(searcher.run.collection)) as collection:
-        for number, width, height in collection.sizes():
-            if (row := searcher.place.get(number)) is not None:
-                sizes[row] = width, height
-    return sizes

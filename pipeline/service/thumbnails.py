@@ -44,23 +44,7 @@ class ImageFileGone(Exception):
 
 
 def read_original(root: Path, image: Image) -> bytes:
-    """Read the file of an image in the collection.
-
-    Parameters
-    ----------
-    root : Path
-    image : Image
-
-    Returns
-    -------
-    bytes
-        The bytes that the catalogue describes, wherever links lead to.
-
-    Raises
-    ------
-    ImageFileGone
-        The file is missing or has changed.
-    """
+    """Read the bytes that the catalogue describes, wherever links lead; raise ImageFileGone if they are gone."""
     gone = ImageFileGone(f"the file of image {image.id} is gone or has changed; run 'visterm features' to update")
     try:
         # O_NONBLOCK: a pipe may have replaced the image.
@@ -83,13 +67,7 @@ def media_type(data: bytes) -> str:
 
 
 class Thumbnails:
-    """Thumbnails by the SHA-256 of their image, stored in one SQLite file.
-
-    Parameters
-    ----------
-    file : Path
-        Created if it does not exist. If it cannot be written, every request makes its thumbnail again.
-    """
+    """Thumbnails by the SHA-256 of their image, in one SQLite file; not stored if the file cannot be written."""
 
     def __init__(self, file: Path):
         self.colors: dict[str, str] = {}  # mean colour by SHA-256
@@ -107,13 +85,7 @@ class Thumbnails:
             _log.warning("%s: %s; thumbnails are not stored", file, error)
 
     def get(self, root: Path, image: Image, size: int, max_pixels: int) -> bytes:
-        """Return the thumbnail of an image, in the smallest of SIZES that is large enough.
-
-        Raises
-        ------
-        ImageFileGone
-            The file is missing or has changed.
-        """
+        """Return the thumbnail of an image, in the smallest of SIZES that is large enough."""
         size = next((s for s in SIZES if s >= size), SIZES[-1])
         with self._lock, contextlib.suppress(sqlite3.Error):  # damaged: make it again
             if self._db is not None:

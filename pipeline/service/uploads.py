@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from visterm.pipeline.errors import system_reason
+from visterm.pipeline.errors import explain_system_error
 from visterm.pipeline.store.files import write_bytes
 
 _log = logging.getLogger(__name__)
@@ -24,19 +24,9 @@ MAX_UPLOAD_BYTES = 2 * 2**30  # of all uploads together, as stored
 class Uploads:
     """Uploaded images by the SHA-256 of the uploaded bytes, so that links to a search work until the upload expires.
 
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    seconds : float
-        Lifetime of an upload after its last use.
-    max_uploads, max_bytes : int
-        Beyond either, the least recently used uploads are removed.
-
-    Notes
-    -----
-    Only the decoded pixels are stored, as PNG: no other data of the file (location, camera, cropped parts) is kept, and
-    a repeated search gives the same results.
+    An upload expires `seconds` after its last use; beyond `max_uploads` or `max_bytes`, the least recently used are
+    removed. Only the decoded pixels are stored, as PNG: no other data of the file (location, camera, cropped parts) is
+    kept, and a repeated search gives the same results.
     """
 
     def __init__(
@@ -68,7 +58,7 @@ class Uploads:
             png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]
             write_bytes(file, png.tobytes())
         except OSError as error:
-            _log.warning("%s: %s; the upload is not stored", self._folder, system_reason(error))
+            _log.warning("%s", explain_system_error(error, self._folder, advice="the upload is not stored"))
             return False
         self.sweep()
         return True
