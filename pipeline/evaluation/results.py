@@ -49,21 +49,8 @@ def write_results(
 ) -> None:
     """Write all files of an evaluation into a folder.
 
-    Parameters
-    ----------
-    folder : Path
-    run : Run
-    config : Config
-    systems : dict
-        The learners, then cosine. The report shows the rankings of the first as pictures.
-    task : Task
-    root : Path
-        Directory of the images.
-    warnings : sequence of str
-    seconds : float
-        Time that ranking took.
-    command : str
-        Command line shown in the report.
+    ``systems`` holds the learners, then cosine; the report shows the rankings of the first as pictures. ``root`` is the
+    directory of the images, ``seconds`` the time that ranking took, ``command`` the command line that the report shows.
     """
     first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {

@@ -31,19 +31,10 @@ CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 def render_report(data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10) -> bytes:
     """Render the report as one HTML file.
 
-    Parameters
-    ----------
-    data : ReportData
-    read_image : callable
-        From a path of `Query` or `Result` to RGB uint8 (H, W, 3). An image that it cannot read becomes a labelled
-        placeholder.
-    gallery_size : int, default=10
-        Queries in each gallery. Halved while the page is larger than 5 MB.
-
-    Raises
-    ------
-    ValueError
-        If there is no system, or the page is larger than 15 MB even with one query in each gallery.
+    ``read_image`` turns a path of `Query` or `Result` into RGB uint8 (H, W, 3); an image that it cannot read becomes a
+    labelled placeholder. ``gallery_size``, the number of queries in each gallery, is halved while the page is larger
+    than 5 MB. ValueError if there is no system, or if the page is larger than 15 MB even with one query in each
+    gallery.
     """
     if not data.systems:
         raise ValueError("a report needs at least one system")
@@ -100,13 +91,7 @@ def verdict(data: ReportData) -> str:
 
 # Thumbnails
 class InlineThumbnails:
-    """Images as data URIs, each made and stored once however often it is shown.
-
-    Parameters
-    ----------
-    read_image : callable
-        As in `render_report`.
-    """
+    """Images as data URIs, each made and stored once however often it is shown."""
 
     def __init__(self, read_image: Callable[[str], np.ndarray]) -> None:
         self._read_image = read_image

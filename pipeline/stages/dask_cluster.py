@@ -60,20 +60,8 @@ class Cluster:
     def map(self, function: Callable, tasks: Iterable[tuple]) -> Iterator[Any]:
         """Yield ``function(*task)`` of each task, in order; a bounded number of tasks is sent ahead.
 
-        Parameters
-        ----------
-        function : callable
-            Its result must not depend on where it runs, or on whether it ran before: a task is repeated if its worker
-            dies.
-        tasks : iterable of tuple
-            Consumed lazily.
-
-        Raises
-        ------
-        UserError
-            As `connected`; or the scheduler is lost, no worker is left, or a task kills each worker that runs it.
-        OSError, ValueError, ...
-            Raised by the function.
+        A task is repeated if its worker dies, so its result must not depend on where it runs. UserError as `connected`,
+        or if the scheduler is lost, no worker is left, or a task kills each worker that runs it.
         """
         tasks, waiting = iter(tasks), deque[Any]()
         try:
@@ -142,19 +130,9 @@ class Cluster:
 def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[Cluster | None]:
     """Connect to the cluster of the configuration; yield None if it has none.
 
-    Parameters
-    ----------
-    config : Config
-    run : Run
-        Locked by the caller; its folder must exist.
-    image : Path or None
-        One of the images that workers must see.
-
-    Raises
-    ------
-    UserError
-        Dask is not installed, the scheduler cannot be reached or has no workers, or a worker has other versions of
-        packages, does not see the image or the run's folder, or cannot write there.
+    The caller has locked the run. UserError if Dask is not installed, the scheduler cannot be reached or has no
+    workers, or a worker has other versions of packages, does not see ``image`` or the run's folder, or cannot write
+    there.
     """
     address = config.cluster.scheduler
     if address is None:

@@ -1,8 +1,4 @@
-"""Updating a collection by hand: add, remove, compact. Codebook, idf and learners stay as they are.
-
-`features` finds new, changed and removed images below the root by itself. Here single images, from anywhere, are added
-or removed without a scan.
-"""
+"""Updating a collection by hand: add, remove, compact. Codebook, idf and learners stay as they are."""
 
 from __future__ import annotations
 
@@ -221,7 +217,7 @@ def compact(run: Run, console: Console) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue),
+        ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue) and
         ``seconds``.
 
     Raises

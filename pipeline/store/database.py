@@ -55,20 +55,10 @@ class Known(NamedTuple):
 
 
 class Database:
-    """The catalogue's SQLite file.
+    """The catalogue's SQLite file in ``runs/<run>/collection``; ``create`` makes an empty one if there is none.
 
-    Parameters
-    ----------
-    folder : Path
-        ``runs/<run>/collection``.
-    create : bool
-        Make an empty catalogue if there is none.
-
-    Raises
-    ------
-    UserError
-        There is no catalogue, another version made it, it is damaged, or another process holds it for longer than
-        BUSY_SECONDS.
+    UserError if there is no catalogue, another version made it, it is damaged, or another process holds it for longer
+    than BUSY_SECONDS.
     """
 
     def __init__(self, folder: Path, *, create: bool = False):

@@ -15,13 +15,7 @@ from .files import locked, recover, write_text
 
 
 class Run:
-    """The folder ``runs/<name>``.
-
-    Parameters
-    ----------
-    folder : Path
-        May not exist yet.
-    """
+    """The folder ``runs/<name>``, which may not exist yet."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -79,13 +73,7 @@ class Run:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing to the run at the same time.
-
-        Raises
-        ------
-        UserError
-            Another process is at work in this run, or its folder cannot be written.
-        """
+        """Keep other processes from writing to the run; UserError if one does, or if the folder cannot be written."""
         new = not self.folder.exists()
         lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
         with lock as free, self._removed_if_refused(new):

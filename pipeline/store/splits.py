@@ -96,10 +96,9 @@ def assign_splits(db: Database, config: Config, layout: Layout) -> None:
 
 
 def draw_splits(db: Database, config: Config, layout: Layout) -> None:
-    """Assign train and test to labelled images that have no split.
+    """Assign train and test to labelled images that have no split, in each class by a hash of seed and path.
 
-    The order within a class is that of a hash of seed and path, so it depends on nothing else. Images that have a split
-    keep it; SQLite counts them, as they may be many.
+    Images that have a split keep it; SQLite counts them, as they may be many.
     """
     # Unreadable ones too: they keep their places, or others would move up once extraction fails on them.
     labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"
