@@ -216,10 +216,7 @@ def _report_data(
             "Cores": str(os.cpu_count()),
         },
         durations=durations | {"rank": seconds},
-        environment={
-            "Python": platform.python_version(),
-            "machine": f"{platform.system()} {platform.machine()}",
-        }
+        environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
         config=_config_shown(config, systems),
     )

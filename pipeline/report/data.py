@@ -20,7 +20,6 @@ PROTOCOLS = {
 }
 
 
-# What the caller gives
 @dataclass(frozen=True)
 class System:
     """One way of ranking, and its mean figures."""

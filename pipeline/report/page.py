@@ -27,7 +27,6 @@ FEW_QUERIES = 100  # fewer, and the report warns of wide intervals
 CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 
 
-# What the caller gets
 def render_report(data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10) -> bytes:
     """Render the report as one HTML file.
 
@@ -89,7 +88,6 @@ def verdict(data: ReportData) -> str:
     return f"{sentence}.{at_random}"
 
 
-# Thumbnails
 class InlineThumbnails:
     """Images as data URIs, each made and stored once however often it is shown."""
 
@@ -112,7 +110,6 @@ class InlineThumbnails:
         return {"id": f"t{len(self._made)}", "width": made.width, "height": made.height, "uri": uri}
 
 
-# The page
 def template(name: str) -> jinja2.Template:
     """Read a template of this room, with the filters that all of them know."""
     environment = jinja2.Environment(
@@ -125,11 +122,7 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        printable=printable,
-        number=number_text,
-        seconds=seconds_text,
-        p_value=p_value_text,
-        file_parts=file_parts_of,
+        printable=printable, number=number_text, seconds=seconds_text, p_value=p_value_text, file_parts=file_parts_of
     )
     return environment.get_template(name)
 

@@ -14,7 +14,6 @@ import contextlib
 import functools
 import itertools
 import logging
-import os
 import time
 import uuid
 import warnings
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, explain_system_error, system_reason
 from visterm.pipeline.store.run import Run
 
 CONNECT_SECONDS = 5  # to reach the scheduler, and again to wait for a first worker
@@ -259,7 +258,7 @@ def _problem(place: _Place) -> str | None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        return f"cannot write to {folder} ({error.strerror})"
+        return f"cannot write to {folder} ({system_reason(error)})"
     if place.image is not None and _size(place.image) != place.size:
         return f"does not see the image {place.image}; the images must lie on storage that all workers share"
     return None
@@ -275,8 +274,7 @@ def _work(place: _Place, function: Callable, arguments: tuple) -> Any:
     try:
         return function(*arguments)
     except OSError as error:
-        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        raise UserError(f"{here}: {where}{error.strerror or error}; fix this; {_RESUME}") from error
+        raise UserError(f"{here}: {explain_system_error(error, advice=f'fix this; {_RESUME}')}") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -139,12 +139,7 @@ def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], lis
 
 
 def remove(
-    run: Run,
-    given: Iterable[str | Path],
-    console: Console,
-    *,
-    labels: Sequence[str] = (),
-    dry_run: bool = False,
+    run: Run, given: Iterable[str | Path], console: Console, *, labels: Sequence[str] = (), dry_run: bool = False
 ) -> dict[str, Any]:
     """Remove images from a collection; their files stay. `features` will not re-add them; `add` will.
 

@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Run,
-    config: Config,
-    learners: str | Sequence[str],
-    console: Console,
-    *,
-    force: bool = False,
-    command: str = "",
+    run: Run, config: Config, learners: str | Sequence[str], console: Console, *, force: bool = False, command: str = ""
 ) -> Path:
     """Rank the test images with learners and with cosine; write measures, curves and the report.
 
@@ -152,13 +146,7 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
 
 
 def _evaluate(
-    run: Run,
-    config: Config,
-    collection: Collection,
-    names: Sequence[str],
-    folder: Path,
-    console: Console,
-    command: str,
+    run: Run, config: Config, collection: Collection, names: Sequence[str], folder: Path, console: Console, command: str
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders

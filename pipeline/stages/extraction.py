@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import FIX_AND_RESUME, UserError
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, write_text
 from visterm.pipeline.store.run import Run
@@ -173,7 +173,7 @@ def _check_shared(root: Path, images: Sequence[tuple[int, str]], outcomes: Seque
         if outcome.sha256 == "" and file_sha256(file) is not None:
             raise UserError(
                 f"{file}: a worker cannot open it ({outcome.reason}), but this machine can; the images must lie on "
-                "storage that all workers share; fix this, then re-run the same command to resume"
+                f"storage that all workers share; {FIX_AND_RESUME}"
             )
 
 

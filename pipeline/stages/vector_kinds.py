@@ -114,10 +114,7 @@ class _VistermVectors(_ImageVectors):
     """Visterm counts; palette, codebook and idf are learned from the training images."""
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "features": self.config.features.model_dump(exclude={"kind", "onnx"}),
-            "seed": self.config.seed,
-        }
+        return {"features": self.config.features.model_dump(exclude={"kind", "onnx"}), "seed": self.config.seed}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         # Only the split: if new images made the extractor stale, each would change the vectors of all others.

@@ -67,8 +67,6 @@ class Segment(NamedTuple):
 class Collection(Database):
     """The images of one run; see `Database` for the parameters."""
 
-    # --- comparing with the root ----------------------------------------------------------------------------------
-
     def scan(self, root: Path, config: Config, *, replace: bool = False) -> Changes:
         """Compare the root with the catalogue and enter the differences, in one transaction.
 
@@ -98,8 +96,6 @@ class Collection(Database):
         unless the configuration names others.
         """
         return scan_vectors(self, root, ids, digests, labels, config, replace)
-
-    # --- by hand --------------------------------------------------------------------------------------------------
 
     def names(self, files: Iterable[str | Path]) -> list[str]:
         """Return the paths of files in the catalogue: relative to the root, or absolute if they lie outside."""
@@ -139,8 +135,6 @@ class Collection(Database):
             self.executemany(
                 "UPDATE images SET status = 'excluded', segment = NULL, row = NULL, reason = NULL WHERE id = ?", rows
             )
-
-    # --- extraction -----------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
         """Remove folders that a killed run left behind and segments without a living row; mark lost images as pending.
@@ -249,8 +243,6 @@ class Collection(Database):
             "dropped_rows": dropped,
             "tombstones": tombstones,
         }
-
-    # --- reading --------------------------------------------------------------------------------------------------
 
     def n_since(self, last_id: int) -> int:
         """Return the number of living images that were added or changed after the one with this id."""

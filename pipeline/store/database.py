@@ -63,6 +63,7 @@ class Database:
 
     def __init__(self, folder: Path, *, create: bool = False):
         self.folder = folder
+        self.segments = folder / "segments"
         file = folder / "catalogue.sqlite"
         if not file.exists() and not create:
             raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
@@ -90,11 +91,6 @@ class Database:
                 f"{folder}: a run folder of another version (format {version}, this visterm reads {FORMAT}); "
                 f"use another --run, or remove it and run 'visterm features' again"
             )
-
-    @property
-    def segments(self) -> Path:
-        """The folder of segment folders."""
-        return self.folder / "segments"
 
     @property
     def root(self) -> Path | None:
@@ -133,8 +129,6 @@ class Database:
     def executemany(self, query: str, rows: Iterable[Sequence[Any]]) -> sqlite3.Cursor:
         """Run one statement for each of several rows."""
         return self._db.executemany(query, rows)
-
-    # --- rows of images -------------------------------------------------------------------------------------------
 
     @property
     def last_id(self) -> int:

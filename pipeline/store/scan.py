@@ -189,13 +189,7 @@ def _enter(
 
 
 def compare_files(
-    db: Database,
-    root: Path,
-    paths: Iterable[str],
-    known: dict[str, Known],
-    changes: Changes,
-    *,
-    by_hand: bool = False,
+    db: Database, root: Path, paths: Iterable[str], known: dict[str, Known], changes: Changes, *, by_hand: bool = False
 ) -> None:
     """Enter new and changed image files; excluded ones only if they are added by hand."""
     new: list[tuple] = []

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from visterm.pipeline.config.models import Config
 
@@ -22,6 +22,7 @@ class Layout:
 
     def __init__(self, kind: str):
         self.kind = kind  # split, classes or flat
+        self._label_in = functools.cache(self._class_of)  # many images are in one folder
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Layout:
@@ -35,19 +36,12 @@ class Layout:
         """The class that the folder of an image names; None outside the root."""
         return self._label_in(path.rpartition(os.sep)[0])
 
-    @functools.cached_property
-    def _label_in(self) -> Callable[[str], str | None]:
-        """The class of the images in a folder, cached."""
-
-        @functools.cache
-        def label_in(folder: str) -> str | None:
-            depth = {"split": 1, "classes": 0}.get(self.kind)
-            parts = folder.split(os.sep)
-            if depth is None or len(parts) <= depth or os.path.isabs(folder):
-                return None
-            return parts[depth] or None
-
-        return label_in
+    def _class_of(self, folder: str) -> str | None:
+        depth = {"split": 1, "classes": 0}.get(self.kind)
+        parts = folder.split(os.sep)
+        if depth is None or len(parts) <= depth or os.path.isabs(folder):
+            return None
+        return parts[depth] or None
 
     def split(self, path: str) -> str | None:
         """The split that the top folder of an image names."""
