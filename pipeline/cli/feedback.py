@@ -6,6 +6,9 @@ import json
 
 import typer
 
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
+
 from .errors import command
 from .options import Format, FormatOption, JsonOption, RunOption, TaughtOption, make_console, open_run
 from .output import print_rows
@@ -14,7 +17,6 @@ from .output import print_rows
 @command
 def status(run: RunOption = None, as_json: JsonOption = False) -> None:
     """Show the relevance marks and the version in use of each learner."""
-    from visterm.pipeline.console import count
     from visterm.pipeline.feedback.update import FeedbackTrainer
 
     place, _ = open_run(run, None, None)
@@ -40,7 +42,6 @@ def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: Json
 
     Refused, with exit code 2, if mAP on held-out images would fall by more than 0.005.
     """
-    from visterm.pipeline.errors import UserError
     from visterm.pipeline.feedback.update import FeedbackTrainer
 
     place, _ = open_run(run, None, None)
@@ -90,7 +91,6 @@ def _say_in_force(found: dict, as_json: bool) -> None:
 @command
 def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
     """Print every mark and every undo in order, as JSON or --format csv."""
-    from visterm.pipeline.errors import UserError
     from visterm.pipeline.feedback.marks import Mark, RelevanceMarks
 
     place, _ = open_run(run, None, None)
