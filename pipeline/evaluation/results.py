@@ -109,10 +109,9 @@ def _ks(evaluation: Evaluation) -> list[int]:
 def _figures(system: SystemResult) -> dict[str, Any]:
     """Return the figures of one system as in metrics.json."""
     evaluation = system.evaluation
-    low, high = evaluation.map_interval()
     figures: dict[str, Any] = {
         "map": evaluation.mean_average_precision,
-        "map_interval": [low, high],
+        "map_interval": list(evaluation.map_interval()),
         "precision_at": {str(k): evaluation.precision_at(k) for k in _ks(evaluation)},
     }
     if system.accuracy is not None:

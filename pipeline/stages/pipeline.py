@@ -31,13 +31,7 @@ def run_pipeline(
     learners : sequence of str
         Compared in one report, with cosine and chance.
     """
-    # Pixels -> descriptors of blocks -> visterms: a sparse vector per image.
     features(run, config, images, console)
-
-    # Vectors and labels of the training images -> a similarity.
     for learner in learners:
         train(run, config, learner, console)
-
-    # Similarity and test images -> ranked lists -> measures, curves and the report.
-    evaluation = evaluate(run, config, learners, console)
-    return evaluation / "report.html"
+    return evaluate(run, config, learners, console) / "report.html"

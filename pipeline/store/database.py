@@ -69,6 +69,7 @@ class Database:
             raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(file, isolation_level=None, timeout=BUSY_SECONDS)
+        self.execute, self.executemany = self._db.execute, self._db.executemany
         try:
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 with self.transaction():
@@ -121,14 +122,6 @@ class Database:
             if self._db.in_transaction:  # a full disk ends it
                 self._db.execute("ROLLBACK")
             raise
-
-    def execute(self, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement."""
-        return self._db.execute(query, values)
-
-    def executemany(self, query: str, rows: Iterable[Sequence[Any]]) -> sqlite3.Cursor:
-        """Run one statement for each of several rows."""
-        return self._db.executemany(query, rows)
 
     @property
     def last_id(self) -> int:
