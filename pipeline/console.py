@@ -11,14 +11,9 @@ from contextlib import contextmanager
 
 
 class Console:
-    """Progress for people.
+    """Progress for people; when quiet, only warnings.
 
-    Parameters
-    ----------
-    quiet : bool
-        Say nothing but warnings.
-    progress : bool or None
-        Draw bars; None: where standard error is a terminal. Without bars each phase is one plain line.
+    ``progress`` draws bars; None: where standard error is a terminal. Without bars each phase is one plain line.
     """
 
     def __init__(self, *, quiet: bool = False, progress: bool | None = None):

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visterm.pipeline.console import count, duration, one_line
+from visterm.pipeline.errors import UserError
+
 from .errors import command
 from .options import (
     ConfigOption,
@@ -55,7 +58,6 @@ def features(
       visterm features photos/ --run small --set features.n_visterms=1000
       visterm features --vectors photos.npy --ids photos.txt
     """
-    from visterm.pipeline.errors import UserError
     from visterm.pipeline.stages.features import features as stage
 
     if images == "":
@@ -72,7 +74,6 @@ def features(
     if as_json:
         print(json.dumps({"run": place.name} | summary))
         return
-    from visterm.pipeline.console import count, duration
 
     relabelled = f"{count(summary['relabelled'], 'image')} relabelled" if summary["relabelled"] else "nothing to do"
     done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else relabelled
@@ -104,7 +105,6 @@ def add(
       visterm add new.jpg --run photos
       visterm add ~/holiday another.png --label sunset
     """
-    from visterm.pipeline.console import count, duration
     from visterm.pipeline.stages.edit import add as stage
 
     place, configuration = open_run(run, None, with_scheduler(None, scheduler))
@@ -145,8 +145,6 @@ def remove(
       visterm remove cats/17.jpg id:12 --run photos
       visterm remove --label blurred --dry-run
     """
-    from visterm.features import printable
-    from visterm.pipeline.console import count
     from visterm.pipeline.stages.edit import remove as stage
 
     place, _ = open_run(run, None, None)
@@ -156,7 +154,7 @@ def remove(
         print(json.dumps({"run": place.name} | done))
         return
     for image in done["images"]:
-        print(f"id:{image['id']}  {printable(image['path'])}")
+        print(f"id:{image['id']}  {one_line(image['path'])}")
     before = f", {done['already']:,} already removed" if done["already"] else ""
     console.say(
         f"{count(done['removed'], 'image')} {'would be removed' if dry_run else 'removed'}{before}; "
@@ -175,7 +173,6 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
     Example:
       visterm compact --run photos
     """
-    from visterm.pipeline.console import count
     from visterm.pipeline.stages.edit import compact as stage
 
     place, _ = open_run(run, None, None)
@@ -212,17 +209,16 @@ def info(
     if as_json:
         print(json.dumps(found, indent=1))
         return
-    from visterm.features import printable
 
     for key, value in found.items():
         if key == "skipped_files":
             for path, reason in value:
-                print(f"{printable(path)}: {reason}")
+                print(f"{one_line(path)}: {reason}")
         elif key == "evaluations":
             for name, evaluation in value.items():
                 print(f"{'evaluated:':12} {_evaluation_in_words(name, evaluation)}")
         elif key == "segments":
-            print(f"{'segments:':12} {printable(_segments_in_words(value))}")
+            print(f"{'segments:':12} {one_line(_segments_in_words(value))}")
         elif key == "indexes":
             for name, found_by in value.items():
                 share = f"{found_by['recall']:.1%} of the {found_by['k']} nearest of {found_by['images']:,} images"
@@ -235,7 +231,7 @@ def info(
             figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
             print(f"{key + ':':12} {figures or 'none'}")
         else:
-            print(f"{key + ':':12} {printable(str(value))}")
+            print(f"{key + ':':12} {one_line(str(value))}")
 
 
 def _segments_in_words(segments: dict) -> str:

@@ -10,6 +10,9 @@ from typing import Any
 
 import typer
 
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError, explain_system_error
+
 from .options import Globals
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
@@ -20,41 +23,28 @@ def command(function: Callable) -> Callable:
 
     @wraps(function)
     def wrapped(*args, **kwargs):
-        from visterm.pipeline.errors import UserError, explain_system_error
-
         again = "re-run the same command"
         if kwargs.get("force") and function.__name__ == "train":  # --force ignores checkpoints
             again += " without --force"
         try:
             return function(*args, **kwargs)
-        except UserError as error:
-            if Globals.debug:
-                raise
-            from visterm.pipeline.console import one_line
-
-            print(f"visterm: {one_line(str(error))}", file=sys.stderr)
-            raise typer.Exit(2) from None
+        except typer.Exit:
+            raise
         except KeyboardInterrupt as interrupt:
             print(f"visterm: interrupted; {again} to resume", file=sys.stderr)
             raise typer.Exit(143 if isinstance(interrupt, Terminated) else 130) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
             raise typer.Exit(0) from None
-        except typer.Exit:
-            raise
         except Exception as error:
             if Globals.debug:
                 raise
-            from visterm.pipeline.console import one_line
-
-            if (line := explain_system_error(error)) is not None:
+            line = str(error) if isinstance(error, UserError) else explain_system_error(error)
+            if line is not None:
                 print(f"visterm: {one_line(line)}", file=sys.stderr)
                 raise typer.Exit(2) from None
-            text = " ".join(str(error).split())
-            print(
-                f"visterm: internal error: {type(error).__name__}: {text}; 'visterm --debug ...' shows where",
-                file=sys.stderr,
-            )
+            problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            print(f"visterm: internal error: {problem}; 'visterm --debug ...' shows where", file=sys.stderr)
             raise typer.Exit(1) from None
 
     return wrapped

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import typer
+
+from visterm.pipeline.console import count
+from visterm.pipeline.errors import UserError
 
 from .errors import command
 from .options import Format, FormatOption, JsonOption, RunOption, TaughtOption, make_console, open_run
 from .output import print_rows
 
+if TYPE_CHECKING:
+    from visterm.pipeline.feedback.update import FeedbackTrainer
+
+
+def _trainer(run: str | None) -> FeedbackTrainer:
+    from visterm.pipeline.feedback.update import FeedbackTrainer
+
+    return FeedbackTrainer(open_run(run, None, None)[0])
+
 
 @command
 def status(run: RunOption = None, as_json: JsonOption = False) -> None:
     """Show the relevance marks and the version in use of each learner."""
-    from visterm.pipeline.console import count
-    from visterm.pipeline.feedback.update import FeedbackTrainer
-
-    place, _ = open_run(run, None, None)
-    found = FeedbackTrainer(place).status()
+    found = _trainer(run).status()
     if as_json:
         print(json.dumps(found, indent=1))
         return
@@ -40,11 +49,7 @@ def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: Json
 
     Refused, with exit code 2, if mAP on held-out images would fall by more than 0.005.
     """
-    from visterm.pipeline.errors import UserError
-    from visterm.pipeline.feedback.update import FeedbackTrainer
-
-    place, _ = open_run(run, None, None)
-    found = FeedbackTrainer(place).update(learner)
+    found = _trainer(run).update(learner)
     if as_json:
         print(json.dumps(found))
     if not found["accepted"] and found["map_after"] is not None:
@@ -64,19 +69,13 @@ def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: Json
 @command
 def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
     """Undo the last update or reset; the marks stay."""
-    from visterm.pipeline.feedback.update import FeedbackTrainer
-
-    place, _ = open_run(run, None, None)
-    _say_in_force(FeedbackTrainer(place).undo(learner), as_json)
+    _say_in_force(_trainer(run).undo(learner), as_json)
 
 
 @command
 def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
     """Go back to the trained learner; existing marks stay, and are not learned from again."""
-    from visterm.pipeline.feedback.update import FeedbackTrainer
-
-    place, _ = open_run(run, None, None)
-    _say_in_force(FeedbackTrainer(place).reset(learner), as_json)
+    _say_in_force(_trainer(run).reset(learner), as_json)
 
 
 def _say_in_force(found: dict, as_json: bool) -> None:
@@ -90,7 +89,6 @@ def _say_in_force(found: dict, as_json: bool) -> None:
 @command
 def export_marks(run: RunOption = None, output: FormatOption = Format.json) -> None:
     """Print every mark and every undo in order, as JSON or --format csv."""
-    from visterm.pipeline.errors import UserError
     from visterm.pipeline.feedback.marks import Mark, RelevanceMarks
 
     place, _ = open_run(run, None, None)

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError
+
 from .errors import command
 from .options import (
     HostOption,
@@ -52,8 +55,6 @@ def judge(
       visterm judge results --run photos
       visterm judge export --run photos --format qrels > photos.qrels
     """
-    from visterm.pipeline.errors import UserError
-
     if (command := context.invoked_subcommand) is not None:
         sources: list[Any] = [context.get_parameter_source(name) for name in context.params]
         if any(source.name == "COMMANDLINE" for source in sources):  # typer would ignore them
@@ -90,7 +91,6 @@ def results(
     as_json: JsonOption = False,
 ) -> None:
     """Print precision at k and coherence per judge and per query."""
-    from visterm.features import printable
     from visterm.pipeline.human_eval.judgements import Judgements
 
     if figure is not None:
@@ -121,7 +121,7 @@ def results(
     print(f"{at:>5}  coherence   judges  query")
     for row in found["queries"]:
         figures = f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {shown(row['judge_coherence']):>7}"
-        print(f"{figures}  {printable(row['path'])}")
+        print(f"{figures}  {one_line(row['path'])}")
 
 
 class _Judged(enum.StrEnum):

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visterm.pipeline.console import Console, duration, one_line
+from visterm.pipeline.errors import UserError
+
 from .errors import command
 from .options import (
     ConfigOption,
@@ -27,7 +30,6 @@ from .options import (
 from .output import say_kept
 
 if TYPE_CHECKING:
-    from visterm.pipeline.console import Console
     from visterm.pipeline.store.run import Run
 
 
@@ -52,8 +54,6 @@ def train(
       visterm train --learner aroma,wsabie
       visterm train --set oasis.n_steps=1000000
     """
-    from visterm.pipeline.console import one_line
-    from visterm.pipeline.errors import UserError
     from visterm.pipeline.stages.train import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
     from visterm.pipeline.store.models import TRAINED, check_learners
@@ -95,7 +95,6 @@ def train(
 
 
 def _say_trained(summary: dict, place: Run, console: Console) -> None:
-    from visterm.pipeline.console import duration
 
     name = summary["learner"]
     if name == "cosine":

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visterm.pipeline.console import Console
+from visterm.pipeline.errors import UserError
+
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
-    from visterm.pipeline.console import Console
+    from visterm.pipeline.search.searcher import Searcher
     from visterm.pipeline.store.run import Run
 
 
@@ -81,8 +84,6 @@ def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[st
 
 def several_names(given: list[str] | None) -> list[str]:
     """Learners that were named: each by its own option, or some with commas or blanks between them."""
-    from visterm.pipeline.errors import UserError
-
     names = [name for text in given or [] for name in text.replace(",", " ").split()]
     if given and not names:
         raise UserError("--learner: the name of a learner is missing")
@@ -91,8 +92,6 @@ def several_names(given: list[str] | None) -> list[str]:
 
 def one_name(given: str | None) -> str | None:
     """The learner that was named, where there can be just one."""
-    from visterm.pipeline.errors import UserError
-
     names = several_names(None if given is None else [given])
     if len(names) > 1:
         raise UserError(f"--learner {given!r}: only one learner can answer, such as --learner {names[0]}")
@@ -101,8 +100,6 @@ def one_name(given: str | None) -> str | None:
 
 def check_file(option: str, file: Path, what: str, *endings: str) -> None:
     """Refuse an output file that cannot be written, before any work is done."""
-    from visterm.pipeline.errors import UserError
-
     if file.suffix.lower() not in endings:
         raise UserError(f"{option} {file}: a {what} needs a name that ends in {endings[0]}")
     if not file.absolute().parent.is_dir():
@@ -113,8 +110,6 @@ def check_file(option: str, file: Path, what: str, *endings: str) -> None:
 
 def chosen_format(output: Format | None, as_json: bool) -> Format:
     """Return the format that --format or --json names."""
-    from visterm.pipeline.errors import UserError
-
     if as_json and output not in (None, Format.json):
         raise UserError(f"--json and --format {output}: give only one of them")
     return Format.json if as_json else output or Format.table
@@ -125,14 +120,11 @@ TaughtOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oa
 
 def make_console() -> Console:
     """Make the console that the global options ask for."""
-    from visterm.pipeline.console import Console
-
     return Console(quiet=Globals.quiet, progress=Globals.progress)
 
 
 def run_named(name: str) -> Run:
     """Return the run of this name."""
-    from visterm.pipeline.errors import UserError
     from visterm.pipeline.store.run import Run
 
     if not name or name in (".", "..") or "/" in name or name.startswith("-"):
@@ -148,8 +140,6 @@ def open_run(
     name: str | None, file: Path | None, settings: list[str] | None, images: Path | None = None
 ) -> tuple[Run, Config]:
     """Find the run: by name, else by the configuration's name, else by the images', else the only one there is."""
-    from visterm.pipeline.errors import UserError
-
     if name is None and file is not None:
         name = file.stem
     if name is None and images is not None:
@@ -165,3 +155,14 @@ def open_run(
     if images is None and not place.folder.is_dir():
         raise UserError(f"no run {name} in {_runs()}; run 'visterm features IMAGES --run {name}' first")
     return place, place.configure(file, settings or [])
+
+
+def open_searcher(name: str | None) -> tuple[Searcher, Console]:
+    """Open a run for searching; keep decoders of images from writing to standard error."""
+    from visterm.features import silence_decoders
+    from visterm.pipeline.search.searcher import Searcher
+
+    place, _ = open_run(name, None, None)
+    silence_decoders()
+    console = make_console()
+    return Searcher(place, console=console), console

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from visterm.pipeline.console import Console, one_line
+
 from .options import Format
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
-    from visterm.pipeline.console import Console
     from visterm.pipeline.store.run import Run
 
 
@@ -23,20 +24,6 @@ def say_kept(place: Run, configuration: Config, settings: list[str] | None, cons
     if settings and place.configure(None, []) == configuration:
         last = {setting.partition("=")[0]: without_password(setting) for setting in settings}
         console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
-
-
-def silence_image_decoders() -> None:
-    """Keep decoders from writing to standard error."""
-    from visterm.features import silence_decoders
-
-    silence_decoders()
-
-
-def say_all(k: int, holds: str, most: int, noun: str, console: Console) -> None:
-    """Warn that there are fewer results than -k."""
-    from visterm.pipeline.console import count
-
-    console.warn(f"-k {k}: {holds} {count(most, noun)}, all of them are ranked")
 
 
 def print_rows(found: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
@@ -56,8 +43,6 @@ def print_rows(found: list[dict], columns: list[str], rows: list[list], output: 
 
 def report_errors(found: list[dict]) -> None:
     """Report queries that could not be read, and exit with code 2 if there are any."""
-    from visterm.pipeline.console import one_line
-
     errors = [answer for answer in found if "error" in answer]
     for answer in errors:
         print(f"visterm: {one_line(answer['query'])}: {one_line(answer['error'])}", file=sys.stderr)

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from visterm.pipeline.console import count, one_line
+from visterm.pipeline.errors import UserError
+
 from .errors import command
 from .options import (
     FormatOption,
@@ -20,12 +23,11 @@ from .options import (
     RunOption,
     check_file,
     chosen_format,
-    make_console,
     one_name,
-    open_run,
+    open_searcher,
     several_names,
 )
-from .output import print_rows, report_errors, say_all, silence_image_decoders
+from .output import print_rows, report_errors
 
 
 @command
@@ -56,23 +58,17 @@ def search(
       visterm search --label sunset
     """
     from visterm.pipeline.search.results_page import write_results_page
-    from visterm.pipeline.search.searcher import RESULTS, Searcher
+    from visterm.pipeline.search.searcher import RESULTS
 
     wanted, chosen = chosen_format(output, as_json), one_name(learner)
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
-    if label:
-        _one_kind(queries, label)
-    asked = label or _queries(queries, label)
-    place, _ = open_run(run, None, None)
-    console = make_console()
-    silence_image_decoders()
-    searcher = Searcher(place, console=console)
-    answer_to = searcher.search_label if label else searcher.search
+    asked = _asked(queries, label)
+    searcher, console = open_searcher(run)
     chosen = chosen or searcher.default_learner(of_labels=bool(label))
-    found = answer_to(asked, k or RESULTS, chosen)
+    found = (searcher.search_label if label else searcher.search)(asked, k or RESULTS, chosen)
     if k is not None and k > len(searcher.images):
-        say_all(k, "the collection has", len(searcher.images), "image", console)
+        console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
     if page is not None:
         write_results_page(page, searcher, found, learner=chosen, of_labels=bool(label))
         if output is None and not as_json:
@@ -87,15 +83,7 @@ def search(
         for r in answer["results"]
     ]
     if not print_rows(found, columns, rows, wanted):
-        from visterm.features import printable
-
-        for answer in found:
-            if "error" not in answer:
-                print(printable(answer["query"]))
-                print("rank     score  path")
-                for r in answer["results"]:
-                    labels = f"  [{printable(', '.join(r['labels']))}]" if r["labels"] else ""
-                    print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['path'])}{labels}")
+        _print_tables(found, "results", "path")
     report_errors(found)
 
 
@@ -122,32 +110,31 @@ def annotate(
       visterm annotate a.jpg b.jpg --learner knn -k 3 --format json
       visterm annotate --label sunset
     """
-    from visterm.pipeline.search.searcher import LABELS, Searcher
+    from visterm.pipeline.search.searcher import LABELS
 
-    output, chosen = chosen_format(output, as_json), one_name(learner)
-    if label:
-        _one_kind(queries, label)
-    asked = label or _queries(queries, label)
-    place, _ = open_run(run, None, None)
-    console = make_console()
-    silence_image_decoders()
-    searcher = Searcher(place, console=console)
-    answer_to = searcher.similar_labels if label else searcher.annotate
-    found = answer_to(asked, k or LABELS, chosen)
+    wanted, chosen = chosen_format(output, as_json), one_name(learner)
+    asked = _asked(queries, label)
+    searcher, console = open_searcher(run)
+    found = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
     most = max(len(answer["labels"]) for answer in found)
     if k is not None and 0 < most < k:
-        say_all(k, "the learner knows", most, "other label" if label else "label", console)
+        known = count(most, "other label" if label else "label")
+        console.warn(f"-k {k}: the learner knows {known}, all of them are ranked")
     rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in found for r in answer["labels"]]
-    if not print_rows(found, ["query", "rank", "label", "score"], rows, output):
-        from visterm.features import printable
-
-        for answer in found:
-            if "error" not in answer:
-                print(printable(answer["query"]))
-                print("rank     score  label")
-                for r in answer["labels"]:
-                    print(f"{r['rank']:4}  {r['score']:8.4f}  {printable(r['label'])}")
+    if not print_rows(found, ["query", "rank", "label", "score"], rows, wanted):
+        _print_tables(found, "labels", "label")
     report_errors(found)
+
+
+def _print_tables(found: list[dict], ranked: str, name: str) -> None:
+    """Print a table per query, with the name and the labels of each ranked item."""
+    for answer in found:
+        if "error" not in answer:
+            print(one_line(answer["query"]))
+            print(f"rank     score  {name}")
+            for r in answer[ranked]:
+                labels = f"  [{one_line(', '.join(r['labels']))}]" if r.get("labels") else ""
+                print(f"{r['rank']:4}  {r['score']:8.4f}  {one_line(r[name])}{labels}")
 
 
 @command
@@ -174,14 +161,11 @@ def explain(
     """
     from visterm.pipeline.search.explanation import explain_with_pixels
     from visterm.pipeline.search.explanation_picture import draw_explanation
-    from visterm.pipeline.search.searcher import Searcher
 
     chosen = one_name(learner)
     if file is not None:
         check_file("--output", file, "picture", ".png")
-    place, _ = open_run(run, None, None)
-    silence_image_decoders()
-    searcher = Searcher(place, console=make_console())
+    searcher, _ = open_searcher(run)
     made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs)
     found = made.data
     if file is not None:
@@ -197,9 +181,7 @@ def explain(
 
 def _explanation_in_words(found: dict) -> list[str]:
     """Return an explanation as lines of a table."""
-    from visterm.features import printable
-
-    names = [printable(found[side]["name"]) for side in ("query", "result")]
+    names = [one_line(found[side]["name"]) for side in ("query", "result")]
     lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}"]
     if found["negative"]:
         lines.append(f"raised by {found['positive']:.4f}, lowered by {-found['negative']:.4f}")
@@ -216,10 +198,14 @@ def _explanation_in_words(found: dict) -> list[str]:
     return lines
 
 
-def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
-    """Refuse a call without query images."""
-    from visterm.pipeline.errors import UserError
-
+def _asked(queries: list[str] | None, labels: list[str] | None) -> list[str]:
+    """Return the labels or the query images of a call; refuse a call with both, or with neither."""
+    if labels:
+        if queries:
+            raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
+        if "" in labels:
+            raise UserError("--label: the label is empty")
+        return labels
     if labels is not None and not queries:
         raise UserError("--label needs the name of a label")
     if not queries:
@@ -227,15 +213,6 @@ def _queries(queries: list[str] | None, labels: list[str] | None) -> list[str]:
     if "" in queries:
         raise UserError("a query is an empty name; give an image file (make: QUERY=image.jpg)")
     return queries
-
-
-def _one_kind(queries: list[str] | None, labels: list[str]) -> None:
-    from visterm.pipeline.errors import UserError
-
-    if queries:
-        raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
-    if "" in labels:
-        raise UserError("--label: the label is empty")
 
 
 @command
@@ -256,12 +233,7 @@ def index(
       visterm index --run photos
       visterm index --run photos --rebuild --learner all
     """
-    from visterm.pipeline.errors import UserError
-    from visterm.pipeline.search.searcher import Searcher
-
-    place, _ = open_run(run, None, None)
-    console = make_console()
-    searcher = Searcher(place, console=console)
+    searcher, console = open_searcher(run)
     names = several_names(learner) or [searcher.default_learner()]
     found = {}
     for name in searcher.learners if "all" in names else names:
@@ -272,11 +244,11 @@ def index(
         if kind == "exact" and searcher.config.index.kind == "milvus":  # a fallback; a warning has said why
             raise UserError(
                 f"the Milvus index of {name} is out of date; re-run this command when no other visterm is writing to "
-                f"{place.folder}"
+                f"{searcher.run.folder}"
             )
         found[name] = {"kind": kind, "images": made.n_gallery}
     if as_json:
-        print(json.dumps({"run": place.name, "indexes": found}))
+        print(json.dumps({"run": searcher.run.name, "indexes": found}))
         return
     for name, made_of in found.items():
         kind = "exact search needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, up to date"

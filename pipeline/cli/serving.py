@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from visterm.pipeline.errors import UserError
+
 from .errors import command
 from .options import HostOption, PortOption, RunOption, TokenOption, make_console, open_run
 
@@ -35,8 +37,6 @@ def serve(
 
 def start_service() -> Callable:
     """Return the function that serves a run, or say which package is missing."""
-    from visterm.pipeline.errors import UserError
-
     try:
         from visterm.pipeline.service.server import serve as start
     except ModuleNotFoundError as error:

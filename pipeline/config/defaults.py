@@ -13,21 +13,7 @@ from typing import Any
 
 
 def constructor_defaults(room: str, file: str, name: str) -> dict[str, Any]:
-    """Return the keyword defaults of ``visterm.<room>.<file>.<name>.__init__``.
-
-    Parameters
-    ----------
-    room : {"features", "learners", "retrieval"}
-    file : str
-        Module of the room.
-    name : str
-        Class whose constructor is read.
-
-    Returns
-    -------
-    dict
-        Parameter name to value; without those whose default is a named constant.
-    """
+    """Return the keyword defaults of ``visterm.<room>.<file>.<name>``, except those that are named constants."""
     spec = importlib.util.find_spec(f"visterm.{room}")
     assert spec is not None
     assert spec.origin is not None

@@ -40,19 +40,9 @@ def _load_yaml(text: str) -> Any:
 
 
 def load_config(file: Path | None = None, settings: list[str] | None = None) -> Config:
-    """Read a configuration file and put single settings on top.
+    """Read a configuration file, or take the defaults, and put settings ``section.key=value`` on top.
 
-    Parameters
-    ----------
-    file : Path or None
-        YAML file; None starts from the defaults. Paths in it are relative to the file's folder.
-    settings : list of str
-        ``section.key=value``, the value in YAML.
-
-    Raises
-    ------
-    UserError
-        The file cannot be read, or a key or value is not one that visterm knows.
+    Paths in a file are relative to its folder. UserError if it cannot be read, or a key or value is unknown.
     """
     values: dict[str, Any] = {}
     if file is not None:

@@ -18,17 +18,9 @@ from visterm.retrieval import siblings_from_parents
 
 
 def read_is_a(file: Path) -> dict[str, set[str]]:
-    """Read an is-a table: the parents of each label.
+    """Read the parents of each label from a CSV table with the columns ``label,parent``, where a label may repeat.
 
-    Parameters
-    ----------
-    file : Path
-        CSV with the columns ``label,parent``; a label may repeat, and a parent may have parents.
-
-    Raises
-    ------
-    UserError
-        The table cannot be read, lacks a column or a name, or runs in a circle.
+    UserError if the table cannot be read, lacks a column or a name, or runs in a circle.
     """
     parents: dict[str, set[str]] = defaultdict(set)
     for line, row in read_rows(file, ("label", "parent")):
@@ -47,24 +39,9 @@ def read_is_a(file: Path) -> dict[str, set[str]]:
 
 
 def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], sparse.csr_array], str | None]:
-    """Return which labels are siblings by an is-a table.
+    """Return the sorted labels and the matrix of sibling pairs by an is-a table, and a warning about labels not in it.
 
-    Parameters
-    ----------
-    labels : sequence of str
-    file : Path
-
-    Returns
-    -------
-    labels, siblings : list of str, CSR array of bool
-        The labels sorted, and the matrix of sibling pairs.
-    warning : str or None
-        Number of labels that are not in the table.
-
-    Raises
-    ------
-    UserError
-        As `read_is_a`, or if the table names none of the labels.
+    UserError as `read_is_a`, or if the table names none of the labels.
     """
     table = read_is_a(file)
     names = sorted(set(labels))

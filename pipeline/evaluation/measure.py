@@ -71,20 +71,7 @@ class Task(NamedTuple):
 
 
 def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, config: Config) -> SystemResult:
-    """Measure one learner.
-
-    Parameters
-    ----------
-    learner : SimilarityLearner
-    trained : mapping
-        Its record.
-    task : Task
-    config : Config
-
-    Returns
-    -------
-    SystemResult
-    """
+    """Measure one learner; ``trained`` is its record."""
     n_jobs = config.compute.n_jobs
     k = min(config.evaluate.neighbours, len(task.gallery) - task.own)
     exclude = np.arange(len(task.queries)) if task.own else np.full(len(task.queries), -1)

@@ -49,21 +49,8 @@ def write_results(
 ) -> None:
     """Write all files of an evaluation into a folder.
 
-    Parameters
-    ----------
-    folder : Path
-    run : Run
-    config : Config
-    systems : dict
-        The learners, then cosine. The report shows the rankings of the first as pictures.
-    task : Task
-    root : Path
-        Directory of the images.
-    warnings : sequence of str
-    seconds : float
-        Time that ranking took.
-    command : str
-        Command line shown in the report.
+    ``systems`` holds the learners, then cosine; the report shows the rankings of the first as pictures. ``root`` is the
+    directory of the images, ``seconds`` the time that ranking took, ``command`` the command line that the report shows.
     """
     first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {
@@ -122,10 +109,9 @@ def _ks(evaluation: Evaluation) -> list[int]:
 def _figures(system: SystemResult) -> dict[str, Any]:
     """Return the figures of one system as in metrics.json."""
     evaluation = system.evaluation
-    low, high = evaluation.map_interval()
     figures: dict[str, Any] = {
         "map": evaluation.mean_average_precision,
-        "map_interval": [low, high],
+        "map_interval": list(evaluation.map_interval()),
         "precision_at": {str(k): evaluation.precision_at(k) for k in _ks(evaluation)},
     }
     if system.accuracy is not None:
@@ -229,10 +215,7 @@ def _report_data(
             "Cores": str(os.cpu_count()),
         },
         durations=durations | {"rank": seconds},
-        environment={
-            "Python": platform.python_version(),
-            "machine": f"{platform.system()} {platform.machine()}",
-        }
+        environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
         config=_config_shown(config, systems),
     )

@@ -67,14 +67,7 @@ def look_of(system: System, data: ReportData) -> dict[str, Any]:
 
 
 def write_precision_curve(folder: Path, data: ReportData) -> None:
-    """Draw precision at k of every system to ``precision_curve.png`` and ``precision_curve.svg``.
-
-    Parameters
-    ----------
-    folder : Path
-    data : ReportData
-        Systems without ``precision_curve`` are skipped.
-    """
+    """Draw precision at k of every system that has it to ``precision_curve.png`` and ``precision_curve.svg``."""
     _precision_figure(data, (9, 4.5)).savefig(folder / "precision_curve.png", metadata={"Software": None})
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     drawing = precision_svg(data).replace("<svg ", f"<svg {names} ", 1)

@@ -20,47 +20,22 @@ PROTOCOLS = {
 }
 
 
-# What the caller gives
 @dataclass(frozen=True)
 class System:
-    """One way of ranking, and its mean figures.
+    """One way of ranking, and its mean figures."""
 
-    Parameters
-    ----------
-    name : str
-        As in metrics.json: "oasis", "cosine", "chance".
-    map : float
-        Mean average precision.
-    interval : (float, float) or None
-        95 % bootstrap interval of mAP; None where there is no chance in it.
-    precision_at : mapping of int to float
-        The columns of the summary table, P@1, P@10, ...
-    precision_curve : sequence of float
-        Precision at k = 1, 2, ...
-    steps, train_seconds : optional
-        Of a trained system.
-    comparison : Comparison or None
-        This system (a) against the baseline (b) on average precision.
-    p_of_best : float or None
-        Of the same test against the learner with the highest mAP, where this is another learner.
-    knn_accuracy : float or None
-        Mean per-class recall of the votes of the nearest training images, where each image has one label.
-    label_precision_at, sibling_precision_at : mapping of int to float
-        Of a system that ranks labels for an image; the second where an is-a table was given.
-    """
-
-    name: str
-    map: float
-    interval: tuple[float, float] | None = None
+    name: str  # as in metrics.json: "oasis", "cosine", "chance"
+    map: float  # mean average precision
+    interval: tuple[float, float] | None = None  # 95 % bootstrap interval of mAP
     precision_at: Mapping[int, float] = field(default_factory=dict)
-    precision_curve: Sequence[float] = ()
-    steps: int | None = None
+    precision_curve: Sequence[float] = ()  # precision at k = 1, 2, ...
+    steps: int | None = None  # of a trained system
     train_seconds: float | None = None
-    comparison: Comparison | None = None
-    p_of_best: float | None = None
-    knn_accuracy: float | None = None
-    label_precision_at: Mapping[int, float] = field(default_factory=dict)
-    sibling_precision_at: Mapping[int, float] = field(default_factory=dict)
+    comparison: Comparison | None = None  # with the baseline, on average precision
+    p_of_best: float | None = None  # of the same test with the learner with the highest mAP, if it is another one
+    knn_accuracy: float | None = None  # mean per-class recall, if each image has one label
+    label_precision_at: Mapping[int, float] = field(default_factory=dict)  # of a system that ranks labels for an image
+    sibling_precision_at: Mapping[int, float] = field(default_factory=dict)  # of the same, with an is-a table
 
 
 @dataclass(frozen=True)
@@ -110,61 +85,26 @@ class History:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that the report shows.
-
-    Parameters
-    ----------
-    title : str
-    systems : tuple of System
-        Learners, baseline, chance. Pictures, labels and queries are shown of the first.
-    baseline : str or None
-        Name of the system that it is measured against.
-    queries : tuple of Query
-        All queries; the report chooses which to show.
-    protocol : str
-        A key of PROTOCOLS, or words.
-    n_queries, n_gallery, n_without_relevant : int
-        Queries in the means, gallery images, and queries left out as nothing is relevant to them.
-    accuracy_neighbours : int or None
-        Training images that voted for k-NN accuracy.
-    histories : tuple of History
-        Of the learners that have one.
-    side_by_side : tuple of (Query, mapping of str to tuple of Result)
-        Some queries with the first results of every system but chance.
-    groups : mapping of str to list of lists of str
-        Of a learner with several metrics: the categories of each.
-    warnings : tuple of str
-        What the reader should know before believing the figures; the report adds its own.
-    facts : mapping of str to str
-        Date, command, version, run, data fingerprint, seed, cores: whatever was true, in this order.
-    durations : mapping of str to float
-        Seconds of each stage.
-    environment : mapping of str to str
-        Versions and machine.
-    config : str
-        YAML.
-    links : mapping of str to str
-        Files beside the report, and what is in them.
-    """
+    """Everything that the report shows."""
 
     title: str
-    systems: tuple[System, ...]
-    queries: tuple[Query, ...]
-    n_queries: int
+    systems: tuple[System, ...]  # learners, baseline, chance; pictures, labels and queries are shown of the first
+    queries: tuple[Query, ...]  # all of them; the report chooses which to show
+    n_queries: int  # in the means
     n_gallery: int
-    baseline: str | None = "cosine"
-    protocol: str = "test-test"
-    n_without_relevant: int = 0
-    accuracy_neighbours: int | None = None
+    baseline: str | None = "cosine"  # name of the system that learners are compared with
+    protocol: str = "test-test"  # a key of PROTOCOLS, or words
+    n_without_relevant: int = 0  # queries without a relevant image, which are not in the means
+    accuracy_neighbours: int | None = None  # training images that voted for k-NN accuracy
     histories: tuple[History, ...] = ()
-    side_by_side: tuple[tuple[Query, Mapping[str, tuple[Result, ...]]], ...] = ()
-    groups: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    durations: Mapping[str, float] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    config: str = ""
-    links: Mapping[str, str] = field(default_factory=lambda: FILES_BESIDE)
+    side_by_side: tuple[tuple[Query, Mapping[str, tuple[Result, ...]]], ...] = ()  # first results of each system
+    groups: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)  # of MuSL: categories of each metric
+    warnings: tuple[str, ...] = ()  # shown before those that the report adds
+    facts: Mapping[str, str] = field(default_factory=dict)  # date, command, version, seed, ... in this order
+    durations: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage
+    environment: Mapping[str, str] = field(default_factory=dict)  # versions and machine
+    config: str = ""  # YAML
+    links: Mapping[str, str] = field(default_factory=lambda: FILES_BESIDE)  # files beside the report, and their content
 
     def system(self, name: str | None) -> System | None:
         """The system of that name, or None."""

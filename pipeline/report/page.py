@@ -27,23 +27,13 @@ FEW_QUERIES = 100  # fewer, and the report warns of wide intervals
 CLEAR = 0.05  # p-value below which the verdict calls a difference clear
 
 
-# What the caller gets
 def render_report(data: ReportData, read_image: Callable[[str], np.ndarray], *, gallery_size: int = 10) -> bytes:
     """Render the report as one HTML file.
 
-    Parameters
-    ----------
-    data : ReportData
-    read_image : callable
-        From a path of `Query` or `Result` to RGB uint8 (H, W, 3). An image that it cannot read becomes a labelled
-        placeholder.
-    gallery_size : int, default=10
-        Queries in each gallery. Halved while the page is larger than 5 MB.
-
-    Raises
-    ------
-    ValueError
-        If there is no system, or the page is larger than 15 MB even with one query in each gallery.
+    ``read_image`` turns a path of `Query` or `Result` into RGB uint8 (H, W, 3); an image that it cannot read becomes a
+    labelled placeholder. ``gallery_size``, the number of queries in each gallery, is halved while the page is larger
+    than 5 MB. ValueError if there is no system, or if the page is larger than 15 MB even with one query in each
+    gallery.
     """
     if not data.systems:
         raise ValueError("a report needs at least one system")
@@ -98,15 +88,8 @@ def verdict(data: ReportData) -> str:
     return f"{sentence}.{at_random}"
 
 
-# Thumbnails
 class InlineThumbnails:
-    """Images as data URIs, each made and stored once however often it is shown.
-
-    Parameters
-    ----------
-    read_image : callable
-        As in `render_report`.
-    """
+    """Images as data URIs, each made and stored once however often it is shown."""
 
     def __init__(self, read_image: Callable[[str], np.ndarray]) -> None:
         self._read_image = read_image
@@ -127,7 +110,6 @@ class InlineThumbnails:
         return {"id": f"t{len(self._made)}", "width": made.width, "height": made.height, "uri": uri}
 
 
-# The page
 def template(name: str) -> jinja2.Template:
     """Read a template of this room, with the filters that all of them know."""
     environment = jinja2.Environment(
@@ -140,11 +122,7 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        printable=printable,
-        number=number_text,
-        seconds=seconds_text,
-        p_value=p_value_text,
-        file_parts=file_parts_of,
+        printable=printable, number=number_text, seconds=seconds_text, p_value=p_value_text, file_parts=file_parts_of
     )
     return environment.get_template(name)
 

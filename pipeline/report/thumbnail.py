@@ -29,19 +29,7 @@ def shrink(pixels: np.ndarray, longest: int) -> np.ndarray:
 
 
 def make_thumbnail(pixels: np.ndarray, longest: int) -> Thumbnail:
-    """Make a thumbnail.
-
-    Parameters
-    ----------
-    pixels : uint8 array, (height, width, 3)
-        RGB.
-    longest : int
-        Longer side of the thumbnail in pixels; smaller images are not enlarged.
-
-    Returns
-    -------
-    Thumbnail
-    """
+    """Make a thumbnail of an RGB image, with at most `longest` pixels on its longer side."""
     small = shrink(pixels, longest)
     height, width = small.shape[:2]
     red, green, blue = (int(value) for value in small.reshape(-1, 3).mean(axis=0).round())

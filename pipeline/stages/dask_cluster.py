@@ -14,7 +14,6 @@ import contextlib
 import functools
 import itertools
 import logging
-import os
 import time
 import uuid
 import warnings
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, explain_system_error, system_reason
 from visterm.pipeline.store.run import Run
 
 CONNECT_SECONDS = 5  # to reach the scheduler, and again to wait for a first worker
@@ -60,20 +59,8 @@ class Cluster:
     def map(self, function: Callable, tasks: Iterable[tuple]) -> Iterator[Any]:
         """Yield ``function(*task)`` of each task, in order; a bounded number of tasks is sent ahead.
 
-        Parameters
-        ----------
-        function : callable
-            Its result must not depend on where it runs, or on whether it ran before: a task is repeated if its worker
-            dies.
-        tasks : iterable of tuple
-            Consumed lazily.
-
-        Raises
-        ------
-        UserError
-            As `connected`; or the scheduler is lost, no worker is left, or a task kills each worker that runs it.
-        OSError, ValueError, ...
-            Raised by the function.
+        A task is repeated if its worker dies, so its result must not depend on where it runs. UserError as `connected`,
+        or if the scheduler is lost, no worker is left, or a task kills each worker that runs it.
         """
         tasks, waiting = iter(tasks), deque[Any]()
         try:
@@ -142,19 +129,9 @@ class Cluster:
 def connected(config: Config, run: Run, image: Path | None = None) -> Iterator[Cluster | None]:
     """Connect to the cluster of the configuration; yield None if it has none.
 
-    Parameters
-    ----------
-    config : Config
-    run : Run
-        Locked by the caller; its folder must exist.
-    image : Path or None
-        One of the images that workers must see.
-
-    Raises
-    ------
-    UserError
-        Dask is not installed, the scheduler cannot be reached or has no workers, or a worker has other versions of
-        packages, does not see the image or the run's folder, or cannot write there.
+    The caller has locked the run. UserError if Dask is not installed, the scheduler cannot be reached or has no
+    workers, or a worker has other versions of packages, does not see ``image`` or the run's folder, or cannot write
+    there.
     """
     address = config.cluster.scheduler
     if address is None:
@@ -281,7 +258,7 @@ def _problem(place: _Place) -> str | None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        return f"cannot write to {folder} ({error.strerror})"
+        return f"cannot write to {folder} ({system_reason(error)})"
     if place.image is not None and _size(place.image) != place.size:
         return f"does not see the image {place.image}; the images must lie on storage that all workers share"
     return None
@@ -297,8 +274,7 @@ def _work(place: _Place, function: Callable, arguments: tuple) -> Any:
     try:
         return function(*arguments)
     except OSError as error:
-        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        raise UserError(f"{here}: {where}{error.strerror or error}; fix this; {_RESUME}") from error
+        raise UserError(f"{here}: {explain_system_error(error, advice=f'fix this; {_RESUME}')}") from error
 
 
 def _first_line(error: Exception) -> str:

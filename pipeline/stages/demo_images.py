@@ -38,22 +38,10 @@ _SIZE = (160, 256)  # longest side of a crop in pixels
 
 
 def write_demo_images(folder: Path, seed: int = 0) -> int:
-    """Write ``folder/{train,test}/<class>/<number>.jpg``.
+    """Write ``folder/{train,test}/<class>/<number>.jpg``, replacing the folder; return the number of images.
 
     Each photo is cut into tiles like a chessboard: crops of black tiles are for training, crops of white ones for
     testing, so no training image overlaps a test image. Crops vary in position, size, mirroring and brightness.
-
-    Parameters
-    ----------
-    folder : Path
-        Replaced if it exists.
-    seed : int
-        Seed of the crops.
-
-    Returns
-    -------
-    int
-        The number of images.
     """
     temporary = folder.with_name(f"{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)

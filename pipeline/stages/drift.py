@@ -14,28 +14,12 @@ _SAMPLE = 20_000  # images that the cosine is measured on; more would not change
 
 
 def measure_drift(run: Run, collection: Collection) -> dict[str, Any] | None:
-    """Measure what changed since visterms and idf were learned, and whether to learn them again.
+    """Measure the change since visterms and idf were learned, and whether to learn them again; None without idf.
 
-    Parameters
-    ----------
-    run : Run
-    collection : Collection
-        Of the run.
-
-    Returns
-    -------
-    dict or None
-        ``images``: how many are new or changed since; None for runs of a version that did not record it.
-        ``mean_cosine`` of the images' vectors under the idf in use with those under the current idf; 1: no drift; None:
-        nothing is new, or there is nothing to measure. ``refit``: learning again is worth it. None if no idf was
-        learned.
-
-    Notes
-    -----
-    The current idf is that of the images that would be learned from now: the training images, or all if there are none.
-    Other images change no weight, however many they are. Learning again is worth it if the mean cosine is below
-    REFIT_COSINE, or if more than half of the images are new: the visterms may not tell them apart, which the cosine
-    does not show.
+    ``images`` is the number of new or changed ones; None for runs of a version that did not record it. ``mean_cosine``
+    compares the vectors under the idf in use with those under the idf of the images that would be learned from now;
+    None if nothing is new. ``refit`` is true if it is below REFIT_COSINE, or if more than half of the images are new:
+    the visterms may not tell them apart, which the cosine does not show.
     """
     record = read_record(run.extractor)
     file = run.extractor / "files" / "idf.npy"

@@ -1,8 +1,4 @@
-"""Updating a collection by hand: add, remove, compact. Codebook, idf and learners stay as they are.
-
-`features` finds new, changed and removed images below the root by itself. Here single images, from anywhere, are added
-or removed without a scan.
-"""
+"""Updating a collection by hand: add, remove, compact. Codebook, idf and learners stay as they are."""
 
 from __future__ import annotations
 
@@ -143,12 +139,7 @@ def _find_files(paths: Iterable[str | Path], root: Path) -> tuple[list[str], lis
 
 
 def remove(
-    run: Run,
-    given: Iterable[str | Path],
-    console: Console,
-    *,
-    labels: Sequence[str] = (),
-    dry_run: bool = False,
+    run: Run, given: Iterable[str | Path], console: Console, *, labels: Sequence[str] = (), dry_run: bool = False
 ) -> dict[str, Any]:
     """Remove images from a collection; their files stay. `features` will not re-add them; `add` will.
 
@@ -221,7 +212,7 @@ def compact(run: Run, console: Console) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue),
+        ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue) and
         ``seconds``.
 
     Raises

@@ -32,20 +32,11 @@ from .features import check_features
 from .train import train_record
 
 if TYPE_CHECKING:
-    import numpy as np
-    from scipy import sparse
-
     from visterm.pipeline.evaluation.measure import Task
 
 
 def evaluate(
-    run: Run,
-    config: Config,
-    learners: str | Sequence[str],
-    console: Console,
-    *,
-    force: bool = False,
-    command: str = "",
+    run: Run, config: Config, learners: str | Sequence[str], console: Console, *, force: bool = False, command: str = ""
 ) -> Path:
     """Rank the test images with learners and with cosine; write measures, curves and the report.
 
@@ -152,13 +143,7 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
 
 
 def _evaluate(
-    run: Run,
-    config: Config,
-    collection: Collection,
-    names: Sequence[str],
-    folder: Path,
-    console: Console,
-    command: str,
+    run: Run, config: Config, collection: Collection, names: Sequence[str], folder: Path, console: Console, command: str
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
@@ -230,7 +215,7 @@ def _make_task(run: Run, config: Config, collection: Collection, names: Sequence
     if not relevance.nnz:
         why = "no class has two test images" if own else "no test image has a label of the training images"
         raise UserError(f"run {run.name}: {why}, so no query has a relevant image; raise split.test, or add images")
-    warnings = _image_warnings(collection, queries, Q, X)
+    warnings = _image_warnings(collection, queries, [Q] if own else [Q, X])
     train = collection.images("train", labelled=True)
     classes = X_train = None
     if train:
@@ -256,12 +241,7 @@ def _make_task(run: Run, config: Config, collection: Collection, names: Sequence
     return Task(queries, gallery, train, Q, X, X_train, relevance, classes, siblings), warnings
 
 
-def _image_warnings(
-    collection: Collection,
-    queries: Sequence[Image],
-    Q: np.ndarray | sparse.csr_matrix,
-    X: np.ndarray | sparse.csr_matrix,
-) -> list[str]:
+def _image_warnings(collection: Collection, queries: Sequence[Image], vectors: Sequence[Any]) -> list[str]:
     """Return warnings about duplicates, empty vectors and skipped files."""
     import numpy as np
 
@@ -278,7 +258,7 @@ def _image_warnings(
         warnings.append(
             f"{count(n_repeated, 'test image')} of {len(queries):,} are exact duplicates of other test images"
         )
-    n_empty = sum(int((np.asarray((part != 0).sum(axis=1)) == 0).sum()) for part in ([Q] if X is Q else [Q, X]))
+    n_empty = sum(int((np.asarray((part != 0).sum(axis=1)) == 0).sum()) for part in vectors)
     if n_empty:
         warnings.append(
             f"{count(n_empty, 'image')} with all-zero vectors (visterms that every training image has get no weight): "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import FIX_AND_RESUME, UserError
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, write_text
 from visterm.pipeline.store.run import Run
@@ -114,22 +114,9 @@ def extract(
     pending: Sequence[tuple[int, str]],
     console: Console,
 ) -> int:
-    """Extract pending images, one segment at a time; a segment exists once it is in the catalogue.
+    """Extract pending images, one segment at a time, and return the number of images tried.
 
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    source : Source
-    collection : Collection
-    pending : sequence of (id, path)
-        As `Collection.pending` returns it.
-    console : Console
-
-    Returns
-    -------
-    int
-        Number of images tried.
+    A segment exists once it is in the catalogue.
     """
     if not pending:
         return 0
@@ -186,27 +173,15 @@ def _check_shared(root: Path, images: Sequence[tuple[int, str]], outcomes: Seque
         if outcome.sha256 == "" and file_sha256(file) is not None:
             raise UserError(
                 f"{file}: a worker cannot open it ({outcome.reason}), but this machine can; the images must lie on "
-                "storage that all workers share; fix this, then re-run the same command to resume"
+                f"storage that all workers share; {FIX_AND_RESUME}"
             )
 
 
 def extract_segment(source: Source, images: Sequence[tuple[int, str]], target: Path, parent: int) -> list[Outcome]:
-    """Extract and write one segment. The unit of work: it runs in any process.
+    """Extract and write one segment, the unit of work; return an outcome per image, in the order given.
 
-    Parameters
-    ----------
-    source : Source
-    images : sequence of (id, path)
-        Paths relative to the root.
-    target : Path
-        Folder of the segment; not written if no image could be read.
-    parent : int
-        Process that this one must not outlive; 0: a cluster's worker, which others start and end.
-
-    Returns
-    -------
-    list of Outcome
-        One per image, in the order given.
+    It runs in any process. ``target`` is not written if no image could be read. ``parent`` is the process that this one
+    must not outlive; 0: a worker of a cluster.
     """
     _exit_with(parent)
     outcomes, vectors = source.vectors(images, parent)
@@ -219,7 +194,7 @@ def extract_segment(source: Source, images: Sequence[tuple[int, str]], target: P
 def _exit_with(parent: int) -> None:
     """Make this worker exit soon after the process that started it, which may be killed without notice.
 
-    An orphaned worker would wait for minutes and keep its pipes open, whose reader waits for their end.
+    An orphaned worker would keep its pipes open for minutes, whose reader waits for their end.
     """
     if os.getppid() != parent or parent == 0:  # the process itself, or a worker of a cluster
         return

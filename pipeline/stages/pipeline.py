@@ -17,35 +17,21 @@ from .train import train
 def run_pipeline(
     run: Run, config: Config, images: Path, console: Console, learners: Sequence[str] = ("oasis",)
 ) -> Path:
-    """Run all stages; each skips what is up to date.
+    """Run all stages, each of which skips what is up to date; return the path of ``report.html``.
 
     Parameters
     ----------
     run : Run
-        The folder of all results:
-
-        - ``collection/``, ``extractor/``: by `features`
-        - ``learners/<name>/``: by `train`
-        - ``evaluations/<names>/``: by `evaluate`
+        The folder of all results: ``collection/`` and ``extractor/`` by `features`, ``learners/<name>/`` by `train`,
+        ``evaluations/<names>/`` by `evaluate`.
     config : Config
     images : Path
         Directory with a folder per class, or with folders ``train/`` and ``test/`` of such.
     console : Console
     learners : sequence of str
         Compared in one report, with cosine and chance.
-
-    Returns
-    -------
-    Path
-        ``report.html``; ``metrics.json`` and the CSV tables lie beside it.
     """
-    # Pixels -> descriptors of blocks -> visterms: a sparse vector per image.
     features(run, config, images, console)
-
-    # Vectors and labels of the training images -> a similarity.
     for learner in learners:
         train(run, config, learner, console)
-
-    # Similarity and test images -> ranked lists -> measures, curves and the report.
-    evaluation = evaluate(run, config, learners, console)
-    return evaluation / "report.html"
+    return evaluate(run, config, learners, console) / "report.html"

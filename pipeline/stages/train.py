@@ -12,7 +12,7 @@ from typing import Any
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -184,10 +184,8 @@ class _BetweenPasses:
                 with publish(self._checkpoint, self._record | seconds) as folder:
                     learner.save(folder / "files")
             except OSError as error:  # the previous one stays; hours of training are not lost to a full disk
-                reason = error.strerror or error
-                self._console.warn(
-                    f"{self._checkpoint}: the checkpoint could not be written ({reason}); training continues"
-                )
+                problem, advice = "the checkpoint could not be written", "training continues"
+                self._console.warn(explain_system_error(error, self._checkpoint, problem, advice) or str(error))
             self._saved = time.perf_counter()
 
 

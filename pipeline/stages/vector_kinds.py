@@ -1,8 +1,4 @@
-"""The kinds of vectors that a run can have: visterms, vectors of an ONNX model, or a table of precomputed vectors.
-
-`VectorKind` is the interface. The stage features calls its methods in this order: ``scan``, ``fit``, ``source``; the
-source returned then extracts one segment at a time.
-"""
+"""The kinds of vectors that a run can have: visterms, vectors of an ONNX model, or a table of precomputed vectors."""
 
 from __future__ import annotations
 
@@ -42,13 +38,7 @@ def vector_kind(run: Run, config: Config) -> VectorKind:
 
 
 class VectorKind(ABC):
-    """One way to get the vectors of a run.
-
-    Parameters
-    ----------
-    run : Run
-    config : Config
-    """
+    """One way to get the vectors of a run; its methods are called in the order `scan`, `fit`, `source`."""
 
     def __init__(self, run: Run, config: Config):
         self.run = run
@@ -124,10 +114,7 @@ class _VistermVectors(_ImageVectors):
     """Visterm counts; palette, codebook and idf are learned from the training images."""
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "features": self.config.features.model_dump(exclude={"kind", "onnx"}),
-            "seed": self.config.seed,
-        }
+        return {"features": self.config.features.model_dump(exclude={"kind", "onnx"}), "seed": self.config.seed}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         # Only the split: if new images made the extractor stale, each would change the vectors of all others.

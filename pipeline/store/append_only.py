@@ -13,14 +13,10 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 
 
 class AppendOnlyStore:
-    """An append-only SQLite file.
+    """An append-only SQLite file, made by the first write.
 
-    Rows are on disk when a write returns, and stay there if the process is killed. Any number of threads and processes
-    may write: each call opens its own connection. The first write creates the file.
-
-    Parameters
-    ----------
-    file : Path
+    Rows are on disk when a write returns. Each call opens its own connection, so any number of threads and processes
+    may write.
     """
 
     schema = ""

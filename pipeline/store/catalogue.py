@@ -65,31 +65,17 @@ class Segment(NamedTuple):
 
 
 class Collection(Database):
-    """The images of one run; `Database` has the parameters."""
-
-    # --- comparing with the root ----------------------------------------------------------------------------------
+    """The images of one run; see `Database` for the parameters."""
 
     def scan(self, root: Path, config: Config, *, replace: bool = False) -> Changes:
         """Compare the root with the catalogue and enter the differences, in one transaction.
 
-        Parameters
-        ----------
-        root : Path
-            May have moved since the last scan; other images raise an error unless ``replace`` is true.
-        config : Config
-        replace : bool, default=False
-
-        Raises
-        ------
-        UserError
-            No such directory, other images than before, or a table of labels that does not fit.
-
-        Notes
-        -----
         An image whose size and modification time equal those of the catalogue counts as unchanged; otherwise its
-        SHA-256 decides. Labels and splits are updated. Images that have a split keep it, so that a new image
-        never moves an old one from test to train; a change of the ``split`` section assigns all of them again.
-        Excluded images stay excluded; images from outside the root stay until their files are gone.
+        SHA-256 decides. Images keep their split, so that a new image never moves an old one from test to train, until
+        the ``split`` section of the configuration changes. Excluded images stay excluded; images from outside the root
+        stay until their files are gone.
+
+        A root of other images raises UserError unless ``replace`` is true, as does a table of labels that does not fit.
         """
         with gc_paused():
             return scan_root(self, root, config, replace)
@@ -106,26 +92,10 @@ class Collection(Database):
     ) -> Changes:
         """Compare a table of vectors with the catalogue and enter the differences, in one transaction, as `scan` does.
 
-        Parameters
-        ----------
-        root : Path
-            Directory that ids are relative to if they are paths of images.
-        ids : sequence of str
-        digests : sequence of str
-            SHA-256 of each vector, to tell changed ones.
-        labels : sequence of sequence of str, or None
-            Labels of the table, used unless the configuration names others.
-        config : Config
-        replace : bool, default=False
-
-        Raises
-        ------
-        UserError
-            Other ids than before, or a table of labels that does not fit.
+        ``digests`` are the SHA-256 of the vectors, to recognize changed ones. ``labels`` are those of the table, used
+        unless the configuration names others.
         """
         return scan_vectors(self, root, ids, digests, labels, config, replace)
-
-    # --- by hand --------------------------------------------------------------------------------------------------
 
     def names(self, files: Iterable[str | Path]) -> list[str]:
         """Return the paths of files in the catalogue: relative to the root, or absolute if they lie outside."""
@@ -136,36 +106,17 @@ class Collection(Database):
         return edit.unfit(self, paths, config)
 
     def add(self, paths: Sequence[str], labels: Sequence[str], config: Config) -> Changes:
-        """Enter images by hand, without comparing any others.
+        """Enter images by hand, without comparing any others; ``paths`` are as `names` returns them.
 
-        Parameters
-        ----------
-        paths : sequence of str
-            As `names` returns them.
-        labels : sequence of str
-            Labels of each image, in place of those from folders and tables, which count if there are none here.
-        config : Config
-            Configuration of the last scan.
+        ``labels``, if any, replace the labels from folders and tables.
         """
         return edit.add(self, paths, labels, config)
 
     def find(self, given: str) -> list[tuple[int, str, str]]:
-        """Find rows of images, whether or not their files exist.
+        """Return id, path and status of matching rows by path, including excluded ones and images whose files are gone.
 
-        Parameters
-        ----------
-        given : str
-            ``id:12``, or a file or folder: a path relative to the working directory, or to the root, as search prints.
-
-        Returns
-        -------
-        list of (id, path, status)
-            By path; excluded ones too; empty if there is none.
-
-        Raises
-        ------
-        UserError
-            The two readings of a path name different images.
+        ``given`` is ``id:12``, or a file or folder relative to the working directory or to the root; UserError if the
+        two readings of a path name different images.
         """
         return edit.find(self, given)
 
@@ -184,8 +135,6 @@ class Collection(Database):
             self.executemany(
                 "UPDATE images SET status = 'excluded', segment = NULL, row = NULL, reason = NULL WHERE id = ?", rows
             )
-
-    # --- extraction -----------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
         """Remove folders that a killed run left behind and segments without a living row; mark lost images as pending.
@@ -215,15 +164,7 @@ class Collection(Database):
         return [(id_, path) for id_, path, _ in self.rows("status = 'pending'", ())]
 
     def enter_segment(self, number: int, outcomes: list[Outcome]) -> None:
-        """Enter one finished segment into the catalogue: from now on it exists.
-
-        Parameters
-        ----------
-        number : int
-            From `reserve_segments`.
-        outcomes : list of Outcome
-            Of all its images, including skipped ones.
-        """
+        """Enter the outcomes of one finished segment, including skipped images: from now on it exists."""
         with self.transaction():
             self.executemany(
                 "UPDATE images SET sha256 = ?, width = ?, height = ?, segment = ?, row = ?, status = ?, reason = ? "
@@ -262,19 +203,12 @@ class Collection(Database):
         return found if len(found) > 1 or any(s.rows > s.living for s in found) else []
 
     def compact(self) -> dict[str, int]:
-        """Merge small segments and those with many dead rows, and delete the tombstones.
+        """Merge small segments and those with many dead rows, delete the tombstones, and return the numbers of each.
 
-        Returns
-        -------
-        dict of int
-            ``segments_before``, ``segments``, ``dropped_rows`` (of counts), ``tombstones`` (rows of the catalogue).
-
-        Notes
-        -----
-        Segments never change: the living rows of several are written to a new one, one transaction replaces them in the
-        catalogue, and then their folders are removed. After a kill at any moment, the catalogue names the old ones or
-        the new one, and the next command that writes removes the rest. A process that has an old segment memory-mapped
-        keeps it: its files are unlinked, not overwritten.
+        The living rows of several segments are written to a new one, one transaction replaces them in the catalogue,
+        and then their folders are removed: after a kill the catalogue names the old ones or the new one, and the next
+        command that writes removes the rest. A process that has an old segment memory-mapped keeps it, as its files are
+        unlinked, not overwritten.
         """
         self.clean()
         before, old = self.stored(), self.mergeable()
@@ -309,8 +243,6 @@ class Collection(Database):
             "dropped_rows": dropped,
             "tombstones": tombstones,
         }
-
-    # --- reading --------------------------------------------------------------------------------------------------
 
     def n_since(self, last_id: int) -> int:
         """Return the number of living images that were added or changed after the one with this id."""
@@ -390,22 +322,7 @@ class Collection(Database):
         )
 
     def counts(self, images: Sequence[Image]) -> Any:
-        """Read the visterm counts, or the vectors, of some images.
-
-        Parameters
-        ----------
-        images : sequence of Image
-
-        Returns
-        -------
-        csr_matrix of int32, (n_images, n_visterms)
-            Rows in the order given. Vectors are float32, dense or CSR.
-
-        Raises
-        ------
-        UserError
-            No images, or a damaged segment.
-        """
+        """Read the visterm counts (int32 CSR) or the vectors (float32, dense or CSR) of images, in the order given."""
         import numpy as np
 
         by_segment: dict[int, list[int]] = defaultdict(list)

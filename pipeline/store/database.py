@@ -55,29 +55,21 @@ class Known(NamedTuple):
 
 
 class Database:
-    """The catalogue's SQLite file.
+    """The catalogue's SQLite file in ``runs/<run>/collection``; ``create`` makes an empty one if there is none.
 
-    Parameters
-    ----------
-    folder : Path
-        ``runs/<run>/collection``.
-    create : bool
-        Make an empty catalogue if there is none.
-
-    Raises
-    ------
-    UserError
-        There is no catalogue, another version made it, it is damaged, or another process holds it for longer than
-        BUSY_SECONDS.
+    UserError if there is no catalogue, another version made it, it is damaged, or another process holds it for longer
+    than BUSY_SECONDS.
     """
 
     def __init__(self, folder: Path, *, create: bool = False):
         self.folder = folder
+        self.segments = folder / "segments"
         file = folder / "catalogue.sqlite"
         if not file.exists() and not create:
             raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(file, isolation_level=None, timeout=BUSY_SECONDS)
+        self.execute, self.executemany = self._db.execute, self._db.executemany
         try:
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 with self.transaction():
@@ -100,11 +92,6 @@ class Database:
                 f"{folder}: a run folder of another version (format {version}, this visterm reads {FORMAT}); "
                 f"use another --run, or remove it and run 'visterm features' again"
             )
-
-    @property
-    def segments(self) -> Path:
-        """The folder of segment folders."""
-        return self.folder / "segments"
 
     @property
     def root(self) -> Path | None:
@@ -135,16 +122,6 @@ class Database:
             if self._db.in_transaction:  # a full disk ends it
                 self._db.execute("ROLLBACK")
             raise
-
-    def execute(self, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement."""
-        return self._db.execute(query, values)
-
-    def executemany(self, query: str, rows: Iterable[Sequence[Any]]) -> sqlite3.Cursor:
-        """Run one statement for each of several rows."""
-        return self._db.executemany(query, rows)
-
-    # --- rows of images -------------------------------------------------------------------------------------------
 
     @property
     def last_id(self) -> int:

@@ -18,7 +18,7 @@ from visterm.pipeline.errors import UserError, explain_system_error
 def write_bytes(file: Path, data: bytes) -> None:
     """Write a file in one step: an error or a kill leaves the old one or the new one.
 
-    Two threads or processes may write the same file: the last one wins.
+    Of two threads or processes that write the same file, the last one wins.
     """
     temporary = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
@@ -39,19 +39,8 @@ def write_text(file: Path, text: str) -> None:
 def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
     """Hold an exclusive lock among threads and processes; the system releases it when the process dies.
 
-    Parameters
-    ----------
-    file : Path
-        Made if it does not exist, with its folder. It stays: only the lock on it counts.
-    wait : bool
-        Wait until the lock is free; otherwise yield False at once if it is held.
-    advice : str
-        What to do, or what still works, where the file cannot be written.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written.
+    Without ``wait``, yield False at once if the lock is held. The file is made if it does not exist, and stays. If it
+    cannot be written, UserError ends with ``advice``.
     """
     from filelock import FileLock, Timeout  # imported late: `visterm --help` does not need it
 
@@ -72,24 +61,11 @@ def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
 
 @contextlib.contextmanager
 def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
-    """Yield a temporary folder to fill, then put it in the place of ``folder``, with its record.
+    """Yield a temporary folder to fill, then replace ``folder`` with it.
 
-    Parameters
-    ----------
-    folder : Path
-        Replaced if it exists.
-    record : dict
-        Written last, as record.json; the caller may add to it while filling the folder.
-
-    Yields
-    ------
-    Path
-        The temporary folder. The record notes the size of each of its files.
-
-    Notes
-    -----
-    A kill leaves the old artifact or the new one: a kill between the two renames is undone by `recover`, the next time
-    that the run is locked. An exception leaves the old one.
+    The record, to which the caller may add meanwhile, is written last, as record.json with the size of each file. An
+    exception or a kill leaves the old artifact or the new one: a kill between the two renames is undone by `recover`,
+    the next time that the run is locked.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
     shutil.rmtree(temporary, ignore_errors=True)

@@ -19,20 +19,9 @@ _IDENTITY = ("format", "stage", "config", "inputs")
 
 
 def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    """Make the record of an artifact: equal records mean an equal artifact.
+    """Make the record of an artifact from the sections of the configuration and the fingerprints that it depends on.
 
-    Parameters
-    ----------
-    stage : str
-    config : dict
-        The sections of the configuration that the stage reads.
-    inputs : dict of str
-        Fingerprints of its other inputs.
-
-    Returns
-    -------
-    dict
-        Also holds versions and the time, which do not decide whether it is up to date.
+    Equal records mean an equal artifact. Versions and time are for people.
     """
     return {
         "format": FORMAT,
@@ -45,13 +34,7 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """Read the record of an artifact; None if there is none.
-
-    Raises
-    ------
-    UserError
-        The artifact was made by another version of visterm, or its record is damaged.
-    """
+    """Read the record of an artifact, None if there is none; UserError if it is damaged or of another version."""
     file = folder / "record.json"
     try:
         record = json.loads(file.read_text())
@@ -69,13 +52,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """Read metrics.json of an evaluation.
-
-    Raises
-    ------
-    UserError
-        The file is missing or damaged.
-    """
+    """Read metrics.json of an evaluation; UserError if it is missing or damaged."""
     file = folder / "metrics.json"
     try:
         metrics = json.loads(file.read_text())

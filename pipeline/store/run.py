@@ -15,31 +15,15 @@ from .files import locked, recover, write_text
 
 
 class Run:
-    """The folder ``runs/<name>``.
-
-    Parameters
-    ----------
-    folder : Path
-        May not exist yet.
-    """
+    """The folder ``runs/<name>``, which may not exist yet."""
 
     def __init__(self, folder: Path):
         self.folder = folder
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return self.folder.name
-
-    @property
-    def collection(self) -> Path:
-        """The folder of the catalogue and the segments."""
-        return self.folder / "collection"
-
-    @property
-    def extractor(self) -> Path:
-        """The folder of palette, codebook and idf, or of what takes their place."""
-        return self.folder / "extractor"
+        self.name = folder.name
+        self.collection = folder / "collection"  # catalogue and segments
+        self.extractor = folder / "extractor"  # palette, codebook and idf, or what takes their place
+        self.marks = folder / "feedback.sqlite"  # relevance marks
+        self.judgements = folder / "judgements.sqlite"  # tasks and decisions of the human evaluation
 
     def learner(self, name: str) -> Path:
         """The folder of a trained learner."""
@@ -49,19 +33,9 @@ class Run:
         """The folder of a learner's metrics and report."""
         return self.folder / "evaluations" / name
 
-    @property
-    def marks(self) -> Path:
-        """The file of relevance marks."""
-        return self.folder / "feedback.sqlite"
-
     def taught(self, name: str) -> Path:
         """The folder of a learner's versions updated from relevance feedback."""
         return self.folder / "feedback" / name
-
-    @property
-    def judgements(self) -> Path:
-        """The file of tasks and decisions of the human evaluation."""
-        return self.folder / "judgements.sqlite"
 
     def learners(self) -> list[str]:
         """Names of the trained learners of this run."""
@@ -79,13 +53,7 @@ class Run:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing to the run at the same time.
-
-        Raises
-        ------
-        UserError
-            Another process is at work in this run, or its folder cannot be written.
-        """
+        """Keep other processes from writing to the run; UserError if one does, or if the folder cannot be written."""
         new = not self.folder.exists()
         lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
         with lock as free, self._removed_if_refused(new):

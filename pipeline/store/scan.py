@@ -72,7 +72,21 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
         read, warning = read_labels(config.collection, layout, [*paths, *outside], everything)
         labels = (lambda path: None if path in names else read(path)) if names else read
         changes.warnings = tuple(filter(None, (warning, mistyped_split(paths, layout))))
-        _enter(db, root, paths, outside, names, known, changes, replace)
+        compare_files(db, root, paths, known, changes)
+        if db.root is not None and db.root != root and not replace:
+            n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
+            if changes.unchanged < n_inside / 2:
+                raise UserError(
+                    f"{db.folder.parent.name} is the run of the images in {db.root}, and {root} holds others; "
+                    f"give another --run, or --force to replace it"
+                )
+        compare_files(db, root, outside, known, changes)
+        _enter_skipped(db, names, known)
+        if changes.unchanged < len(known):  # else all of them exist
+            existing = {*paths, *outside, *names}
+            gone = [old for path, old in known.items() if path not in existing and old.status != "excluded"]
+            changes.removed = sum(old.status != "skipped" for old in gone)
+            db.bury([old.id for old in gone])
         changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, labels, _living(db, known, last)))
         assign_splits(db, config, layout)
         _reconsider(db, config.collection.max_pixels)
@@ -122,9 +136,7 @@ def scan_vectors(
         changes.removed = len(gone)
         db.bury(gone)
         db.executemany("INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new)
-        query = "SELECT id, path, labels FROM images WHERE status NOT IN ('removed', 'excluded')"
-        rows = [(id_, decoded(path), labels) for id_, path, labels in db.execute(query)]
-        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, own_labels, rows))
+        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, own_labels, _living(db, {}, 0)))
         assign_splits(db, config, layout)
         db["root"] = os.fsencode(root)
     return changes
@@ -152,50 +164,20 @@ def _living(db: Database, known: dict[str, Known], last_id: int) -> Iterator[tup
         yield id_, decoded(path), labels
 
 
-def _enter(
-    db: Database,
-    root: Path,
-    paths: list[str],
-    outside: list[str],
-    names: dict[str, str],
-    known: dict[str, Known],
-    changes: Changes,
-    replace: bool,
-) -> None:
-    """Enter the results of a scan: images below the root and outside, and skipped files with their reasons."""
-    compare_files(db, root, paths, known, changes)
-    if db.root is not None and db.root != root and not replace:
-        n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
-        if changes.unchanged < n_inside / 2:
-            raise UserError(
-                f"{db.folder.parent.name} is the run of the images in {db.root}, and {root} holds others; "
-                f"give another --run, or --force to replace it"
-            )
-    compare_files(db, root, outside, known, changes)
+def _enter_skipped(db: Database, reasons: dict[str, str], known: dict[str, Known]) -> None:
+    """Enter files that cannot be images by their names, with the reasons."""
     new = []
-    for path, reason in names.items():
+    for path, reason in reasons.items():
         old = known.get(path)
         if old is None or (old.status != "excluded" and (old.status, old.reason) != ("skipped", reason)):
             if old is not None:
                 db.bury([old.id])
             new.append((os.fsencode(path), 0, 0, "skipped", reason))
-    gone = []
-    if changes.unchanged < len(known):  # else all of them exist
-        existing = {*paths, *outside, *names}
-        gone = [old for path, old in known.items() if path not in existing and old.status != "excluded"]
-    changes.removed = sum(old.status != "skipped" for old in gone)
-    db.bury([old.id for old in gone])
     db.insert(new)
 
 
 def compare_files(
-    db: Database,
-    root: Path,
-    paths: Iterable[str],
-    known: dict[str, Known],
-    changes: Changes,
-    *,
-    by_hand: bool = False,
+    db: Database, root: Path, paths: Iterable[str], known: dict[str, Known], changes: Changes, *, by_hand: bool = False
 ) -> None:
     """Enter new and changed image files; excluded ones only if they are added by hand."""
     new: list[tuple] = []

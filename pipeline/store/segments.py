@@ -66,13 +66,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def read_segment(folder: Path) -> Any:
-    """Read a segment, CSR or dense; its arrays are memory-mapped.
-
-    Raises
-    ------
-    UserError
-        A file is missing or damaged.
-    """
+    """Read a segment, CSR or dense, memory-mapped; UserError if a file is missing or damaged."""
     import numpy as np
     from scipy import sparse
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from visterm.pipeline.config.models import Config
 
@@ -22,6 +22,7 @@ class Layout:
 
     def __init__(self, kind: str):
         self.kind = kind  # split, classes or flat
+        self._label_in = functools.cache(self._class_of)  # many images are in one folder
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Layout:
@@ -35,19 +36,12 @@ class Layout:
         """The class that the folder of an image names; None outside the root."""
         return self._label_in(path.rpartition(os.sep)[0])
 
-    @functools.cached_property
-    def _label_in(self) -> Callable[[str], str | None]:
-        """The class of the images in a folder, cached."""
-
-        @functools.cache
-        def label_in(folder: str) -> str | None:
-            depth = {"split": 1, "classes": 0}.get(self.kind)
-            parts = folder.split(os.sep)
-            if depth is None or len(parts) <= depth or os.path.isabs(folder):
-                return None
-            return parts[depth] or None
-
-        return label_in
+    def _class_of(self, folder: str) -> str | None:
+        depth = {"split": 1, "classes": 0}.get(self.kind)
+        parts = folder.split(os.sep)
+        if depth is None or len(parts) <= depth or os.path.isabs(folder):
+            return None
+        return parts[depth] or None
 
     def split(self, path: str) -> str | None:
         """The split that the top folder of an image names."""
@@ -96,10 +90,9 @@ def assign_splits(db: Database, config: Config, layout: Layout) -> None:
 
 
 def draw_splits(db: Database, config: Config, layout: Layout) -> None:
-    """Assign train and test to labelled images that have no split.
+    """Assign train and test to labelled images that have no split, in each class by a hash of seed and path.
 
-    The order within a class is that of a hash of seed and path, so it depends on nothing else. Images that have a split
-    keep it; SQLite counts them, as they may be many.
+    Images that have a split keep it; SQLite counts them, as they may be many.
     """
     # Unreadable ones too: they keep their places, or others would move up once extraction fails on them.
     labelled = "status NOT IN ('removed', 'excluded') AND labels IS NOT NULL"

@@ -12,17 +12,8 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line number and cells of each row of a CSV table, UTF-8 with or without a byte order mark.
 
-    Parameters
-    ----------
-    file : Path
-        Its first line names the columns.
-    columns : sequence of str
-        Required columns; no cell of theirs may be empty.
-
-    Raises
-    ------
-    UserError
-        The file cannot be read or is not CSV, a column is missing, or a cell is empty.
+    UserError if the file cannot be read, is not CSV, lacks one of the columns in its first line, or has an empty cell
+    in them.
     """
     try:
         with (

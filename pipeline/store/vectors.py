@@ -94,8 +94,8 @@ def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
 def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:
     """Return the labels of images, and the sorted names of the labels.
 
-    Labels are (n,) strings if each image has exactly one; otherwise, and for clicks, CSR (n, n_labels) weights, with a
-    column per name.
+    Labels are (n,) strings if each image has exactly one; otherwise, and for clicks, CSR weights with a column per
+    name.
     """
     import numpy as np
     from scipy import sparse
