@@ -51,18 +51,6 @@ class TestHandWorkedUpdate:
         np.testing.assert_array_equal(W, self.W)
 
 
-@pytest.fixture
-def problem():
-    """Forty sparse rows of six labels, one to four each; one row all zero."""
-    rng = np.random.default_rng(0)
-    X = rng.random((40, 30)) * (rng.random((40, 30)) < 0.3)
-    X[4] = 0
-    labels = rng.random((40, 6)) < 0.3
-    labels[np.arange(40), rng.integers(0, 6, 40)] = True
-    labels[:, 5] &= ~labels.all(axis=1)
-    return X.astype(np.float32), labels
-
-
 def test_kernel_equals_slow_reference(problem):
     """The same comparisons, learned in double precision by the formulas of the module's first lines."""
     X, labels = problem
