@@ -59,10 +59,12 @@ def test_page_of_all_jobs(quick):
     assert len(set(jobs)) == len(jobs)
 
 
-@pytest.mark.parametrize(("saturation", "agrees"), [(5_000, False), (35_000, True), (200_000, False)])
-def test_saturation_near_35_thousand_steps(saturation, agrees):
-    page = learning.page(made_up(OASIS={"saturation": saturation}))
-    assert finding(page, "figure 5").agrees is agrees
+@pytest.mark.parametrize(
+    ("shape", "agrees"),
+    [*(({"saturation": n}, n == 35_000) for n in (5_000, 35_000, 200_000)), ({"falls": 0.0}, False)],
+)
+def test_saturation_near_35_thousand_steps(shape, agrees):
+    assert finding(learning.page(made_up(OASIS=shape)), "figure 5").agrees is agrees
 
 
 def broken(page):
@@ -124,6 +126,12 @@ def test_convergence():
     assert finding(learning.page(results), "converges after 200K").agrees
     assert not finding(learning.page(made_up(AROMA=rises)), "converges after 200K").agrees
     assert not finding(learning.page(made_up()), "converges after 200K").agrees
+
+
+def test_change_over_decades():
+    found = np.array([[0.10, 0.20, 0.199, 0.198, 0.197]] * 2)
+    assert learning.page_change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
+    assert learning.page_change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
 
 
 def synthetic_fold(classes, d, fold):

@@ -122,35 +122,14 @@ def assert_same(one, other, *, but=()):
         assert first[name].tobytes() == second[name].tobytes() or first[name].tolist() == second[name].tolist(), name
 
 
-@pytest.fixture(params=LEARNERS)
-def learner(request):
-    return clone(LEARNERS[request.param])
+def one_of(names):
+    """A fixture: one learner of these names."""
+    return pytest.fixture(params=names)(lambda request: clone(LEARNERS[request.param]))
 
 
-@pytest.fixture(params=KINDS)
-def each(request):
-    """One learner of each kind, for what does not depend on its variant."""
-    return clone(LEARNERS[request.param])
-
-
-@pytest.fixture(params=[name for name in KINDS if name in TRAINED])
-def each_trained(request):
-    return clone(LEARNERS[request.param])
-
-
-@pytest.fixture(params=TRAINED)
-def trained(request):
-    return clone(LEARNERS[request.param])
-
-
-@pytest.fixture(params=BETTER)
-def better(request):
-    return clone(LEARNERS[request.param])
-
-
-@pytest.fixture(params=ONLINE)
-def online(request):
-    return clone(LEARNERS[request.param])
+learner, trained, better, online = (one_of(names) for names in (LEARNERS, TRAINED, BETTER, ONLINE))
+each = one_of(KINDS)  # one learner of each kind, for what does not depend on its variant
+each_trained = one_of([name for name in KINDS if name in TRAINED])
 
 
 def go_on(learner, X, y):
