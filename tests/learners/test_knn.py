@@ -6,7 +6,6 @@ import scipy.sparse as sp
 from sklearn.neighbors import NearestNeighbors
 
 from visterm.learners import KNNAnnotator, load_learner
-from visterm.learners.knn import find_leaf, first_at_least
 
 
 def leaves_of(learner):
@@ -222,23 +221,6 @@ class TestBadInput:
                 KNNAnnotator().fit(X, labels)
         with pytest.raises(ValueError, match="were not in the first fit"):
             KNNAnnotator().fit(X, y).partial_fit(X[:2], [0, 99])
-
-
-class TestKernels:
-    def test_find_leaf(self):
-        # Root: x_0 <= 1; its children: x_1 <= 2 on the left, x_1 <= 3 on the right.
-        directions = np.array([[1, 0], [0, 1], [0, 1]], np.float32)
-        thresholds = np.array([1, 2, 3], np.float32)
-        columns = np.arange(2)
-        found = [
-            find_leaf(columns, np.array(x, np.float32), directions, thresholds)
-            for x in ((0, 0), (1, 2), (1, 2.5), (1.5, 2.5), (1.5, 9))
-        ]
-        assert found == [0, 0, 1, 2, 3]
-
-    def test_first_at_least(self):
-        places = np.array([1, 3, 3, 7, 9])
-        assert [first_at_least(places, 1, 4, place) for place in (0, 3, 4, 7, 8)] == [1, 1, 3, 3, 4]
 
 
 def test_damage_that_only_shows_in_numbers_is_refused(synonyms, tmp_path):

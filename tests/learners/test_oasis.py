@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import OASIS, validation
-from visterm.learners.oasis import difference, dissim_pass, oasis_pass
+from visterm.learners.oasis import dissim_pass, oasis_pass
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import TripletSampler, stream
 
@@ -102,14 +102,6 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
     np.testing.assert_allclose(learner.W_, W, rtol=1e-3, atol=2e-5)
     assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
     assert learner.history_[0]["violating"] == pytest.approx(violating / n_steps, abs=2 / n_steps)
-
-
-def test_difference_merges_and_cancels():
-    X = np.array([[0, 0.5, 0.25, 0, 1], [0.5, 0.5, 0, 0, 2]], np.float32)
-    columns, values = np.empty(6, np.uint32), np.empty(6, np.float32)
-    n = difference(0, 1, *as_rows(sp.csr_array(X))[:3], columns, values)
-    assert columns[:n].tolist() == [0, 2, 4]
-    assert values[:n].tolist() == [-0.5, 0.25, -1]
 
 
 class TestVariants:
