@@ -36,16 +36,13 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_writes_a_page_and_a_summary(run, tmp_path):
-    assert run("small") == 0
-    assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
-    assert "1 of 1 findings" in (tmp_path / "docs" / "results" / "README.md").read_text()
-
-
-def test_a_quick_run_leaves_the_full_results_alone(run, tmp_path):
+def test_writes_a_page_and_a_summary_and_when_quick_elsewhere(run, tmp_path):
     assert run("--quick") == 0
     assert "Doubled: 2" in (tmp_path / "build" / "results-quick" / "small.md").read_text()
     assert not (tmp_path / "docs").exists()
+    assert run("small") == 0
+    assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
+    assert "1 of 1 findings" in (tmp_path / "docs" / "results" / "README.md").read_text()
 
 
 def test_fails_where_an_ordering_that_must_hold_does_not(run, capsys):
@@ -53,13 +50,10 @@ def test_fails_where_an_ordering_that_must_hold_does_not(run, capsys):
     assert "must hold, and does not: small: Twice is more." in capsys.readouterr().err
 
 
-def test_without_images_one_line_says_where_to_put_them(run, tmp_path, capsys):
+def test_without_images_or_with_an_unknown_name_one_line_says_so(run, tmp_path, capsys):
     (tmp_path / "data" / "caltech101").rmdir()
     assert run() == 2
     assert "VISTERM_DATA" in capsys.readouterr().err
-
-
-def test_an_unknown_name_is_refused(run, capsys):
     with pytest.raises(SystemExit) as stopped:
         run("nosuch")
     assert stopped.value.code == 2

@@ -24,16 +24,9 @@ def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, d=1000, varia
     return results
 
 
-AS_IN_THE_PAPERS = {
-    "OASIS": 0.21,
-    "AROMA diagonal": 0.31,
-    "AROMA factored": 0.32,
-    "WSABIE": 0.2,
-    "MCML": 0.18,
-    "LEGO": 0.165,
-    "LMNN": 0.14,
-    "Euclidean": 0.14,
-}
+AS_IN_THE_PAPERS = {"OASIS": 0.21, "AROMA diagonal": 0.31, "AROMA factored": 0.32, "WSABIE": 0.2, "MCML": 0.18}
+AS_IN_THE_PAPERS |= {"LEGO": 0.165, "LMNN": 0.14, "Euclidean": 0.14}
+AT_10_000 = "As at d = 1,000, so at 10,000, which the papers have not: "
 
 
 def verdicts(levels, **options):
@@ -44,6 +37,8 @@ def verdicts(levels, **options):
 
 def test_the_papers_ordering_agrees_with_the_papers():
     assert all(verdicts(AS_IN_THE_PAPERS).values())
+    (broken,) = [paper for paper, agrees in verdicts(AS_IN_THE_PAPERS, variance=1.0).items() if not agrees]
+    assert broken.startswith("AROMA grows surer")
 
 
 @pytest.mark.parametrize(
@@ -57,11 +52,8 @@ def test_the_papers_ordering_agrees_with_the_papers():
         ({"LMNN": 0.16}, "LMNN is about as good"),
         ({"LEGO": 0.15}, "LEGO is above the Euclidean"),
         ({"WSABIE": 0.15}, "WSABIE"),
-        ({"OASIS": 0.1}, "As at d = 1,000, so at 10,000, which the papers have not: OASIS above"),
-        (
-            {"AROMA diagonal": 0.2},
-            "As at d = 1,000, so at 10,000, which the papers have not: AROMA diagonal above OASIS",
-        ),
+        ({"OASIS": 0.1}, f"{AT_10_000}OASIS above"),
+        ({"AROMA diagonal": 0.2}, f"{AT_10_000}AROMA diagonal above OASIS"),
         ({"AROMA diagonal": 0.2}, "AROMA diagonal is above OASIS"),
         ({"AROMA factored": 0.3}, "Factored AROMA"),
     ],
@@ -69,12 +61,6 @@ def test_the_papers_ordering_agrees_with_the_papers():
 def test_a_broken_ordering_does_not(broken, words):
     found = verdicts(AS_IN_THE_PAPERS | broken)
     assert [agrees for paper, agrees in found.items() if paper.startswith(words)] == [False]
-
-
-def test_a_covariance_that_never_shrinks_is_noticed():
-    broken = [paper for paper, agrees in verdicts(AS_IN_THE_PAPERS, variance=1.0).items() if not agrees]
-    assert len(broken) == 1
-    assert broken[0].startswith("AROMA grows surer")
 
 
 def test_the_quick_page_has_what_must_hold():

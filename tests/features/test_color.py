@@ -65,27 +65,17 @@ def test_the_seed_decides_and_the_number_of_threads_does_not():
     assert first.tobytes() == second.tobytes()
 
 
-@pytest.mark.parametrize("pixels", [np.zeros((0, 3)), np.zeros((4, 4))])
-def test_pixels_of_another_shape_are_refused(pixels):
-    with pytest.raises(ValueError, match="pixels must be"):
-        Palette().fit(pixels)
-
-
-@pytest.mark.parametrize("n_colors", [0, 257])
-def test_number_of_colours_is_checked_in_fit(n_colors):
-    with pytest.raises(ValueError, match="n_colors"):
-        Palette(n_colors=n_colors).fit(np.zeros((3, 3)))
-
-
-def test_images_of_another_kind_are_refused():
-    palette = Palette(n_colors=1).fit(np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="uint8 RGB"):
-        palette.predict(np.zeros((4, 4), dtype=np.uint8))
-    with pytest.raises(ValueError, match="uint8 RGB"):
-        palette.predict(np.zeros((4, 4, 3)))
-
-
-def test_scikit_learn_conventions():
+def test_conventions_and_what_is_refused():
+    for n_colors, pixels, message in (
+        (20, np.zeros((0, 3)), "pixels must be"),
+        (20, np.zeros((4, 4)), "pixels must be"),
+        *((n, np.zeros((3, 3)), "n_colors") for n in (0, 257)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Palette(n_colors=n_colors).fit(pixels)
+    for image in (np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3))):
+        with pytest.raises(ValueError, match="uint8 RGB"):
+            Palette(n_colors=1).fit(np.zeros((3, 3))).predict(image)
     palette = Palette(n_colors=7, random_state=2)
     assert clone(palette).get_params() == palette.get_params()
     with pytest.raises(NotFittedError):

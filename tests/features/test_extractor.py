@@ -7,7 +7,6 @@ import cv2
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import skimage.data
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -22,31 +21,22 @@ from visterm.features import (
 )
 
 
-def crops(name, n, seed):
-    """Random crops of a photo that scikit-image ships."""
-    photo = getattr(skimage.data, name)()
-    rng = np.random.default_rng(seed)
-    result = []
-    for _ in range(n):
-        height, width = rng.integers(80, 150, 2)
-        y, x = rng.integers(0, photo.shape[0] - height), rng.integers(0, photo.shape[1] - width)
-        result.append(photo[y : y + height, x : x + width])
-    return result
-
-
 @pytest.fixture(scope="module")
-def train():
-    return crops("coffee", 12, 0) + crops("chelsea", 12, 1) + crops("camera", 4, 2)
-
-
-@pytest.fixture(scope="module")
-def other():
+def other(crops):
     return crops("rocket", 12, 3) + crops("astronaut", 8, 4)
 
 
 @pytest.fixture(scope="module")
 def extractor(train):
     return VistermExtractor(n_visterms=80, random_state=0).fit(train)
+
+
+FOREST = {"codebook": "forest", "n_visterms": 90, "n_trees": 4, "min_samples_leaf": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def forest(train, labels):
+    return VistermExtractor(**FOREST).fit(train, labels)
 
 
 @pytest.fixture
@@ -84,31 +74,32 @@ def test_the_weights_are_those_of_the_counts_of_the_training_images(extractor, t
     assert extractor.weighting_.n_images_ == len(train)
 
 
-def test_fit_transform_is_fit_and_transform(extractor, train):
-    assert same(clone(extractor).fit_transform(train), extractor.transform(train))
+def state(extractor):
+    parts = (
+        extractor.palette_.colors_,
+        extractor.palette_.table_,
+        extractor.codebook_.centers_,
+        extractor.weighting_.idf_,
+    )
+    return [array.tobytes() for array in parts]
 
 
 def test_nothing_is_learned_from_other_images(train, other):
     extractor = VistermExtractor(n_visterms=60, random_state=1).fit(train)
-
-    def state():
-        return [
-            array.tobytes()
-            for array in (
-                extractor.palette_.colors_,
-                extractor.palette_.table_,
-                extractor.codebook_.centers_,
-                extractor.weighting_.idf_,
-            )
-        ]
-
-    before, vectors = state(), extractor.transform(train)
+    before, vectors = state(extractor), extractor.transform(train)
     extractor.transform(other)
     extractor.count(iter(other))
-    assert state() == before
+    assert state(extractor) == before
     assert same(extractor.transform(train), vectors)
     # and a row depends on its own image alone
     assert same(extractor.transform(other + train)[len(other) :], vectors)
+
+
+def test_the_seed_decides_and_the_number_of_threads_does_not(extractor, train):
+    twin = clone(extractor).set_params(n_jobs=2)
+    assert same(twin.fit_transform(train), extractor.transform(train))
+    assert state(twin) == state(extractor)
+    assert state(twin.set_params(random_state=7).fit(train)) != state(extractor)
 
 
 def test_an_image_gives_the_same_row_in_any_batch_on_any_number_of_threads(extractor, train, other):
@@ -125,18 +116,6 @@ def clone_fitted(extractor, **settings):
     twin = clone(extractor).set_params(**settings)
     twin.palette_, twin.codebook_, twin.weighting_ = extractor.palette_, extractor.codebook_, extractor.weighting_
     return twin
-
-
-def test_fit_does_not_depend_on_the_number_of_threads(extractor, train):
-    twin = clone(extractor).set_params(n_jobs=2).fit(train)
-    assert twin.palette_.colors_.tobytes() == extractor.palette_.colors_.tobytes()
-    assert twin.codebook_.centers_.tobytes() == extractor.codebook_.centers_.tobytes()
-    assert twin.weighting_.idf_.tobytes() == extractor.weighting_.idf_.tobytes()
-
-
-def test_another_seed_gives_another_codebook(extractor, train):
-    twin = clone(extractor).set_params(random_state=7).fit(train)
-    assert twin.codebook_.centers_.tobytes() != extractor.codebook_.centers_.tobytes()
 
 
 def test_samples_are_capped(train):
@@ -164,16 +143,13 @@ def test_paths_and_arrays_may_be_mixed(extractor, folder, train):
 
 def test_a_broken_file_is_an_error(extractor, folder):
     paths = sorted(folder.iterdir())
-    with pytest.raises(ImageError, match=r"05\.png"):
-        extractor.count(paths)
-    with pytest.raises(ImageError, match=r"05\.png"):
-        clone(extractor).fit(paths)
-
-
-def test_a_broken_file_is_an_error_on_two_threads_too(extractor, folder):
-    paths = sorted(folder.iterdir()) * 20
-    with pytest.raises(ImageError, match=r"05\.png"):
-        clone_fitted(extractor, n_jobs=2).count(paths)
+    for read in (
+        extractor.count,
+        clone(extractor).fit,
+        lambda paths: clone_fitted(extractor, n_jobs=2).count(paths * 20),
+    ):
+        with pytest.raises(ImageError, match=r"05\.png"):
+            read(paths)
 
 
 def test_a_broken_file_can_be_skipped(extractor, folder, train):
@@ -189,20 +165,11 @@ def test_a_broken_file_can_be_skipped(extractor, folder, train):
     assert vectors[5].nnz == 0
 
 
-def test_a_broken_file_is_left_out_of_fit(folder):
-    paths = sorted(folder.iterdir())
-    extractor = VistermExtractor(n_visterms=40, random_state=0, on_error="skip")
-    with pytest.warns(UserWarning, match=r"1 of 28 images"):
-        vectors = extractor.fit_transform(paths)
-    assert vectors[5].nnz == 0
-    assert extractor.weighting_.n_images_ == 27
-
-
 def test_broken_files_are_left_out_of_fit_in_any_batch(folder):
     paths = sorted(folder.iterdir()) * 2  # the second broken one is in the second batch of 32
     extractor = VistermExtractor(n_visterms=40, random_state=0, on_error="skip")
     with pytest.warns(UserWarning, match=r"2 of 56 images"):
-        extractor.fit(paths)
+        assert extractor.fit_transform(paths)[5].nnz == 0
     readable = [path for path in paths if path.name != "05.png"]
     expected = VistermWeighting().fit(extractor.count(readable))
     assert extractor.weighting_.n_images_ == expected.n_images_ == 54
@@ -212,12 +179,8 @@ def test_broken_files_are_left_out_of_fit_in_any_batch(folder):
 def test_nothing_but_broken_files_is_an_error(folder):
     with pytest.raises(ValueError, match="none of the 2 images"):
         VistermExtractor(on_error="skip").fit([folder / "05.png", folder / "missing.png"])
-
-
-def test_blocks_say_where_each_visterm_is(extractor, other):
-    boxes, visterms = extractor.blocks(other[0])
-    np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
-    np.testing.assert_array_equal(np.bincount(visterms, minlength=80), extractor.count(other[:1]).toarray()[0])
+    with pytest.raises(ValueError, match="none of the"):
+        VistermExtractor(n_visterms=5, max_pixels=10, on_error="skip").fit(sorted(folder.glob("*.png")))
 
 
 def test_a_pickled_extractor_gives_the_same_bytes(extractor, other):
@@ -234,19 +197,23 @@ def test_no_images_give_no_rows(extractor):
     assert extractor.transform([]).shape == (0, 80)
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# On disk
-
-
-def test_a_saved_extractor_gives_the_same_bytes(extractor, other, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "arrays"),
+    [
+        ("extractor", ["codebook.npy", "idf.npy", "palette.npy"]),
+        ("forest", ["filters.npy", "idf.npy", "nodes.npy", "roots.npy"]),
+    ],
+)
+def test_a_saved_extractor_gives_the_same_bytes(name, arrays, other, tmp_path, request):
+    extractor = request.getfixturevalue(name)
     extractor.save(tmp_path / "a" / "b")
     loaded = VistermExtractor.load(tmp_path / "a" / "b")
     assert same(loaded.transform(other), extractor.transform(other))
     assert loaded.get_params() == extractor.get_params()
     assert loaded.weighting_.n_images_ == extractor.weighting_.n_images_
-    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == [
-        "codebook.npy", "extractor.json", "idf.npy", "palette.npy",
-    ]  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == sorted([*arrays, "extractor.json"])
+    loaded.save(tmp_path / "again")
+    assert same(VistermExtractor.load(tmp_path / "again").count(other), extractor.count(other))
 
 
 def test_saving_again_replaces(extractor, tmp_path):
@@ -266,6 +233,14 @@ def edit(folder, **changes):
     (folder / "extractor.json").write_text(json.dumps(record | changes))
 
 
+def swap(folder, name, array):
+    """Replace an array and its checksum."""
+    np.save(folder / f"{name}.npy", array)
+    record = json.loads((folder / "extractor.json").read_text())
+    record["crc32"][name] = zlib.crc32((folder / f"{name}.npy").read_bytes())
+    edit(folder, crc32=record["crc32"])
+
+
 DAMAGE = {
     "no record": lambda f: (f / "extractor.json").unlink(),
     "cut record": lambda f: (f / "extractor.json").write_bytes((f / "extractor.json").read_bytes()[:40]),
@@ -281,11 +256,24 @@ DAMAGE = {
     "empty array": lambda f: (f / "palette.npy").write_bytes(b""),
     "flipped bit": lambda f: (f / "idf.npy").write_bytes((f / "idf.npy").read_bytes()[:-1] + b"\x99"),
 }
+FELLED = {
+    "no array": lambda f: (f / "nodes.npy").unlink(),
+    "flipped bit": lambda f: (f / "nodes.npy").write_bytes((f / "nodes.npy").read_bytes()[:-1] + b"\x99"),
+    "a node outside": lambda f: swap(f, "nodes", np.array([[0, 5, 700], [-1, -1, -1], [-1, -1, -1]], np.int32)),
+    "another type": lambda f: swap(f, "nodes", np.zeros((3, 3))),
+    "another number of trees": lambda f: swap(f, "roots", np.zeros(3, np.int32)),
+    "filters of another kind": lambda f: swap(f, "filters", np.zeros((5, 9), np.uint8)),
+    "k-means in its place": lambda f: edit(f, settings={"n_visterms": 90}),
+}
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_folder_is_one_clear_line(extractor, tmp_path, damage):
-    extractor.save(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [*(("extractor", damage) for damage in DAMAGE.values()), *(("forest", damage) for damage in FELLED.values())],
+    ids=[*DAMAGE, *(f"forest: {name}" for name in FELLED)],
+)
+def test_a_damaged_folder_is_one_clear_line(name, damage, tmp_path, request):
+    request.getfixturevalue(name).save(tmp_path)
     damage(tmp_path)
     with pytest.raises(ValueError, match="extractor") as caught:
         VistermExtractor.load(tmp_path)
@@ -295,21 +283,11 @@ def test_a_damaged_folder_is_one_clear_line(extractor, tmp_path, damage):
 
 def test_a_pickle_in_disguise_is_not_opened(extractor, tmp_path):
     extractor.save(tmp_path)
-    np.save(tmp_path / "idf.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    record = json.loads((tmp_path / "extractor.json").read_text())
-    record["crc32"]["idf"] = zlib.crc32((tmp_path / "idf.npy").read_bytes())
-    edit(tmp_path, crc32=record["crc32"])
+    swap(tmp_path, "idf", np.array([{"a": 1}], dtype=object))
     with pytest.raises(ValueError, match="damaged.*allow_pickle=False"):
         VistermExtractor.load(tmp_path)
-
-
-def test_a_missing_folder_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="holds no readable extractor"):
         VistermExtractor.load(tmp_path / "missing")
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Conventions
 
 
 def test_constructors_only_store():
@@ -319,26 +297,24 @@ def test_constructors_only_store():
 
 
 @pytest.mark.parametrize(
-    "setting",
+    ("base", "settings"),
     [
-        {"n_visterms": 0},
-        {"codebook": "trees"},
-        {"n_colors": 0},
-        {"n_colors": 300},
-        {"block_size": 0},
-        {"stride": -1},
-        {"scale": 1},
-        {"min_blocks": 0},
-        {"normalization": "l2"},
-        {"max_descriptors": 0},
-        {"max_color_samples": 0},
-        {"max_iter": 0},
-        {"on_error": "ignore"},
+        (
+            {},
+            [
+                *({"n_visterms": 0}, {"codebook": "trees"}, {"n_colors": 0}, {"n_colors": 300}, {"block_size": 0}),
+                *({"stride": -1}, {"scale": 1}, {"min_blocks": 0}, {"normalization": "l2"}, {"max_descriptors": 0}),
+                *({"max_color_samples": 0}, {"max_iter": 0}, {"on_error": "ignore"}),
+            ],
+        ),
+        (FOREST, [{"n_visterms": 11}, {"n_trees": 0}, {"n_candidates": 0}, {"min_samples_leaf": 0}]),
     ],
+    ids=["k-means", "forest"],
 )
-def test_settings_are_checked_in_fit_and_named(setting, train):
-    with pytest.raises(ValueError, match=next(iter(setting))):
-        VistermExtractor(**setting).fit(train)
+def test_settings_are_checked_in_fit_and_named(base, settings, train, labels):
+    for setting in settings:
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            VistermExtractor(**base | setting).fit(train, labels)
 
 
 def test_too_many_visterms_for_the_images(train):
@@ -359,15 +335,10 @@ def test_no_images_to_fit_to():
         VistermExtractor().fit([])
 
 
-@pytest.mark.parametrize("method", ["transform", "count", "blocks"])
-def test_not_fitted(method):
-    with pytest.raises(NotFittedError):
-        getattr(VistermExtractor(), method)([])
-
-
-def test_not_fitted_cannot_be_saved(tmp_path):
-    with pytest.raises(NotFittedError):
-        VistermExtractor().save(tmp_path)
+def test_not_fitted(tmp_path):
+    for method, argument in (("transform", []), ("count", []), ("blocks", []), ("save", tmp_path)):
+        with pytest.raises(NotFittedError):
+            getattr(VistermExtractor(), method)(argument)
 
 
 def test_no_warning_is_given_without_a_reason(extractor, other):
@@ -405,18 +376,14 @@ def test_one_decoded_image_is_held_at_a_time(extractor, train):
     extractor.count(photos())
 
 
-def test_the_pixel_limit_holds_in_fit(folder):
-    paths = sorted(folder.glob("*.png"))
-    small = VistermExtractor(n_visterms=5, max_pixels=10, random_state=0, on_error="skip")
-    with pytest.raises(ValueError, match="none of the"):
-        small.fit(paths)
-
-
-def test_fit_says_how_far_it_is(train):
+def test_fit_says_how_far_it_is(train, labels):
     seen = []
-    VistermExtractor(n_visterms=20, random_state=0).fit(train, callback=lambda done, total: seen.append((done, total)))
+    VistermExtractor(n_visterms=20, random_state=0).fit(train, callback=lambda *progress: seen.append(progress))
     assert seen == sorted(seen)
-    assert seen[-1][0] == seen[-1][1] == 3 * len(train)
+    assert seen[-1] == (3 * len(train), 3 * len(train))
+    seen.clear()
+    VistermExtractor(**FOREST).fit(train, labels, callback=lambda *progress: seen.append(progress))
+    assert seen == [(28, 56), (56, 56)]  # sampled, then counted
 
 
 def test_a_folder_of_format_1_can_be_read(extractor, other, tmp_path):
@@ -427,22 +394,6 @@ def test_a_folder_of_format_1_can_be_read(extractor, other, tmp_path):
         del settings[name]
     edit(tmp_path, format=1, settings=settings)
     assert same(VistermExtractor.load(tmp_path).transform(other), extractor.transform(other))
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# With a forest
-
-FOREST = {"codebook": "forest", "n_visterms": 90, "n_trees": 4, "min_samples_leaf": 3, "random_state": 0}
-
-
-@pytest.fixture(scope="module")
-def labels():
-    return np.repeat(["coffee", "cat", "camera"], [12, 12, 4])
-
-
-@pytest.fixture(scope="module")
-def forest(train, labels):
-    return VistermExtractor(**FOREST).fit(train, labels)
 
 
 def test_counts_of_a_forest_are_of_all_nodes(forest, other):
@@ -468,7 +419,10 @@ def test_a_forest_does_not_depend_on_the_number_of_threads(forest, train, other,
     assert forest.count([]).shape == (0, 90)
 
 
-def test_blocks_of_a_forest_say_which_leaves(forest, other):
+def test_blocks_say_where_each_visterm_is(extractor, forest, other):
+    boxes, visterms = extractor.blocks(other[0])
+    np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
+    np.testing.assert_array_equal(np.bincount(visterms, minlength=80), extractor.count(other[:1]).toarray()[0])
     boxes, visterms = forest.blocks(other[0])
     np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
     assert visterms.shape == (len(boxes), 4)
@@ -497,73 +451,15 @@ def test_a_broken_file_is_left_out_of_a_forest_with_its_label(folder, train, lab
         VistermExtractor(**FOREST).fit(paths, labels)
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
+def test_a_forest_needs_labels(train):
+    for y, message in (
         (None, "learns from labels"),
         (sp.eye(28, format="csr"), "one label an image"),
         (["a"] * 27, "27 labels do not fit 28 images"),
         (["a"] * 28, "two classes"),
-    ],
-)
-def test_a_forest_needs_labels(train, y, message):
-    with pytest.raises(ValueError, match=message):
-        VistermExtractor(**FOREST).fit(train, y)
-
-
-@pytest.mark.parametrize("setting", [{"n_visterms": 11}, {"n_trees": 0}, {"n_candidates": 0}, {"min_samples_leaf": 0}])
-def test_settings_of_a_forest_are_checked_in_fit_and_named(setting, train, labels):
-    with pytest.raises(ValueError, match=next(iter(setting))):
-        VistermExtractor(**FOREST | setting).fit(train, labels)
-
-
-def test_fit_says_how_far_a_forest_is(train, labels):
-    seen = []
-    VistermExtractor(**FOREST).fit(train, labels, callback=lambda done, total: seen.append((done, total)))
-    assert seen == [(28, 56), (56, 56)]  # sampled, then counted
-
-
-def test_a_saved_forest_gives_the_same_bytes(forest, other, tmp_path):
-    forest.save(tmp_path)
-    loaded = VistermExtractor.load(tmp_path)
-    assert same(loaded.transform(other), forest.transform(other))
-    assert loaded.get_params() == forest.get_params()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "extractor.json", "filters.npy", "idf.npy", "nodes.npy", "roots.npy",
-    ]  # fmt: skip
-    loaded.save(tmp_path / "again")
-    assert same(VistermExtractor.load(tmp_path / "again").count(other), forest.count(other))
-
-
-def swap(folder, name, array):
-    """Replace an array and its checksum."""
-    np.save(folder / f"{name}.npy", array)
-    record = json.loads((folder / "extractor.json").read_text())
-    record["crc32"][name] = zlib.crc32((folder / f"{name}.npy").read_bytes())
-    edit(folder, crc32=record["crc32"])
-
-
-FELLED = {
-    "no array": lambda f: (f / "nodes.npy").unlink(),
-    "flipped bit": lambda f: (f / "nodes.npy").write_bytes((f / "nodes.npy").read_bytes()[:-1] + b"\x99"),
-    "a node outside": lambda f: swap(f, "nodes", np.array([[0, 5, 700], [-1, -1, -1], [-1, -1, -1]], np.int32)),
-    "another type": lambda f: swap(f, "nodes", np.zeros((3, 3))),
-    "another number of trees": lambda f: swap(f, "roots", np.zeros(3, np.int32)),
-    "filters of another kind": lambda f: swap(f, "filters", np.zeros((5, 9), np.uint8)),
-    "k-means in its place": lambda f: edit(f, settings={"n_visterms": 90}),
-}
-
-
-@pytest.mark.parametrize("damage", FELLED.values(), ids=FELLED.keys())
-def test_a_damaged_forest_is_one_clear_line(forest, tmp_path, damage):
-    forest.save(tmp_path)
-    damage(tmp_path)
-    with pytest.raises(ValueError, match="extractor in .* is damaged") as caught:
-        VistermExtractor.load(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-# -- what each block adds ----------------------------------------------------------------------------------------------
+    ):
+        with pytest.raises(ValueError, match=message):
+            VistermExtractor(**FOREST).fit(train, y)
 
 
 @pytest.mark.parametrize("name", ["extractor", "forest"])

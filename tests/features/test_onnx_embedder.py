@@ -131,6 +131,7 @@ def test_batches(fixed):
     one = OnnxEmbedder(fixed).fit()
     X = one.transform(IMAGES)
     np.testing.assert_allclose(OnnxEmbedder(fixed, batch=3).fit().transform(iter(IMAGES)), X, atol=1e-5)
+    np.testing.assert_array_equal(OnnxEmbedder(fixed, n_jobs=2).fit().transform(IMAGES), X)
     assert one.transform([]).shape == (0, 16)
 
 
@@ -152,11 +153,6 @@ def test_a_batch_that_the_model_does_not_take(tmp_path, free):
     assert "on 4 images at once (batch: 1 may help)" in refusal(file, size=32, batch=4)
 
 
-def test_the_number_of_threads_does_not_change_a_byte(fixed):
-    X = OnnxEmbedder(fixed).fit().transform(IMAGES)
-    np.testing.assert_array_equal(OnnxEmbedder(fixed, n_jobs=2).fit().transform(IMAGES), X)
-
-
 def test_paths_are_read(tmp_path, fixed, write_images):
     write_images(tmp_path, ["pear/1.jpg"])
     embedder = OnnxEmbedder(fixed).fit()
@@ -165,9 +161,6 @@ def test_paths_are_read(tmp_path, fixed, write_images):
         embedder.transform([tmp_path / "none.jpg"])
     with pytest.raises(ValueError, match="not one path"):
         embedder.transform(str(tmp_path / "pear/1.jpg"))
-
-
-# ---------------------------------------------------------------------------------------------------------- on disk
 
 
 def test_clone_pickle_save_and_load(tmp_path, write_model):
@@ -217,9 +210,6 @@ def test_threads_share_an_embedder(tmp_path, fixed):
         with ThreadPoolExecutor(8) as pool:
             rows = list(pool.map(lambda pixels, shared=shared: shared.transform([pixels])[0], images))
         np.testing.assert_array_equal(rows, expected)
-
-
-# ---------------------------------------------------------------------------------------------------------- refused
 
 
 def refusal(*args, **settings):

@@ -1,6 +1,3 @@
-import os
-import pathlib
-
 import cv2
 import numpy as np
 import pytest
@@ -10,8 +7,6 @@ from hypothesis import strategies as st
 from skimage.feature import local_binary_pattern
 
 from visterm.features.texture import PATTERN_CODES, lbp_codes
-
-DATA = pathlib.Path(os.environ.get("VISTERM_DATA", pathlib.Path(__file__).parents[2] / "../shared/data"))
 
 
 def oracle(gray):
@@ -64,9 +59,8 @@ def test_photos_agree_with_scikit_image(name):
     assert assert_agrees(gray[:200, :200]) < 0.02
 
 
-@pytest.mark.skipif(not (DATA / "caltech101").is_dir(), reason=f"needs the photos in {DATA}/caltech101")
-def test_caltech_photos_agree_with_scikit_image():
-    for path in sorted((DATA / "caltech101").glob("*/*.jpg"))[::500]:
+def test_caltech_photos_agree_with_scikit_image(data):
+    for path in sorted((data / "caltech101").glob("*/*.jpg"))[::500]:
         assert_agrees(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE))
 
 

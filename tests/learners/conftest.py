@@ -30,3 +30,25 @@ def synonyms():
 @pytest.fixture(scope="session")
 def unseen_synonyms():
     return make_synonyms(seed=1)
+
+
+@pytest.fixture
+def images():
+    """Thirty sparse unit rows of three classes, one of them all zero."""
+    rng = np.random.default_rng(0)
+    X = rng.random((30, 25)) * (rng.random((30, 25)) < 0.3)
+    X[4] = 0
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+    return X.astype(np.float32), np.repeat(np.arange(3), 10)
+
+
+@pytest.fixture
+def problem():
+    """Forty sparse rows of six labels, one to four each; one row all zero."""
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 30)) * (rng.random((40, 30)) < 0.3)
+    X[4] = 0
+    labels = rng.random((40, 6)) < 0.3
+    labels[np.arange(40), rng.integers(0, 6, 40)] = True
+    labels[:, 5] &= ~labels.all(axis=1)
+    return X.astype(np.float32), labels

@@ -4,22 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.learners import AROMA, Cosine, aroma, load_learner
+from visterm.learners import AROMA, Cosine, aroma
 from visterm.learners.aroma import diagonal_pass, factored_pass, fold
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import TripletSampler, stream
-from visterm.learners.validation import mean_average_precision
 
 FORMS = ["diagonal", "factored"]
-
-
-def random_images(n=30, d=25, seed=0):
-    """Sparse unit rows of three classes, one of them all zero."""
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, d)) * (rng.random((n, d)) < 0.3)
-    X[4] = 0
-    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
-    return X.astype(np.float32), np.repeat(np.arange(3), n // 3)
 
 
 def learn_diagonal(X, triplets, r, model=None):
@@ -160,8 +150,8 @@ class TestHandWorkedUpdate:
 
 class TestKernels:
     @pytest.mark.parametrize("r", [0.01, 1.0])
-    def test_diagonal_is_the_reference(self, r):
-        X, y = random_images()
+    def test_diagonal_is_the_reference(self, images, r):
+        X, y = images
         triplets = draw(y)
         expected_W, expected_Sigma, expected_losses = diagonal_reference(X, triplets, r)
         W, Sigma, losses, violating = learn_diagonal(X, triplets, r)
@@ -172,9 +162,9 @@ class TestKernels:
 
     @pytest.mark.parametrize("r", [0.01, 1.0])
     @pytest.mark.parametrize("n_pending", [1, 7, 192])
-    def test_factored_is_the_direct_updates(self, r, n_pending, monkeypatch):
+    def test_factored_is_the_direct_updates(self, images, r, n_pending, monkeypatch):
         monkeypatch.setattr(aroma, "_TILE", 8)  # of d = 25: whole tiles, and what is left at the edges
-        X, y = random_images()
+        X, y = images
         triplets = draw(y)
         *expected, expected_losses = factored_reference(X, triplets, r)
         *found, losses, violating, folds = learn_factored(X, triplets, r, n_pending)
@@ -185,9 +175,9 @@ class TestKernels:
         for matrix, reference in zip(found, expected, strict=True):
             np.testing.assert_allclose(matrix, reference, atol=2e-4 * np.abs(reference).max())
 
-    def test_tiles_may_be_folded_at_once(self, monkeypatch):
+    def test_tiles_may_be_folded_at_once(self, images, monkeypatch):
         monkeypatch.setattr(aroma, "_TILE", 8)
-        X, y = random_images()
+        X, y = images
         with ThreadPoolExecutor(4) as pool:
             together = learn_factored(X, draw(y), 0.1, run=pool.map)
         for one, other in zip(learn_factored(X, draw(y), 0.1), together, strict=True):
@@ -196,9 +186,9 @@ class TestKernels:
 
 class TestCovariance:
     @pytest.mark.parametrize("r", [1e-30, 1e-12, 1e-3, 1.0, 1e6])
-    def test_variances_stay_above_zero_and_at_most_one(self, r):
+    def test_variances_stay_above_zero_and_at_most_one(self, images, r):
         """Also where a triplet has one entry only, which takes all of v."""
-        X, y = random_images()
+        X, y = images
         X[10:12], X[20:22] = 0, 0
         X[10:12, 0] = X[20:22, 1] = 1.0
         triplets = np.r_[draw(y), np.tile([(10, 11, 4), (20, 21, 4)], (200, 1)), draw(y)]
@@ -206,8 +196,8 @@ class TestCovariance:
         assert np.isfinite(W).all()
         assert 0 < Sigma.min() < Sigma.max() <= 1
 
-    def test_variances_never_grow(self):
-        X, y = random_images()
+    def test_variances_never_grow(self, images):
+        X, y = images
         model = np.zeros((25, 25, 2), np.float32)
         model[..., 1] = 1
         for k in range(5):
@@ -218,14 +208,14 @@ class TestCovariance:
 
     @pytest.mark.parametrize("r", [1e-30, 1e30])
     @pytest.mark.parametrize("learn", [learn_diagonal, learn_factored])
-    def test_extreme_regularisers_are_harmless(self, learn, r):
-        X, y = random_images()
+    def test_extreme_regularisers_are_harmless(self, images, learn, r):
+        X, y = images
         for matrix in learn(X, draw(y, 4000), r)[:2]:
             assert np.abs(matrix).max() < 1e4
 
     @pytest.mark.parametrize("r", [1e-6, 1e-2, 1.0])
-    def test_factors_stay_symmetric_and_positive(self, r):
-        X, y = random_images()
+    def test_factors_stay_symmetric_and_positive(self, images, r):
+        X, y = images
         _, Lambda, Omega, *_ = learn_factored(X, draw(y, 4000), r)
         for matrix in (Lambda, Omega):
             np.testing.assert_array_equal(matrix, matrix.T)
@@ -302,13 +292,6 @@ class TestLearner:
         assert side.flags.c_contiguous
         assert peak < 0.1 * found.W_.nbytes
 
-    def test_folding_does_not_depend_on_threads(self, synonyms, monkeypatch):
-        monkeypatch.setattr(aroma, "_TILE", 8)
-        one, three = (
-            AROMA(covariance="factored", n_steps=1000, random_state=0, n_jobs=n).fit(*synonyms) for n in (1, 3)
-        )
-        np.testing.assert_array_equal(one.distribution_, three.distribution_)
-
     def test_partial_fit_in_another_form_is_refused(self, synonyms):
         found = AROMA(n_steps=100, random_state=0).fit(*synonyms).set_params(covariance="factored")
         with pytest.raises(ValueError, match="fitted covariance is not 'factored'; use fit"):
@@ -317,58 +300,15 @@ class TestLearner:
         assert found.similarity(synonyms[0][:1], synonyms[0]).any()
         assert len(found.fit(*synonyms).covariance_) == 2
 
-    @pytest.mark.parametrize("covariance", FORMS)
-    def test_early_stopping_returns_to_a_whole_state(self, covariance, synonyms):
-        """The W that was best comes back with the covariance that it had."""
-        X, y = synonyms
-        states = {}
-        learner = AROMA(covariance=covariance, r=0.01, n_steps=1000, pass_steps=50, validation_fraction=0.3)
-        learner.set_params(random_state=2).fit(
-            X, y, callback=lambda found: states.setdefault(found.steps_done_, found.distribution_.copy())
-        )
-        assert 0 < learner.best_step_ < 1000
-        np.testing.assert_array_equal(learner.distribution_, states[learner.best_step_])
-        assert not np.array_equal(learner.distribution_, states[950])
-        assert not hasattr(learner, "best_distribution_")
-
-    def test_several_labels_and_clicks(self, synonyms):
-        X, y = synonyms
-        several = sp.csr_array((np.full(60, 2.0), (np.arange(60), y)), (60, 4))
-        for params in ({}, {"click_cutoff": 0.0}):
-            found = AROMA(n_steps=2000, random_state=0, **params).fit(X, several)
-            scores = found.similarity(X, X)
-            assert mean_average_precision(scores, y[:, None] == y, np.arange(60)) > 0.9
-
-    def test_damaged_file(self, synonyms, tmp_path):
-        AROMA(n_steps=100, random_state=0).fit(*synonyms).save(tmp_path / "a")
-        file = next((tmp_path / "a").glob("distribution_*.npy"))
-        content = bytearray(file.read_bytes())
-        content[-3] ^= 1
-        file.write_bytes(content)
-        with pytest.raises(ValueError, match="damaged"):
-            load_learner(tmp_path / "a")
-
     @pytest.mark.parametrize(
         ("params", "message"),
         [
             ({"covariance": "full"}, "covariance must be 'diagonal' or 'factored', got 'full'"),
-            ({"r": 0}, "r must be a positive number, from 1e-30 to 1e30, got 0"),
-            ({"r": -1.0}, "r must be a positive"),
-            ({"r": np.nan}, "r must be a positive"),
-            ({"r": np.inf}, "r must be a positive"),
-            ({"r": "1"}, "r must be a positive"),
+            ({"r": 1e-31}, "r must be a positive number, from 1e-30 to 1e30"),
             ({"init": "ones"}, "init must be"),
             ({"pairs_per_query": 0}, "pairs_per_query must be"),
-            ({"n_steps": 0}, "n_steps must be"),
-            ({"validation_fraction": 1.5}, "validation_fraction must lie"),
-            ({"click_cutoff": 0.1}, "sparse array of counts"),
         ],
     )
     def test_bad_parameters(self, params, message, synonyms):
         with pytest.raises(ValueError, match=message):
             AROMA(**params).fit(*synonyms)
-
-    def test_dense_indicators_are_not_labels(self, synonyms):
-        X, y = synonyms
-        with pytest.raises(ValueError, match="give several labels per image as a sparse array"):
-            AROMA().fit(X, np.eye(4)[y])

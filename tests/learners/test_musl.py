@@ -30,15 +30,10 @@ class TestHandWorkedRounds:
     # First round, all weights 1/2. x_0 < 3 separates 0 from 1, 2, 3: one positive pair each way (+1), two negative ones
     # each way (-2): -1. x_1 < 1.5 separates 2 from 0, 1, 3: the same. The first feature wins; the threshold lies in the
     # middle of 1 and 5. Then H is 1 where image 0 takes part, else 0.
-    def test_first_round(self):
-        learner = self.fit()
-        assert learner.stump_features_[0, 0] == 0
-        assert learner.stump_thresholds_[0, 0] == 3
-
     # Second round: p = sigmoid(0.1 (1 - H)), so sigmoid(0.1) = 0.525 at H = 0 and 0.5 at H = 1. Twice the weights:
     # positive 0-1: 0.5, 2-3: 0.475; negative 0-2, 0-3: 0.5, 1-2, 1-3: 0.525.
     # x_0 again: 0.5 - 2 * 0.5 = -0.5.  x_1 < 1.5 separates 2: 0.475 - (0.5 + 0.525) = -0.55, and wins.
-    def test_second_round(self):
+    def test_rounds(self):
         assert self.fit().stump_features_.tolist() == [[0, 1]]
         assert self.fit().stump_thresholds_.tolist() == [[3, 1.5]]
 
@@ -177,11 +172,6 @@ class TestBestStump:
         a = np.float32(1)
         b = np.nextafter(a, np.float32(2))
         assert a < _between(a, b) <= b
-
-    def test_model_does_not_depend_on_the_threads(self, synonyms):
-        one, two = (MuSL(n_metrics=2, n_bits=6, random_state=0, n_jobs=jobs).fit(*synonyms) for jobs in (1, 2))
-        np.testing.assert_array_equal(one.stump_features_, two.stump_features_)
-        np.testing.assert_array_equal(one.stump_thresholds_, two.stump_thresholds_)
 
 
 def test_kernels_of_pairs_equal_slow_reference():
@@ -346,10 +336,8 @@ class TestLearning:
     def test_new_categories_have_labels_of_the_same_type(self):
         X, y = make_groups(0)
         learner = MuSL(n_metrics=2, n_bits=8, random_state=0).fit(X, y)
-        other = y.astype(int) if y.dtype.kind == "U" and y[0].isdigit() else np.arange(len(y)) % 3
-        other = other.astype(str) if y.dtype.kind != "U" else other
         with pytest.raises(ValueError, match="labels must be of the fit's type"):
-            learner.assign_categories(X, other)
+            learner.assign_categories(X, y.astype(str))
 
 
 class TestStarts:
@@ -401,23 +389,6 @@ class TestStarts:
         for options in ({"grouping": "kmeans"}, {"n_metrics": 1}, {"n_metrics": 6}):
             found = MuSL(n_starts=3, **(self.OPTIONS | options)).fit(self.X, self.y)
             assert (found.steps_done_, found.steps_total_, len(found.start_losses_)) == (6, 6, 1)
-
-    @pytest.mark.parametrize("stop", [2, 6, 11, 12, 13, 18, 23, 24, 30, 35])
-    def test_killed_between_starts(self, stop, tmp_path):
-        def kill(learner):
-            if learner.steps_done_ == stop:
-                learner.save(tmp_path / "checkpoint")
-                raise KeyboardInterrupt
-
-        learner = MuSL(n_starts=3, **self.OPTIONS)
-        with pytest.raises(KeyboardInterrupt):
-            learner.fit(self.X, self.y, callback=kill)
-        resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r").resume(self.X, self.y)
-        expected = MuSL(n_starts=3, **self.OPTIONS).fit(self.X, self.y)
-        assert vars(resumed).keys() == vars(expected).keys()
-        for name in expected._state:
-            if hasattr(expected, name):
-                np.testing.assert_array_equal(getattr(resumed, name), getattr(expected, name))
 
     def test_starts_that_are_all_alike_are_said(self, caplog):
         MuSL(n_starts=2, **(self.OPTIONS | {"negatives_per_example": 60})).fit(self.X, self.y)
@@ -500,9 +471,6 @@ class TestBadInput:
             ({"n_metrics": 7}, "n_metrics=7 is more than the 6 categories there are"),
             ({"n_metrics": 0}, "n_metrics must be an integer of at least 1"),
             ({"n_bits": 2.5}, "n_bits must be an integer of at least 1"),
-            ({"alpha": 0}, "alpha must be a positive number"),
-            ({"r": -1}, "r must be a positive number"),
-            ({"r": np.nan}, "r must be a positive number"),
             ({"negatives_per_example": 0}, "negatives_per_example must be an integer of at least 1"),
             ({"n_starts": 0}, "n_starts must be an integer of at least 1"),
             ({"max_images": 1}, "max_images must be an integer of at least 2"),
@@ -545,9 +513,6 @@ class TestBadInput:
         y[0] = 17
         learner = MuSL(n_metrics=2, n_bits=4, balanced=True, random_state=0).fit(self.X, y)
         assert np.isfinite(learner.likelihoods_).all()
-
-    def test_no_partial_fit(self):
-        assert not hasattr(MuSL(), "partial_fit")
 
     def test_checkpoint_is_not_extended(self, tmp_path):
         def save(learner):

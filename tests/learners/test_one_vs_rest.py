@@ -7,13 +7,13 @@ from sklearn.linear_model import SGDClassifier
 from visterm.learners import OneVsRestPA
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
 from visterm.learners.online import as_rows
-from visterm.learners.triplets import stream
+from visterm.learners.triplets import readonly, stream
 
 
 def learn(x, own, W, C):
     """Update W by one image with the labels `own`; loss before it and violations, as the kernel found them."""
     rows = as_rows(sp.csr_array(np.array([x], np.float32)))
-    label_start, labels = np.array([0, len(own)]), np.array(own, np.int32)
+    label_start, labels = readonly(np.array([0, len(own)])), readonly(np.array(own, np.int32))
     return one_vs_rest_pass(rows, label_start, labels, np.zeros(1, np.int32), C, W)
 
 
@@ -54,21 +54,9 @@ class TestHandWorkedUpdate:
         np.testing.assert_array_equal(W, self.W)
 
 
-@pytest.fixture
-def problem():
-    """Forty sparse rows of six labels, one to four each; one row all zero."""
-    rng = np.random.default_rng(0)
-    X = rng.random((40, 30)) * (rng.random((40, 30)) < 0.3)
-    X[4] = 0
-    labels = rng.random((40, 6)) < 0.3
-    labels[np.arange(40), rng.integers(0, 6, 40)] = True
-    labels[:, 5] &= ~labels.all(axis=1)
-    return X.astype(np.float32), labels
-
-
 def drawn_images(labels, n_steps):
     usable = np.flatnonzero(labels.any(axis=1) & ~labels.all(axis=1)).astype(np.int32)
-    return draw_images(usable, n_steps, stream(7, 0, 0))
+    return draw_images(readonly(usable), n_steps, stream(7, 0, 0))
 
 
 @pytest.mark.parametrize("C", [0.05, 10.0])

@@ -58,10 +58,8 @@ class TestClasses:
     def test_negatives_without_checking_come_from_all_images(self):
         same = self.y[:, None] == self.y
         sampler = TripletSampler(self.y, check_negatives=False)
+        assert sampler.n_skipped_ == 2
         assert_triplets(sampler, np.isin(self.y, ["a", "b"]), same & ~np.eye(8, dtype=bool), np.ones((8, 8)))
-
-    def test_skipped(self):
-        assert TripletSampler(self.y).n_skipped_ == 2
 
     def test_the_learner_says_how_many_are_skipped(self, caplog):
         with caplog.at_level(logging.WARNING):
@@ -92,40 +90,11 @@ class TestClasses:
         assert np.array_equal(sampler.sample(50, seed=3), TripletSampler(self.y).sample(50, seed=3))
         assert not np.array_equal(sampler.sample(50, seed=3), sampler.sample(50, seed=4))
 
-    @pytest.mark.parametrize(
-        ("y", "message"),
-        [
-            (["a", "a", "a"], "at least two classes, got 1 class"),
-            (["a", "b", "c"], "no class has two images"),
-            ([1.0, 1.0, np.nan], "NaN"),
-            (np.ones((3, 2)), "sparse array"),
-        ],
-    )
-    def test_bad_labels(self, y, message):
-        with pytest.raises(ValueError, match=message):
-            TripletSampler(y)
-
-    def test_cutoff_needs_counts(self):
-        with pytest.raises(ValueError, match="sparse array of counts"):
-            TripletSampler(["a", "a", "b"], cutoff=0.1)
-
 
 class TestSeveralLabels:
     # Image 3 shares both labels with image 0, image 4 is related to all, 5 has no label, 6 is alone with its label.
-    y = sp.csr_array(
-        np.array(
-            [
-                [2, 1, 0, 0, 0],
-                [1, 0, 0, 0, 0],
-                [0, 3, 0, 0, 0],
-                [1, 1, 0, 0, 0],
-                [0, 0, 5, 0, 0],
-                [0] * 5,
-                [0, 0, 0, 0, 1],
-            ]
-            + [[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]]
-        )
-    )
+    labels = [[2, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 3, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 5, 0, 0]]
+    y = sp.csr_array(np.array([*labels, [0] * 5, [0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [0, 0, 0, 1, 0]]))
 
     def test_distribution(self):
         labels = self.y.toarray() > 0
@@ -161,17 +130,6 @@ class TestSeveralLabels:
         sampler = TripletSampler(y)
         assert sampler.n_skipped_ == 1
         assert set(sampler.sample(200)[0].tolist()) == {1, 2, 3}
-
-    @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
-    def test_bad_weights(self, bad):
-        y = self.y.astype(float)
-        y.data[0] = bad
-        with pytest.raises(ValueError, match="negative, infinite or missing"):
-            TripletSampler(y)
-
-    def test_empty(self):
-        with pytest.raises(ValueError, match="no triplet"):
-            TripletSampler(sp.csr_array((4, 2)))
 
 
 class TestClicks:
@@ -216,10 +174,21 @@ class TestClicks:
         found = related_images(sp.csr_array(self.R), rows, columns, cutoff=0.02)
         np.testing.assert_array_equal(found, self.probabilities()[np.ix_(rows, columns)] > 0.02)
 
-    def test_cutoff_above_all(self):
-        with pytest.raises(ValueError, match="no triplet"):
-            TripletSampler(sp.csr_array(self.R), cutoff=1.0)
 
-    def test_negative_cutoff(self):
-        with pytest.raises(ValueError, match="cut-off"):
-            TripletSampler(sp.csr_array(self.R), cutoff=-1.0)
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        (["a", "a", "a"], {}, "at least two classes, got 1 class"),
+        (["a", "b", "c"], {}, "no class has two images"),
+        ([1.0, 1.0, np.nan], {}, "NaN"),
+        (np.ones((3, 2)), {}, "sparse array"),
+        (["a", "a", "b"], {"cutoff": 0.1}, "sparse array of counts"),
+        *((sp.csr_array([[bad, 0], [1, 1]]), {}, "negative, infinite or missing") for bad in (-1.0, np.nan, np.inf)),
+        (sp.csr_array((4, 2)), {}, "no triplet"),
+        (sp.csr_array(TestClicks.R), {"cutoff": 1.0}, "no triplet"),
+        (sp.csr_array(TestClicks.R), {"cutoff": -1.0}, "cut-off"),
+    ],
+)
+def test_what_is_refused(y, options, message):
+    with pytest.raises(ValueError, match=message):
+        TripletSampler(y, **options)

@@ -91,16 +91,6 @@ def test_contributions_are_those_of_each_pair_alone(linear):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_a_bilinear_score_is_a_sum_over_visterms(images):
-    learner = OASIS(**SMALL).fit(*images)
-    query, result = sp.csr_matrix(np.eye(3, N_FEATURES) * [[0.6], [0.8], [0]]), sp.csr_matrix(np.eye(2, N_FEATURES, 4))
-    found = explain(learner, query, result)
-    expected = np.array([[0.6], [0.8], [0]]) * learner.W_[:3, 4:6]
-    np.testing.assert_allclose(found.query, expected.sum(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(found.result, expected.sum(axis=0), rtol=1e-5)
-    assert found.negative == pytest.approx(expected[expected < 0].sum(), rel=1e-5, abs=1e-9)
-
-
 def test_equal_parts_share_equally_and_make_one_pair():
     query, result = sp.csr_matrix([[0.3, 0.0], [0.3, 0.0], [0.0, 0.8]]), sp.csr_matrix([[0.5, 0.0], [0.5, 0.0]])
     learner = Cosine().fit(query)
@@ -132,9 +122,6 @@ def test_pieces_of_a_large_matrix_make_the_same_sums(images, monkeypatch):
     for a, b in zip(pieces.pairs, whole.pairs, strict=True):
         np.testing.assert_array_equal(a.query_parts, b.query_parts)
         np.testing.assert_array_equal(a.result_parts, b.result_parts)
-
-
-# -- bits --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +159,6 @@ def test_a_bit_belongs_to_the_blocks_with_its_visterm(musl):
         for j in set(features.tolist())
     }
     assert {(*map(tuple, pair[:2]), pair.contribution) for pair in found.pairs} == expected
-
-
-# -- what cannot be explained ------------------------------------------------------------------------------------------
 
 
 def test_an_image_without_features_is_refused(images):

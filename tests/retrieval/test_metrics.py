@@ -19,12 +19,6 @@ def test_precision_at_by_hand():
     np.testing.assert_array_equal(precision_at([relevant, [False] * 4], 2), [1 / 2, 0 / 2])
 
 
-@pytest.mark.parametrize("k", [0, -1, 5])
-def test_precision_beyond_the_list(k):
-    with pytest.raises(ValueError, match="the number of ranked images, 4"):
-        precision_at([True] * 4, k)
-
-
 def test_average_precision_by_hand():
     assert average_precision([True, False, True], 2) == (1 / 1 + 2 / 3) / 2
     assert average_precision([False, False, True], 1) == 1 / 3
@@ -36,33 +30,23 @@ def test_average_precision_by_hand():
         [(1 / 1 + 2 / 3) / 2, (1 / 2 + 2 / 3) / 2],
         rtol=1e-15,
     )
-
-
-def test_average_precision_without_relevant_image_is_undefined():
+    # Without a relevant image it is undefined; of an empty list nothing was found.
     assert np.isnan(average_precision([False, False], 0))
     np.testing.assert_array_equal(average_precision([[False], [True]], [0, 1]), [np.nan, 1.0])
-
-
-def test_more_relevant_images_found_than_exist():
-    with pytest.raises(ValueError, match="more relevant images than n_relevant"):
-        average_precision([True, True], 1)
-
-
-def test_empty_list():
     assert average_precision(np.zeros(0, bool), 3) == 0
     assert average_precision(np.zeros((2, 0), bool), [3, 1]).tolist() == [0, 0]
 
 
-def test_wrong_shape():
-    with pytest.raises(ValueError, match="relevance by rank must be"):
-        precision_at(np.zeros((1, 1, 1)), 1)
-
-
-@given(relevant=lists, missing=st.integers(0, 5))
-def test_bounds(relevant, missing):
-    n_relevant = sum(relevant) + missing
-    if n_relevant:
-        assert 0 <= average_precision(relevant, n_relevant) <= 1
+def test_bad_input():
+    for call, message in (
+        *((lambda k=k: precision_at([True] * 4, k), "the number of ranked images, 4") for k in (0, -1, 5)),
+        (lambda: precision_at(np.zeros((1, 1, 1)), 1), "relevance by rank must be"),
+        (lambda: average_precision([True, True], 1), "more relevant images than n_relevant"),
+        (lambda: chance_average_precision(3, 2), "between 0 and n_gallery"),
+        (lambda: chance_average_precision(-1, 2), "between 0 and n_gallery"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 @given(n_relevant=st.integers(1, 10), n_others=st.integers(0, 10))
@@ -79,15 +63,6 @@ def test_agrees_with_scikit_learn_where_nothing_ties(relevant):
     ours = average_precision(relevant, sum(relevant))
     assert ours == pytest.approx(average_precision_score(relevant, scores))
     assert ours == pytest.approx(label_ranking_average_precision_score([relevant], [scores]))
-
-
-@given(relevant=lists.filter(any), position=st.integers(0, 29))
-def test_moving_a_relevant_image_up_never_harms(relevant, position):
-    position %= len(relevant)
-    if position and relevant[position] and not relevant[position - 1]:
-        better = list(relevant)
-        better[position - 1], better[position] = True, False
-        assert average_precision(better, sum(relevant)) > average_precision(relevant, sum(relevant))
 
 
 @pytest.mark.parametrize("n_gallery", range(1, 7))
@@ -107,6 +82,3 @@ def test_chance_of_many_queries():
     )
     np.testing.assert_allclose(chance_precision([0, 1, 0], [4, 4, 0]), [0, 1 / 4, np.nan])
     assert chance_average_precision(25, 500) == pytest.approx(25 / 500, rel=0.3)
-    for bad in [(3, 2), (-1, 2)]:
-        with pytest.raises(ValueError, match="between 0 and n_gallery"):
-            chance_average_precision(*bad)

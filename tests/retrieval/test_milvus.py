@@ -98,9 +98,6 @@ def assert_same(ranking, expected):
     np.testing.assert_array_equal(ranking.scores, expected.scores)
 
 
-# ----------------------------------------------------------------------------------------------------------- search
-
-
 def test_it_finds_what_exact_search_finds_and_scores_are_exact(make, learner, X, ids, queries):
     index, exact = make(learner, X, ids), ExactIndex(learner, X)
     assert not index.in_step()
@@ -144,9 +141,6 @@ def test_what_milvus_cannot_narrow_down_is_searched_exactly(make, learner, X, id
     for wrong in (ids[:-1], np.zeros(N, int), ids - 1000):
         with pytest.raises(ValueError, match="ids needs another number"):
             make(learner, X, wrong)
-
-
-# -------------------------------------------------------------------------------------------------------- in step
 
 
 def test_only_what_came_changed_or_went_is_written(make, learner, X, ids, queries):
@@ -281,9 +275,6 @@ def test_threads_search_while_another_one_writes(make, learner, X, ids, queries)
             thread.join()
     # 150 images more among the candidates can take the place of a few that were barely among them.
     assert all(np.isin(found.indices, wanted.indices).mean() > 0.8 for found in wrong)
-
-
-# ------------------------------------------------------------------------------------------------------ connections
 
 
 @contextmanager

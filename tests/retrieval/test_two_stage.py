@@ -117,19 +117,19 @@ def test_equal_images_tie_exactly_and_the_smaller_index_comes_first(sparse, lear
     assert (found.scores == found.scores[:, :1]).all()
 
 
+@pytest.mark.parametrize("options", [None, {"n_candidates": 200}], ids=["exact", "two stages"])
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
-def test_results_do_not_depend_on_the_batch_or_threads(kind, request, monkeypatch):
+def test_results_do_not_depend_on_the_batch_or_threads(options, kind, request, monkeypatch):
     monkeypatch.setattr(two_stage, "MANY_IMAGES", 0)
     X = request.getfixturevalue(kind)
-    Q = queries_near(X, np.random.default_rng(6), 20)
-    index = TwoStageIndex(Bilinear(), X, n_candidates=200)
-    together = index.search(Q, 10)
-    index.n_jobs = 2
-    assert_same(index.search(Q, 10), together)
-    for i in range(5):
-        alone = index.search(Q[i : i + 1], 10)
-        np.testing.assert_array_equal(alone.indices[0], together.indices[i])
-        np.testing.assert_array_equal(alone.scores[0], together.scores[i])
+    index = ExactIndex(Bilinear(), X) if options is None else TwoStageIndex(Bilinear(), X, **options)
+    for Q in (queries_near(X, np.random.default_rng(6)), X[:50] * np.float32(0.7)):
+        together = index.search(Q, 10)
+        for size in (1, 7, 50):
+            index.n_jobs = 2 if size == 50 else 1
+            parts = [index.search(Q[start : start + size], 10) for start in range(0, 50, size)]
+            assert np.concatenate([part.scores for part in parts]).tobytes() == together.scores.tobytes()
+            assert np.concatenate([part.indices for part in parts]).tobytes() == together.indices.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
@@ -148,11 +148,8 @@ def test_many_results_get_more_candidates(sparse, learner):
     found = index.search(sparse[:5], 300)
     assert (found.indices >= 0).all()
     assert index.recall(sparse[:5], 300) > 0.9
-
-
-def test_a_query_of_nothing_ranks_by_index(sparse):
-    found = TwoStageIndex(Bilinear(), sparse, n_candidates=50).search(sp.csr_matrix((1, D), dtype=np.float32), 4)
-    np.testing.assert_array_equal(found.indices, [[0, 1, 2, 3]])
+    nothing = index.search(sp.csr_matrix((1, D), dtype=np.float32), 4)
+    np.testing.assert_array_equal(nothing.indices, [[0, 1, 2, 3]])
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
@@ -174,15 +171,12 @@ def test_a_saved_index_knows_its_images_again(kind, request, tmp_path):
     np.testing.assert_array_equal(loaded.search(now[1590:1610], 1).indices[:, 0], np.arange(1590, 1610))
     assert loaded.recall(Q, 10) > 0.8
 
+    for other in (photographs(np.random.default_rng(99), 2000), request.getfixturevalue("dense")[:, :20]):
+        with pytest.raises(ValueError, match="made for another gallery; build the index again"):
+            TwoStageIndex.load(tmp_path / "index", Bilinear(), other)
+
     loaded.save(tmp_path / "index")  # over the old one
     assert_same(TwoStageIndex.load(tmp_path / "index", Bilinear(), now).search(Q, 10), loaded.search(Q, 10))
-
-
-def test_an_index_of_another_gallery_is_refused(sparse, dense, tmp_path):
-    TwoStageIndex(Bilinear(), sparse).save(tmp_path)
-    for other in (photographs(np.random.default_rng(99), 2000), dense):
-        with pytest.raises(ValueError, match="made for another gallery; build the index again"):
-            TwoStageIndex.load(tmp_path, Bilinear(), other)
 
 
 def test_damaged_files_are_refused(dense, tmp_path):
@@ -231,17 +225,3 @@ def test_wrong_numbers(sparse):
     Q[0, huge.indices[:2]] = 3e38, -3e38
     with pytest.raises(ValueError, match="overflow float32|not a number"):
         index.search(Q, 5)
-
-
-@pytest.mark.parametrize("index_class", [ExactIndex, TwoStageIndex])
-@pytest.mark.parametrize("form", ["sparse", "dense"])
-def test_a_query_gets_the_same_bytes_alone_and_in_batches(index_class, form, request):
-    gallery = request.getfixturevalue(form)
-    queries = gallery[:100] * np.float32(0.7)
-    options = {"n_candidates": 300} if index_class is TwoStageIndex else {}
-    index = index_class(Bilinear(), gallery, **options)
-    whole = index.search(queries, 10)
-    for size in (1, 7):
-        parts = [index.search(queries[start : start + size], 10) for start in range(0, 100, size)]
-        assert np.concatenate([part.scores for part in parts]).tobytes() == whole.scores.tobytes()
-        assert np.concatenate([part.indices for part in parts]).tobytes() == whole.indices.tobytes()
