@@ -16,11 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import visterm
 from scipy import sparse
-from typer.testing import CliRunner
 
-from visterm.features import images as decoders
-from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -364,9 +362,6 @@ def test_errors_of_a_function_come_back(dask, tmp_path):
             list(cluster.map(full, [(1,)]))
 
 
-# --------------------------------------------------------------------------------------------------------- bad input
-
-
 def refused(scheduler: str, fruit: Path, tmp_path: Path) -> str:
     """What a command says that must be refused; nothing may be lost."""
     run = Run(tmp_path / "runs/fruit")
@@ -387,15 +382,6 @@ def test_a_scheduler_that_is_not_there(fruit, tmp_path, monkeypatch):
             assert told.startswith(f"tcp://127.0.0.1:{port}: no Dask scheduler answers (")
             assert "--scheduler none" in told
         assert time.monotonic() - started < 15
-
-
-def visterm(*arguments, cwd: Path, check: int = 0):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        patch.setattr(decoders, "_silenced", True)  # pytest's own descriptors stay as they are
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
-    assert result.exit_code == check, result.output
-    return result
 
 
 def test_the_command_line_says_it_in_one_line(fruit, tmp_path, monkeypatch):
