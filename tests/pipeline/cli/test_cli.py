@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ def counts_of(folder, run="fruit"):
 def test_help_lists_the_commands(tmp_path):
     text = visterm(cwd=tmp_path).stdout
     assert text == visterm("--help", cwd=tmp_path).stdout == visterm("-h", cwd=tmp_path).stdout
+    assert "Did you mean 'features'?" in visterm("feature", cwd=tmp_path, check=2).stderr
     for command in ("features", "train", "evaluate", "search", "info", "demo"):
         assert f"\n  {command} " in text
         assert "Options:" in visterm(command, "-h", cwd=tmp_path).stdout
@@ -80,8 +82,15 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
     assert "damaged" not in visterm("info", cwd=mine).stdout
 
 
+def test_a_full_disk_is_one_line(mine, monkeypatch):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
+    monkeypatch.setattr(train_stage, "publish", Mock(side_effect=full))
+    line = refused("train", "--force", cwd=mine)
+    assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
+
+
 def test_what_goes_on_after_an_interrupt(mine, monkeypatch):
-    monkeypatch.setattr(train_stage, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(train_stage, "train", Mock(side_effect=KeyboardInterrupt))
     assert "; re-run the same command to resume" in visterm("train", cwd=mine, check=130).stderr
     assert "same command without --force to resume" in visterm("train", "--force", cwd=mine, check=130).stderr
 
@@ -99,14 +108,10 @@ def test_an_interrupted_force_goes_on(mine):
 
 def test_evaluate_writes_all_its_files(finished):
     folder = finished / "runs/fruit/evaluations/oasis"
-    names = {"report.html", "metrics.json", "curves.csv", "precision_curve.png", "neighbours.csv", "record.json"} | {
-        "precision_curve.svg"
-    }
-    assert {path.name for path in folder.iterdir()} == names
+    names = "curves.csv metrics.json neighbours.csv precision_curve.png precision_curve.svg record.json report.html"
+    assert sorted(path.name for path in folder.iterdir()) == names.split()
     metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["protocol"] == "test-test"
-    assert metrics["n_queries"] == 12
-    assert metrics["n_without_relevant"] == 0
+    assert [metrics[key] for key in ("protocol", "n_queries", "n_without_relevant")] == ["test-test", 12, 0]
     assert set(metrics["systems"]) == {"oasis", "cosine", "chance"}
     for system in metrics["systems"].values():
         assert 0 <= system["map"] <= 1
@@ -250,14 +255,8 @@ def test_bad_files_are_listed_and_the_run_goes_on(mine):
     assert found["added"] - found["extracted"] == 0
     assert found["n_images"] == 32
     listed = visterm("info", "--skipped", cwd=mine).stdout
-    for name, reason in (
-        ("empty.jpg", "empty file"),
-        ("text.png", "not an image"),
-        ("notes.txt", ".txt"),
-        ("cut.jpg", "truncated"),
-        ("loop", "loop"),
-        ("broken.jpg", "link"),
-    ):
+    reasons = {"empty.jpg": "empty file", "text.png": "not an image", "notes.txt": ".txt", "cut.jpg": "truncated"}
+    for name, reason in (reasons | {"loop": "loop", "broken.jpg": "link"}).items():
         assert any(name in line and reason in line for line in listed.splitlines()), (name, listed)
     assert "skipped" in result.stderr
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
@@ -267,6 +266,13 @@ def test_bad_files_are_listed_and_the_run_goes_on(mine):
 
 def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
     (tmp_path / "none").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/1.jpg").write_text("text")
+    for _ in range(2):
+        told = visterm("features", "bad", "--run", "bad", cwd=tmp_path, check=2).stderr
+        assert "1.jpg: not an image" in told
+        assert "no image could be read" in told
+    shutil.rmtree(tmp_path / "runs", ignore_errors=True)
     assert "no image could be read" in refused("features", "none", cwd=tmp_path)
     refused("features", "missing", cwd=tmp_path)
     write_images(tmp_path / "fruit", ["a/1.jpg"])
@@ -274,15 +280,6 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
     assert not (tmp_path / "runs").exists()
     (tmp_path / "runs").write_text("a file in the place of the folder")
     assert "cannot be written" in refused("features", "fruit", cwd=tmp_path)
-
-
-def test_a_directory_of_nothing_but_bad_images(tmp_path):
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/1.jpg").write_text("text")
-    for _ in range(2):
-        result = visterm("features", "bad", cwd=tmp_path, check=2)
-        assert "1.jpg: not an image" in result.stderr
-        assert "no image could be read" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -326,9 +323,7 @@ def test_too_few_classes_or_images(tmp_path, write_images):
     visterm("features", "one", *SMALL[:2], "--set", "features.n_visterms=10", cwd=tmp_path)
     assert "two classes" in refused("train", cwd=tmp_path)
 
-    write_images(
-        tmp_path / "lonely", ["apple/1.jpg", *(f"pear/{i}.jpg" for i in range(9)), *(f"plum/{i}.jpg" for i in range(9))]
-    )
+    write_images(tmp_path / "lonely", ["apple/1.jpg", *(f"{c}/{i}.jpg" for c in CLASSES[1:] for i in range(9))])
     visterm("features", "lonely", *SMALL, cwd=tmp_path)
     result = visterm("train", "--run", "lonely", cwd=tmp_path)
     assert "1 of" in result.stderr
@@ -355,19 +350,11 @@ def test_a_run_of_another_version(mine):
     assert "another version (format 99" in refused("train", cwd=mine)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "extractor/record.json",
-        "extractor/files/extractor.json",
-        "learners/oasis/record.json",
-        "learners/oasis/files/learner.json",
-    ],
-)
-def test_damaged_files_are_named(mine, file):
-    (mine / "runs/fruit" / file).write_text("{")
-    line = refused("search", "fruit/pear/0.jpg", cwd=mine)
-    assert Path(file).parts[0] in line
+@pytest.mark.parametrize("file", ["record.json", "files/{}.json"])
+@pytest.mark.parametrize("part", ["extractor", "learners/oasis"])
+def test_damaged_files_are_named(mine, part, file):
+    (mine / "runs/fruit" / part / file.format(part.partition("s/")[0])).write_text("{")
+    assert part.partition("/")[0] in refused("search", "fruit/pear/0.jpg", cwd=mine)
 
 
 def test_the_decoders_are_silent(data, tmp_path):
@@ -397,7 +384,7 @@ def test_unreadable_files_keep_their_places_in_the_split(mine):
     ],
 )
 def test_unfinished_features_are_not_used(mine, monkeypatch, kind, method, setting, refused_ones):
-    monkeypatch.setattr(kind, method, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(kind, method, Mock(side_effect=KeyboardInterrupt))
     visterm("features", "fruit", *SMALL, "--set", setting, cwd=mine, check=130)
     for command in refused_ones:
         assert "the features are not finished" in refused(*command, cwd=mine)
@@ -452,11 +439,8 @@ def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):
     """It may be of hours of training: only --force goes over it."""
     checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"
     shutil.copytree(mine / "runs/fruit/learners/oasis", checkpoint)
-    line = refused("train", "--set", "oasis.C=0.05", cwd=mine)
-    assert (
-        "oasis.checkpoint is of an interrupted training with C=0.1, now 0.05: train with those settings to resume it"
-        in line
-    )
+    told = "oasis.checkpoint is of an interrupted training with C=0.1, now 0.05: train with those settings to resume it"
+    assert told in refused("train", "--set", "oasis.C=0.05", cwd=mine)
     assert checkpoint.exists()
     (mine / "fruit/pear/more.jpg").write_bytes((mine / "fruit/pear/1.jpg").read_bytes())
     visterm("features", "fruit", cwd=mine)
@@ -591,15 +575,6 @@ def test_a_lost_or_cut_segment_is_extracted_again(mine, lost):
         assert "damaged segment" in refused("search", "fruit/pear/0.jpg", cwd=mine)
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 30
     assert json_of("train", cwd=mine)["fresh"]
-
-
-def test_a_full_disk_is_one_line(mine, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/fruit/learners/oasis.tmp/files")
-
-    monkeypatch.setattr(train_stage, "publish", full)
-    line = refused("train", "--force", cwd=mine)
-    assert line.startswith("visterm: runs/fruit/learners/oasis.tmp/files: No space left on device")
 
 
 def test_a_terminal_without_columns(monkeypatch):
