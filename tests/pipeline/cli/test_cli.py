@@ -311,13 +311,6 @@ def test_mistakes_are_one_line(mine, arguments, message):
     assert message in refused(*arguments, cwd=mine)
 
 
-def test_other_images_under_the_same_name(mine, write_images):
-    write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
-    line = refused("features", "elsewhere/fruit", cwd=mine)
-    assert "--force" in line
-    assert json_of("features", "fruit", cwd=mine)["n_images"] == 30
-
-
 def test_too_few_classes_or_images(tmp_path, write_images):
     write_images(tmp_path / "one", [f"apple/{i}.jpg" for i in range(6)])
     visterm("features", "one", *SMALL[:2], "--set", "features.n_visterms=10", cwd=tmp_path)
@@ -523,8 +516,10 @@ def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
     assert visterm("demo", cwd=tmp_path).stdout == "runs/demo/evaluations/oasis/report.html\n"
 
 
-def test_settings_that_cannot_be_used_do_not_stay(mine):
+def test_what_cannot_be_used_does_not_stay(mine, write_images):
     refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=mine)
+    write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
+    assert "--force" in refused("features", "elsewhere/fruit", cwd=mine)
     assert json_of("features", "fruit", cwd=mine)["n_images"] == 30
     assert json_of("train", cwd=mine)["fresh"]
 
