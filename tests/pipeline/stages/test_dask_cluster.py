@@ -199,7 +199,8 @@ def everything(run, config, images) -> None:
 @contextmanager
 def at_work(dask: Dask, tmp_path: Path, *arguments):
     """Lock a run and connect with a cluster."""
-    with at_work(dask, tmp_path, *arguments) as cluster:
+    run = Run(tmp_path / "runs/fruit")
+    with run.locked(), connected(configured(dask.address), run, *arguments) as cluster:
         yield cluster
 
 
