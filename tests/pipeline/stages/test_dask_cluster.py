@@ -25,6 +25,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import dask_cluster as dask_cluster_stage
 from visterm.pipeline.stages import edit as edit_stage
+from visterm.pipeline.stages.dask_cluster import connected
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
