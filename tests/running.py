@@ -1,15 +1,40 @@
-"""Running commands in tests, and copying finished runs."""
+"""Running commands in tests."""
 
 from __future__ import annotations
 
-import os
+import json
+import resource
 import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from visterm.features import decoding
+from visterm.features import silence_decoders
 from visterm.pipeline.cli.app import app
+
+
+def set_all(**sections):
+    """Options --set for the settings of sections, given as dicts."""
+    return [
+        part
+        for name, section in sections.items()
+        for key, value in section.items()
+        for part in ("--set", f"{name}.{key}={value}")
+    ]
+
+
+CLASSES = ("apple", "pear", "plum")  # of the run of most tests, ten images each
+SMALL = set_all(
+    features={"n_visterms": 40},
+    oasis={"n_steps": 4000, "pass_steps": 1000},
+    wsabie={"n_steps": 4000, "pass_steps": 1000},
+    musl={"n_metrics": 2, "n_bits": 8},
+    compute={"n_jobs": 1},
+)
 
 
 def visterm(*arguments, cwd, check=0):
@@ -18,10 +43,17 @@ def visterm(*arguments, cwd, check=0):
         patch.chdir(cwd)
         patch.setenv("VISTERM_RUN", "")
         patch.delenv("VISTERM_RUNS", raising=False)
-        patch.setattr(decoding, "_silenced", True)  # pytest's own descriptors stay as they are
+        patch.setattr(
+            sys.modules[silence_decoders.__module__], "_silenced", True
+        )  # pytest's own descriptors stay as they are
         result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
     assert result.exit_code == check, result.stderr
     return result
+
+
+def json_of(*arguments, cwd, check=0):
+    """What a command says with --json."""
+    return json.loads(visterm(*arguments, "--json", cwd=cwd, check=check).stdout)
 
 
 def refused(*arguments, cwd):
@@ -33,10 +65,61 @@ def refused(*arguments, cwd):
 
 
 def copy_run(source, target):
-    """Copy a folder of images and runs, by hard links of what no test changes in place: images and arrays."""
+    """Copy a folder of images and runs; the times stay, so that nothing in it is out of date."""
+    return shutil.copytree(source, target, dirs_exist_ok=True)
 
-    def link(file, copy):
-        (os.link if file.endswith((".jpg", ".npy")) else shutil.copy2)(file, copy)
 
-    shutil.copytree(source, target, copy_function=link, dirs_exist_ok=True)
-    return target
+PROGRAM = """
+import os, sys
+from pkgutil import resolve_name
+from visterm.pipeline.cli.app import main
+
+number, where, name, call = sys.argv.pop(1).split()
+where, left = resolve_name(where), int(call)
+work = getattr(where, name)
+
+def interrupted(*arguments, **options):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), int(number))
+    return work(*arguments, **options)
+
+setattr(where, name, interrupted)
+main()
+"""
+
+
+def end_by_signal(number, moment, *arguments, cwd):
+    """Run the command in a process that sends itself a signal; return what it writes to standard error.
+
+    The moment is a call of a function, such as "numpy save 2": the second one. No test needs to race a process.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, f"{int(number)} {moment}", *arguments],
+        cwd=cwd,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Background jobs of a shell ignore Ctrl-C, and so would their child processes.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        lines = process.communicate(timeout=200)[1]  # ends when the last process that holds the pipe does
+    finally:
+        process.kill()
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), lines
+    return lines
+
+
+def in_small_files(*arguments, cwd, most):
+    """Run a command that can write no file of more bytes, as on a full disk; return the last line that it says."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("visterm"), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    assert done.returncode == 2, done.stderr
+    return done.stderr.splitlines()[-1]

@@ -53,7 +53,7 @@ def add(
         is full, or the cluster is lost during the work: finished work is kept, and the same call resumes.
     """
     if "" in labels:
-        raise UserError("--label: the name of a label is empty")
+        raise UserError("--label: the label is empty")
     started = time.perf_counter()
     with _editing(run) as collection:
         root = collection.root

@@ -22,7 +22,7 @@ from .train import checkpoint_path, train_record
 
 
 def describe_run(run: Run, config: Config) -> dict[str, Any]:
-    """Describe images, learners and evaluations of a run, and what is stale."""
+    """Describe images, learners and evaluations of a run, and what is out of date."""
     with contextlib.closing(Collection(run.collection)) as collection:
         return _describe(run, config, collection)
 
@@ -57,7 +57,7 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         assert record is not None
         fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
         steps = f"{record['result']['steps']:,} steps" if record["result"]["steps"] else "trained"
-        description["learners"][name] = steps if fresh else f"{steps} (stale: train again)"
+        description["learners"][name] = steps if fresh else f"{steps} (out of date: train again)"
     if unfinished := [name for name in TRAINED if (checkpoint_path(run, name) / "record.json").exists()]:
         description["unfinished"] = {
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"

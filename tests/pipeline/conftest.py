@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from running import copy_run, visterm
-
-SMALL = [
-    part
-    for setting in (
-        *("features.n_visterms=40", "oasis.n_steps=4000", "oasis.pass_steps=1000", "wsabie.n_steps=4000"),
-        *("wsabie.pass_steps=1000", "musl.n_metrics=2", "musl.n_bits=8", "compute.n_jobs=1"),
-    )
-    for part in ("--set", setting)
-]
-CLASSES = ("apple", "pear", "plum")
+from running import CLASSES, SMALL, copy_run, visterm
 
 
 @pytest.fixture(scope="session")
@@ -32,5 +22,5 @@ def finished(tmp_path_factory, write_images):
 
 @pytest.fixture
 def mine(finished, tmp_path):
-    """A copy of `finished` that a test may change; to damage an array or image, replace its file, as it is a link."""
+    """A copy of `finished` that a test may change."""
     return copy_run(finished, tmp_path)

@@ -8,9 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
-
-from visterm.pipeline.cli.app import app
+from running import json_of, visterm
 
 COMMIT = "8a20b557"  # the last one before the pipeline had rooms
 ROOMS = ("features", "learners", "retrieval", "pipeline")
@@ -69,33 +67,23 @@ def old(repository, tmp_path_factory, write_images):
     return folder
 
 
-def visterm(*arguments):
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 0, result.stderr
-    return result
-
-
-def test_an_old_run_is_up_to_date_and_works(old, monkeypatch):
-    monkeypatch.chdir(old)
-    for variable in ("VISTERM_RUN", "VISTERM_RUNS"):
-        monkeypatch.delenv(variable, raising=False)
+def test_an_old_run_is_up_to_date_and_works(old):
     folder = old / "runs/fruit"
     kept = {file: file.read_bytes() for file in folder.rglob("*") if file.suffix in (".npy", ".json", ".csv")}
-    info = json.loads(visterm("info", "--json").stdout)
+    info = json_of("info", cwd=old)
     assert info["pending"] == 0
-    assert "stale" not in json.dumps(info["learners"])
     assert "out of date" not in json.dumps(info["learners"])
     assert not info["evaluations"]["oasis"]["stale"]
-    assert "nothing to do" in visterm("features", "fruit").stderr
-    assert "up to date" in visterm("train").stderr
-    assert visterm("evaluate").stdout.strip() == "runs/fruit/evaluations/oasis/report.html"
+    assert "nothing to do" in visterm("features", "fruit", cwd=old).stderr
+    assert "up to date" in visterm("train", cwd=old).stderr
+    assert visterm("evaluate", cwd=old).stdout.strip() == "runs/fruit/evaluations/oasis/report.html"
     assert {file: file.read_bytes() for file in kept} == kept  # nothing was made again
-    (answer,) = json.loads(visterm("search", "pear/0.jpg", "--json").stdout)
+    (answer,) = json_of("search", "pear/0.jpg", cwd=old)
     assert len(answer["results"]) == 10
-    status = json.loads(visterm("feedback", "status", "--json").stdout)
+    status = json_of("feedback", "status", cwd=old)
     assert (status["relevant"], status["not"]) == (1, 1)
-    assert json.loads(visterm("judge", "results", "--json").stdout)["judges"][0]["done"] == 1
+    assert json_of("judge", "results", cwd=old)["judges"][0]["done"] == 1
     (old / "fruit/fig/9.jpg").write_bytes((old / "fruit/fig/1.jpg").read_bytes())
-    assert "1 image extracted" in visterm("features", "fruit").stderr
-    visterm("train")
-    visterm("evaluate")
+    assert "1 image extracted" in visterm("features", "fruit", cwd=old).stderr
+    visterm("train", cwd=old)
+    visterm("evaluate", cwd=old)

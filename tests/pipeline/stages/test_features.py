@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from running import CLASSES, json_of, refused, visterm
 
-from visterm.features import VistermExtractor, images
-from visterm.pipeline.cli.app import app
+from visterm.features import VistermExtractor
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 
-CLASSES = ("apple", "pear", "plum")
 SETTINGS = """
 features:
   n_visterms: 60
@@ -24,28 +22,18 @@ compute: {n_jobs: 1}
 
 
 @pytest.fixture
-def fruit(tmp_path, write_images, monkeypatch):
-    write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(10)])
+def fruit(finished, tmp_path):
+    shutil.copytree(finished / "fruit", tmp_path / "fruit")
     (tmp_path / "forest.yaml").write_text(SETTINGS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISTERM_RUN", "")
-    monkeypatch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
     return tmp_path
 
 
-def visterm(*arguments, check=0):
-    result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
-    assert result.exit_code == check, result.stderr
-    return result
-
-
-def refused(*arguments):
-    """The last line that a command says that must be refused."""
-    return visterm(*arguments, check=2).stderr.splitlines()[-1]
+def by_forest(*settings, images="fruit"):
+    return "features", images, "--config", "forest.yaml", *(part for text in settings for part in ("--set", text))
 
 
 def test_a_forest_from_images_to_a_search(fruit):
-    visterm("features", "fruit", "--config", "forest.yaml")
+    visterm(*by_forest(), cwd=fruit)
     run = Run(fruit / "runs/forest")
     extractor = VistermExtractor.load(run.extractor / "files")
     assert (extractor.codebook, extractor.n_trees, extractor.min_samples_leaf) == ("forest", 4, 2)
@@ -62,14 +50,14 @@ def test_a_forest_from_images_to_a_search(fruit):
     assert again.codebook_.nodes_.tobytes() == extractor.codebook_.nodes_.tobytes()
     np.testing.assert_array_equal(counts, again.count([fruit / "fruit" / image.path for image in found]).toarray())
 
-    visterm("train", "--run", "forest")
-    result = visterm("search", "fruit/pear/0.jpg", "-k", "5", "--run", "forest", "--json")
-    assert [answer["labels"] for answer in json.loads(result.stdout)[0]["results"]] == [["pear"]] * 5
+    visterm("train", "--run", "forest", cwd=fruit)
+    (found,) = json_of("search", "fruit/pear/0.jpg", "-k", "5", "--run", "forest", cwd=fruit)
+    assert [result["labels"] for result in found["results"]] == [["pear"]] * 5
 
 
 def test_a_forest_needs_labels(fruit, write_images):
     write_images(fruit / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(3)])
-    assert "a forest codebook learns from labels: sort" in refused("features", "flat", "--config", "forest.yaml")
+    assert "a forest codebook learns from labels: sort" in refused(*by_forest(images="flat"), cwd=fruit)
 
 
 @pytest.mark.parametrize("table", ["labels", "clicks"])
@@ -79,7 +67,7 @@ def test_a_forest_refuses_several_labels_and_clicks(fruit, table):
     if table == "clicks":
         lines = [",".join([*reversed(line.split(",")), "1"]) for line in lines]
     (fruit / "table.csv").write_text("\n".join([f"path,{name}" if table == "labels" else "query,path,count", *lines]))
-    line = refused("features", "fruit", "--config", "forest.yaml", "--set", f"collection.{table}=table.csv")
+    line = refused(*by_forest(f"collection.{table}=table.csv"), cwd=fruit)
     assert "one label per image" in line
     assert "kind=kmeans" in line
 
@@ -87,7 +75,7 @@ def test_a_forest_refuses_several_labels_and_clicks(fruit, table):
 def test_a_forest_skips_images_without_a_label(fruit):
     lines = [f"{c}/{i}.jpg,{c}" for c in CLASSES for i in range(8)]
     (fruit / "table.csv").write_text("\n".join(["path,label", *lines]))
-    visterm("features", "fruit", "--config", "forest.yaml", "--set", "collection.labels=table.csv")
+    visterm(*by_forest("collection.labels=table.csv"), cwd=fruit)
     extractor = VistermExtractor.load(fruit / "runs/forest/extractor/files")
     assert extractor.weighting_.n_images_ == 15  # 0.6 of 8 images, rounded, three times
 
@@ -102,6 +90,4 @@ def test_a_forest_skips_images_without_a_label(fruit):
     ],
 )
 def test_a_wrong_setting_is_one_clear_line(fruit, setting, message):
-    line = refused("features", "fruit", "--config", "forest.yaml", "--set", setting)
-    assert line.startswith("visterm: ")
-    assert message in line
+    assert message in refused(*by_forest(setting), cwd=fruit)

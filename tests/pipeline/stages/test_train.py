@@ -6,24 +6,17 @@ import csv
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from running import copy_run, json_of, refused, set_all, visterm
 
-from visterm.features import images
 from visterm.learners import LEARNERS
 from visterm.learners.annotation import AnnotatorMixin
-from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.evaluation.is_a import read_is_a, siblings_of
+from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.pipeline.search.searcher import WITH_LABEL_VECTORS
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.models import TRAINED
@@ -44,33 +37,13 @@ def small():
         "n_metrics": 2,
         "negatives_per_example": 20,
     }
-    found = {"features.n_visterms": 40, "compute.n_jobs": 1}
+    found = {}
     for name in TRAINED:
         section = type(getattr(Config(), name)).model_fields
-        found |= {f"{name}.{key}": value for key, value in wanted.items() if key in section}
-    if "mcml.n_steps" in found:
-        found |= {"mcml.n_steps": 20, "mcml.pass_steps": 10}
-    return [part for key, value in found.items() for part in ("--set", f"{key}={value}")]
-
-
-def visterm(*arguments, cwd, check=0):
-    """Run the command in a folder, in this process; the exit code must be the one expected."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        patch.setenv("VISTERM_RUN", "")
-        patch.delenv("VISTERM_RUNS", raising=False)
-        patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
-    assert result.exit_code == check, result.stderr
-    return result
-
-
-def refused(*arguments, cwd):
-    """Run a command that must be refused with one line; return the line."""
-    result = visterm(*arguments, cwd=cwd, check=2)
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    return [line for line in result.stderr.splitlines() if line.startswith("visterm: ")][-1]
+        found[name] = {key: value for key, value in wanted.items() if key in section}
+    if "n_steps" in found["mcml"]:
+        found["mcml"] |= {"n_steps": 20, "pass_steps": 10}
+    return set_all(features={"n_visterms": 40}, compute={"n_jobs": 1}, **found)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +52,8 @@ def done(tmp_path_factory, write_images):
     folder = tmp_path_factory.mktemp("learners")
     write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(10)])
     visterm("features", "fruit", *small(), cwd=folder)
-    trained = visterm("train", *(part for name in TRAINED for part in ("--learner", name)), "--json", cwd=folder)
-    assert [summary["learner"] for summary in json.loads(trained.stdout)] == list(TRAINED)
+    trained = json_of("train", "--learner", ",".join(TRAINED), cwd=folder)
+    assert [summary["learner"] for summary in trained] == list(TRAINED)
     visterm("evaluate", "--learner", "all", cwd=folder)
     return folder
 
@@ -88,11 +61,7 @@ def done(tmp_path_factory, write_images):
 @pytest.fixture
 def mine(done, tmp_path):
     """A copy of it that a test may change."""
-    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
-    return tmp_path
-
-
-# ----------------------------------------------------------------------------------------------------- one report
+    return copy_run(done, tmp_path)
 
 
 def test_every_learner_has_a_section_and_a_class():
@@ -104,13 +73,8 @@ def test_one_report_holds_them_all(done):
     folder = done / "runs/fruit/evaluations" / EVERY_ONE
     metrics = json.loads((folder / "metrics.json").read_text())
     assert list(metrics["systems"]) == [*TRAINED, "cosine", "chance"]
-    assert metrics["accuracy"] == {
-        "neighbours": 5,
-        "n_queries": 16,
-        "n_train": 24,
-        "n_classes": 4,
-        "n_unknown_labels": 0,
-    }
+    numbers = {"neighbours": 5, "n_queries": 16, "n_train": 24, "n_classes": 4, "n_unknown_labels": 0}
+    assert metrics["accuracy"] == numbers
     for name, figures in metrics["systems"].items():
         assert 0 < figures["map"] <= 1, name
         assert 0 < figures["knn_accuracy"] <= 1, name
@@ -133,35 +97,37 @@ def test_one_report_holds_them_all(done):
     assert len(rows) == 16 * 10 * len(TRAINED)
     assert {row["system"] for row in rows} == set(TRAINED)
     page = (folder / "report.html").read_text()
-    for words in (
-        f"Of {len(TRAINED)} learners",
-        "k-NN accuracy",
-        "labels P@1",
-        "Side by side",
-        "Groups of categories: musl",
-        *TRAINED,
-    ):
-        assert words in page, words
+    words = (f"Of {len(TRAINED)} learners", "k-NN accuracy", "labels P@1", "Side by side", "Groups of categories: musl")
+    assert [text for text in (*words, *TRAINED) if text not in page] == []
     assert "sibling P@" not in page
 
 
 def test_the_first_learner_is_the_one_whose_pictures_are_shown(mine):
-    out = visterm("evaluate", "--learner", "knn", "--learner", "oasis", "--learner", "cosine", cwd=mine).stdout
+    options = ("--learner", "knn", "--learner", "oasis", "--learner", "cosine", "--set", "evaluate.max_k=7")
+    out = visterm("evaluate", *options, cwd=mine).stdout
     assert out == "runs/fruit/evaluations/knn+oasis/report.html\n"
     metrics = json.loads((mine / out.strip()).with_name("metrics.json").read_text())
     assert list(metrics["systems"]) == ["knn", "oasis", "cosine", "chance"]
-    assert "first results under knn" in (mine / out.strip()).read_text()
+    page = (mine / out.strip()).read_text()
+    assert "first results under knn" in page
+    assert f"visterm evaluate --run fruit {' '.join(options)}" in page
 
 
-def test_all_skips_stale_learners(mine):
+def test_all_skips_learners_that_are_out_of_date(mine):
+    assert "out of date" not in visterm("info", cwd=mine).stdout
     visterm("train", "--learner", "oasis", cwd=mine)
     result = visterm("evaluate", "--learner", "all", "--set", "knn.n_neighbors=3", "--json", cwd=mine)
     assert "skipped, as they must be trained again: knn" in result.stderr
     assert "knn" not in json.loads(result.stdout)["systems"]
-    found = json.loads(visterm("info", "--json", cwd=mine).stdout)
-    assert "stale" in found["learners"]["knn"]
+    found = json_of("info", cwd=mine)
+    assert found["learners"]["knn"].endswith("(out of date: train again)")
     visterm("train", "--learner", "all", cwd=mine)
-    assert "knn" in json.loads(visterm("evaluate", "--learner", "all", "--json", cwd=mine).stdout)["systems"]
+    visterm("evaluate", "--learner", "cosine", cwd=mine)
+    lines = [line for line in visterm("info", cwd=mine).stdout.splitlines() if line.startswith("evaluated:")]
+    told = {line.count(",") > 8: "(out of date: evaluate again)" in line for line in lines}
+    assert told == {False: False, True: True}
+    assert all("test-test, 16 queries" in line for line in lines)
+    assert "knn" in json_of("evaluate", "--learner", "all", cwd=mine)["systems"]
 
 
 def test_all_of_nothing(tmp_path, write_images):
@@ -171,40 +137,24 @@ def test_all_of_nothing(tmp_path, write_images):
     assert "no trained learner" in refused("train", "--learner", "all", cwd=tmp_path)
 
 
-def test_info_tells_stale_evaluations_from_fresh_ones(mine):
-    assert "stale" not in visterm("info", cwd=mine).stdout
-    visterm("evaluate", "--learner", "cosine", cwd=mine)
-    visterm("train", "--learner", "knn", "--set", "knn.n_neighbors=3", cwd=mine)
-    lines = [line for line in visterm("info", cwd=mine).stdout.splitlines() if line.startswith("evaluated:")]
-    assert ["stale: evaluate again" in line for line in lines] == [False, True]
-    assert all("test-test, 16 queries" in line for line in lines)
-
-
-def test_the_report_says_the_whole_command(mine):
-    visterm("evaluate", "--learner", "knn", "--set", "evaluate.max_k=7", cwd=mine)
-    page = (mine / "runs/fruit/evaluations/knn/report.html").read_text()
-    assert "visterm evaluate --run fruit --learner knn --set evaluate.max_k=7" in page
-
-
-# ------------------------------------------------------------------------------- classes, labels and their siblings
-
-
 def test_siblings_by_an_is_a_table(mine):
     table = mine / "is_a.csv"
+    options = ["--learner", ",".join(ANNOTATORS), "--set", "evaluate.is_a=is_a.csv"]
+    assert "is_a.csv: cannot be read" in refused("evaluate", *options, cwd=mine)
+    folder = mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS)
     table.write_text("label,parent\napple,round\nplum,round\npear,long\nround,fruit\nlong,fruit\nshoe,thing\n")
-    options = [*(part for name in ANNOTATORS for part in ("--learner", name)), "--set", "evaluate.is_a=is_a.csv"]
-    metrics = json.loads(visterm("evaluate", *options, "--json", cwd=mine).stdout)
+    metrics = json_of("evaluate", *options, cwd=mine)
     for name in ANNOTATORS:
         annotation = metrics["systems"][name]["annotation"]
         assert annotation["sibling_precision_at"]["1"] >= annotation["precision_at"]["1"]
-    page = (mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS) / "report.html").read_text()
+    page = (folder / "report.html").read_text()
     assert "gives no parent for 1 of 4 labels, such as quince" in page
     assert "sibling P@1" in page
 
-    before = (mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS) / "metrics.json").stat().st_mtime_ns
+    before = (folder / "metrics.json").stat().st_mtime_ns
     table.write_text("label,parent\napple,fruit\nplum,fruit\npear,fruit\nquince,fruit\n")
-    metrics = json.loads(visterm("evaluate", *options, "--json", cwd=mine).stdout)
-    assert (mine / "runs/fruit/evaluations" / "+".join(ANNOTATORS) / "metrics.json").stat().st_mtime_ns > before
+    metrics = json_of("evaluate", *options, cwd=mine)
+    assert (folder / "metrics.json").stat().st_mtime_ns > before
     assert metrics["systems"][ANNOTATORS[0]]["annotation"]["sibling_precision_at"]["1"] == 1
 
 
@@ -217,6 +167,7 @@ def test_siblings_by_an_is_a_table(mine):
         ("label,parent\n,fruit\n", "line 2: an empty label"),
         ("label,parent\napple\n", "line 2: an empty parent"),
         ("label,parent\npear,fruit\napple,apple\n", "line 3: apple cannot be its own parent"),
+        ("label,parent\napple,fruit\nfruit,food\nfood,apple\n", "(apple is a fruit|fruit is a food|food is a apple)"),
         ("label,parent\napple,fruit\nfruit,food\nfood,apple\n", "runs in a circle: "),
         ("label,parent\n", "holds no row"),
         ("label,parent\nshoe,thing\n", "names none of the 2 labels of this run, such as apple"),
@@ -225,23 +176,10 @@ def test_siblings_by_an_is_a_table(mine):
 def test_a_wrong_is_a_table_is_one_clear_line(tmp_path, text, message):
     file = tmp_path / "is_a.csv"
     file.write_text(text)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=message) as error:
         siblings_of(["pear", "apple"], file)
-    assert message in str(error.value)
     assert str(file) in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_circle_is_told_in_its_order(tmp_path):
-    file = tmp_path / "is_a.csv"
-    file.write_text("label,parent\napple,fruit\nfruit,food\nfood,apple\n")
-    with pytest.raises(UserError, match="(apple is a fruit|fruit is a food|food is a apple)"):
-        read_is_a(file)
-
-
-def test_a_missing_is_a_table_is_refused(mine):
-    line = refused("evaluate", "--learner", ANNOTATORS[0], "--set", "evaluate.is_a=none.csv", cwd=mine)
-    assert "none.csv: cannot be read" in line
 
 
 def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
@@ -249,10 +187,10 @@ def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
     write_images(tmp_path / "fruit", [name for name in names if not name.startswith("train/quince")])
     visterm("features", "fruit", *small(), cwd=tmp_path)
     names = [*ANNOTATORS, "musl"]
-    visterm("train", "--learner", ",".join(names), cwd=tmp_path)
+    options = ["--learner", ",".join(names)]
+    visterm("train", *options, cwd=tmp_path)
     for protocol in ("test-test", "query-gallery"):
-        options = ["--learner", ",".join(names), "--set", f"evaluate.protocol={protocol}"]
-        metrics = json.loads(visterm("evaluate", *options, "--json", cwd=tmp_path).stdout)
+        metrics = json_of("evaluate", *options, "--set", f"evaluate.protocol={protocol}", cwd=tmp_path)
         assert metrics["accuracy"]["n_unknown_labels"] == 1
         for name in ANNOTATORS:
             assert metrics["systems"][name]["annotation"]["n_unknown_labels"] == 1
@@ -284,15 +222,15 @@ def test_several_labels_an_image(tmp_path, write_images):
     visterm("features", "flat", *small(), "--set", "collection.labels=labels.csv", cwd=tmp_path)
     for name in ("wsabie", "knn"):  # with and without label vectors
         visterm("train", "--learner", name, cwd=tmp_path)
-        metrics = json.loads(visterm("evaluate", "--learner", name, "--json", cwd=tmp_path).stdout)
+        metrics = json_of("evaluate", "--learner", name, cwd=tmp_path)
         assert "accuracy" not in metrics
         assert "knn_accuracy" not in metrics["systems"][name]
         precision = metrics["systems"][name]["annotation"]["precision_at"]
         assert precision["1"] > 0.5
         assert precision["5"] <= 2 / 5 + 1e-9
-        (answer,) = json.loads(visterm("annotate", "flat/pear0.jpg", "--learner", name, "--json", cwd=tmp_path).stdout)
+        (answer,) = json_of("annotate", "flat/pear0.jpg", "--learner", name, cwd=tmp_path)
         assert {entry["label"] for entry in answer["labels"][:2]} <= {*CLASSES, "round", "other"}
-        (answer,) = json.loads(visterm("search", "--label", "round", "--learner", name, "--json", cwd=tmp_path).stdout)
+        (answer,) = json_of("search", "--label", "round", "--learner", name, cwd=tmp_path)
         assert "round" in answer["results"][0]["labels"]
     for name in ("musl", "mcml"):  # they learn categories: an image is of one
         line = refused("train", "--learner", name, cwd=tmp_path)
@@ -302,7 +240,7 @@ def test_several_labels_an_image(tmp_path, write_images):
         assert "training" not in visterm("train", "--learner", name, cwd=tmp_path, check=2).stderr
     result = visterm("train", "--learner", "musl knn", cwd=tmp_path, check=2)  # the others go on
     assert "visterm: musl learns from one label" in result.stderr
-    assert "knn is fresh" in result.stderr
+    assert "knn is up to date" in result.stderr
 
 
 def test_validation_folders(tmp_path, write_images):
@@ -311,15 +249,12 @@ def test_validation_folders(tmp_path, write_images):
     ]
     write_images(tmp_path / "fruit", names)
     visterm("features", "fruit", *small(), cwd=tmp_path)
-    train = ("train", "--learner", ",".join(TRAINED), "--json")
-    for name, summary in zip(TRAINED, json.loads(visterm(*train, cwd=tmp_path).stdout), strict=True):
+    train = ("train", "--learner", ",".join(TRAINED))
+    for name, summary in zip(TRAINED, json_of(*train, cwd=tmp_path), strict=True):
         # A learner that does not validate on these images must not learn from them either.
         assert (summary["n_images"], summary["n_validation"]) in ((48, 16), (32, 0)), name
         assert (summary["n_validation"] == 0) == (name in ("knn", "musl")), name
-    assert all(summary["fresh"] for summary in json.loads(visterm(*train, cwd=tmp_path).stdout))
-
-
-# ------------------------------------------------------------------------------------------------- annotate, search
+    assert all(summary["fresh"] for summary in json_of(*train, cwd=tmp_path))
 
 
 def labels_of(answer):
@@ -349,11 +284,7 @@ def test_annotate_an_image_from_outside(done, tmp_path, write_images, learner):
 
 @pytest.mark.parametrize("learner", ANNOTATORS)
 def test_images_for_a_label(done, learner):
-    answers = json.loads(
-        visterm(
-            *("search", "--label", "plum", "--label", "pear", "--learner", learner, "-k", "5", "--json"), cwd=done
-        ).stdout
-    )
+    answers = json_of("search", "--label", "plum", "--label", "pear", "--learner", learner, "-k", "5", cwd=done)
     assert [answer["query"] for answer in answers] == ["plum", "pear"]
     for answer in answers:
         assert [result["rank"] for result in answer["results"]] == [1, 2, 3, 4, 5]
@@ -402,7 +333,7 @@ def test_several_learners_by_one_option(mine):
         ]
         assert result.stderr.count("Next: ") == 1
         assert result.stderr.endswith("Next: visterm evaluate --run fruit --learner all\n")
-    found = json.loads(visterm("evaluate", "--learner", "knn,pamir", "--json", cwd=mine).stdout)
+    found = json_of("evaluate", "--learner", "knn,pamir", cwd=mine)
     assert list(found["systems"])[:2] == ["knn", "pamir"]
     result = visterm("train", "--learner", "all", "--json", cwd=mine)
     assert [summary["learner"] for summary in json.loads(result.stdout)] == ["pamir", "knn"]  # as in TRAINED
@@ -416,33 +347,6 @@ def test_a_refused_learner_does_not_stop_the_others(mine):
     refusal, summary = json.loads(result.stdout)
     assert "n_metrics=9" in refusal["error"]
     assert summary["learner"] == "knn"
-
-
-def test_the_only_trained_learner_answers(mine):
-    learners = mine / "runs/fruit/learners"
-    for name in TRAINED:
-        if name != "pamir":
-            shutil.rmtree(learners / name)
-    for arguments in (["annotate", "--label", "pear"], ["search", "fruit/pear/0.jpg"], ["evaluate"]):
-        result = visterm(*arguments, "--json", cwd=mine)
-        assert "by pamir, the only learner of run fruit that is trained for this" in result.stderr
-        assert json.loads(result.stdout) == json.loads(
-            visterm(*arguments, "--learner", "pamir", "--json", cwd=mine).stdout
-        )
-
-
-def test_the_first_trained_learner_answers_where_the_usual_one_is_not_trained(mine):
-    shutil.rmtree(mine / "runs/fruit/learners/oasis")
-    for arguments in (["search", "fruit/pear/0.jpg"], ["evaluate"]):
-        result = visterm(*arguments, "--json", cwd=mine)
-        assert "by aroma; oasis is not trained" in result.stderr
-        assert json.loads(result.stdout) == json.loads(
-            visterm(*arguments, "--learner", "aroma", "--json", cwd=mine).stdout
-        )
-        line = refused(*arguments, "--learner", "oasis", cwd=mine)
-        assert (
-            "no trained oasis; trained: aroma, wsabie, musl, lego, mcml, pamir, ovr, knn; use --learner aroma" in line
-        )
 
 
 def test_a_label_that_came_after_training(mine):
@@ -460,38 +364,49 @@ def test_a_label_that_came_after_training(mine):
         assert line == f"visterm: wsabie was trained before label 'gold' was added; run {renew} first"
 
 
-def test_the_first_that_ranks_labels_answers_where_wsabie_is_not_trained(mine):
-    shutil.rmtree(mine / "runs/fruit/learners/wsabie")
-    for arguments in (["annotate", "fruit/pear/0.jpg"], ["search", "--label", "pear"]):
+IMAGE, EVALUATE, ANNOTATE = ["search", "fruit/pear/0.jpg"], ["evaluate"], ["annotate", "fruit/pear/0.jpg"]
+IMAGES_OF_LABEL, LABELS_OF_LABEL = ["search", "--label", "pear"], ["annotate", "--label", "pear"]
+
+
+@pytest.mark.parametrize(
+    ("untrained", "told", "commands", "others"),
+    [
+        ("oasis", "by aroma; oasis is not", [IMAGE, EVALUATE], "aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"),
+        ("wsabie", "by pamir; wsabie is not trained", [ANNOTATE, IMAGES_OF_LABEL], "pamir, ovr, knn"),
+        ("all but pamir", "by pamir, the only learner", [LABELS_OF_LABEL, IMAGE, EVALUATE], ""),
+    ],
+)
+def test_who_answers_where_the_usual_learner_is_not_trained(mine, untrained, told, commands, others):
+    for name in TRAINED if untrained.startswith("all") else [untrained]:
+        if name != "pamir":
+            shutil.rmtree(mine / "runs/fruit/learners" / name)
+    first = others.split(",")[0] or "pamir"
+    for arguments in commands:
         result = visterm(*arguments, "--json", cwd=mine)
-        assert "by pamir; wsabie is not trained" in result.stderr
-        assert json.loads(result.stdout) == json.loads(
-            visterm(*arguments, "--learner", "pamir", "--json", cwd=mine).stdout
-        )
-    line = refused("annotate", "fruit/pear/0.jpg", "--learner", "wsabie", cwd=mine)
-    assert "no trained wsabie; trained: pamir, ovr, knn; use --learner pamir" in line
+        assert told in result.stderr
+        assert json.loads(result.stdout) == json_of(*arguments, "--learner", first, cwd=mine)
+        if others:
+            line = refused(*arguments, "--learner", untrained, cwd=mine)
+            assert f"no trained {untrained}; trained: {others}; use --learner {first}" in line
 
 
-@pytest.mark.parametrize("command", ["search", "annotate"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--label", "paer"], "no label 'paer'; did you mean pear?"),
         (["--label", "zzz"], "there are apple, pear, plum, quince"),
-        (["--label", ""], "the name of a label is empty"),
-        (
-            ["--label", "pear", "--learner", "oasis"],
-            "oasis ranks images, not labels; wsabie, pamir, ovr, knn",
-        ),
+        (["--label", ""], "--label: the label is empty"),
+        (["--label", "pear", "--learner", "oasis"], "oasis ranks images, not labels; wsabie, pamir, ovr, knn"),
         (["--label", "pear", "--learner", "wsabi"], "did you mean wsabie?"),
         (["fruit/pear/0.jpg", "--label", "pear"], "give images or --label, not both"),
-        ([], "which image?"),
-        ([""], "which image?"),
-        (["fruit/pear/0.jpg", "--json", "--format", "csv"], "--json and --format csv: give one of them"),
+        ([], "no query; give an image file, or --label NAME"),
+        ([""], "a query is an empty name; give an image file"),
+        (["fruit/pear/0.jpg", "--json", "--format", "csv"], "give only one of them"),
     ],
 )
-def test_mistakes_are_one_line(done, command, arguments, message):
-    assert message in refused(command, *arguments, cwd=done)
+def test_mistakes_are_one_line(done, arguments, message):
+    for command in ("search", "annotate"):
+        assert message in refused(command, *arguments, cwd=done)
 
 
 @pytest.mark.parametrize(("command", "key"), [("search", "results"), ("annotate", "labels")])
@@ -505,36 +420,10 @@ def test_one_bad_query_does_not_stop_the_others(done, tmp_path, command, key):
     assert third[key]
     assert second == {"query": str(bad), key: [], "error": "not an image"}
     assert r"bad\n.jpg: not an image" in result.stderr
-    alone = json.loads(visterm(command, "fruit/plum/1.jpg", "--json", cwd=done).stdout)
+    alone = json_of(command, "fruit/plum/1.jpg", cwd=done)
     assert third == alone[0]
     table = visterm(*arguments, cwd=done, check=2).stdout
     assert table.count("rank     score") == 2
-
-
-# ---------------------------------------------------------------------------------------------- interrupted, damaged
-
-
-def test_a_killed_training_goes_on(done, tmp_path):
-    """As for OASIS in test_killed, with a learner of labels."""
-    (tmp_path / "fruit").symlink_to(done / "fruit")
-    shutil.copytree(done / "runs", tmp_path / "runs")
-    settings = {"n_steps": 1_000_000, "pass_steps": 20_000, "patience": "null"}
-    options = [part for key, value in settings.items() for part in ("--set", f"pamir.{key}={value}")]
-    arguments = ["train", "--learner", "pamir", *options, "--set", "compute.checkpoint_seconds=0"]
-    command = [str(Path(sys.executable).with_name("visterm")), *arguments]
-    learners = tmp_path / "runs/fruit/learners"
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    deadline = time.monotonic() + 60
-    while not (learners / "pamir.checkpoint/record.json").exists() and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert "visterm: interrupted; " in process.communicate(timeout=60)[1]
-    assert process.returncode == 143
-    assert "resuming from the checkpoint" in visterm(*arguments, cwd=tmp_path).stderr
-    found = {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
-    visterm(*arguments[:-2], "--force", cwd=tmp_path)
-    assert found == {path.name: path.read_bytes() for path in sorted((learners / "pamir/files").glob("*.npy"))}
 
 
 def test_mapped_vectors_teach_and_measure_the_same(mine, monkeypatch):
@@ -560,13 +449,13 @@ def test_a_cut_file_is_made_again(mine):
     result = visterm("train", "--json", cwd=mine)
     assert not json.loads(result.stdout)["fresh"]
     assert "missing or damaged" in result.stderr
-    assert json.loads(visterm("train", "--json", cwd=mine).stdout)["fresh"]
+    assert json_of("train", cwd=mine)["fresh"]
 
 
 def test_lost_figures_are_measured_again(mine):
     folder = mine / "runs/fruit/evaluations" / EVERY_ONE
     (folder / "metrics.json").unlink()
-    assert "no such file" in json.loads(visterm("info", "--json", cwd=mine).stdout)["evaluations"][EVERY_ONE]["error"]
+    assert "no such file" in json_of("info", cwd=mine)["evaluations"][EVERY_ONE]["error"]
     visterm("evaluate", "--learner", "all", cwd=mine)
     text = (folder / "metrics.json").read_text()
     (folder / "metrics.json").write_text("{" + text[1:].replace('"map"', '"mip"'))  # as many bytes as before

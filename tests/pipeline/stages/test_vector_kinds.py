@@ -15,61 +15,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from typer.testing import CliRunner
+from running import copy_run, json_of, refused, set_all, visterm
 
-from visterm.features import OnnxEmbedder, images, read_image
+from visterm.features import OnnxEmbedder, read_image
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli.app import app
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import load_extractor
 
 CLASSES = ("apple", "pear", "plum", "quince")
 NAMES = [f"{name}/{i}.jpg" for name in CLASSES for i in range(10)]
 LEARNERS = ("oasis", "aroma", "wsabie", "musl")
 SMALL = {
-    "compute.n_jobs": 1,
-    "compute.segment_size": 16,
-    "wsabie.n_components": 8,
-    "musl.n_metrics": 2,
-    "musl.n_bits": 8,
-    "musl.negatives_per_example": 20,
-} | {f"{name}.{key}": value for name in LEARNERS[:3] for key, value in (("n_steps", 3000), ("pass_steps", 1000))}
+    "wsabie": {"n_components": 8},
+    "musl": {"n_metrics": 2, "n_bits": 8, "negatives_per_example": 20},
+    "compute": {"n_jobs": 1, "segment_size": 16},
+}
+for name in LEARNERS[:3]:
+    SMALL.setdefault(name, {}).update(n_steps=3000, pass_steps=1000)
 
 
 def small(**others):
-    return [part for key, value in (SMALL | others).items() for part in ("--set", f"{key}={value}")]
-
-
-def visterm(*arguments, cwd, check=0):
-    """Run the command in a folder, in this process; the exit code must be the one expected."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        patch.setenv("VISTERM_RUN", "")
-        patch.delenv("VISTERM_RUNS", raising=False)
-        patch.setattr(images, "_silenced", True)  # pytest's own descriptors stay as they are
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
-    assert result.exit_code == check, result.stderr
-    return result
-
-
-def refused(*arguments, cwd):
-    """Run a command that must be refused with one line; return the line."""
-    result = visterm(*arguments, cwd=cwd, check=2)
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    lines = [line for line in result.stderr.splitlines() if line.startswith("visterm: ")]
-    assert len(lines) == 1
-    return lines[0]
+    return set_all(**SMALL, **others)
 
 
 def rows_by_path(folder):
     searcher = Searcher(folder)
     return dict(zip([image.path for image in searcher.images], searcher.X, strict=True))
-
-
-# ------------------------------------------------------------------------------------------------------------ ONNX
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +52,7 @@ def done(tmp_path_factory, write_images, write_model):
     folder = tmp_path_factory.mktemp("onnx")
     write_images(folder / "fruit", NAMES)
     write_model(folder / "model.onnx", 32)
-    by_model = {"features.kind": "onnx", "features.onnx.model": "model.onnx", "features.onnx.keep": 0.9}
+    by_model = {"features": {"kind": "onnx", "onnx.model": "model.onnx", "onnx.keep": 0.9}}
     visterm("features", "fruit", *small(**by_model), cwd=folder)
     visterm("train", "--learner", ",".join(LEARNERS), cwd=folder)
     visterm("evaluate", "--learner", ",".join(LEARNERS), cwd=folder)
@@ -88,8 +62,7 @@ def done(tmp_path_factory, write_images, write_model):
 @pytest.fixture
 def mine(done, tmp_path):
     """A copy of it that a test may change."""
-    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
-    return tmp_path
+    return copy_run(done, tmp_path)
 
 
 def test_the_collection_holds_the_vectors_of_the_model(done):
@@ -137,8 +110,8 @@ def test_every_learner_is_measured_in_one_report(done):
 def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
     shutil.copy(done / "fruit/pear/3.jpg", tmp_path / "q.jpg")  # a copy, so that nothing is left out
     (tmp_path / "bad.jpg").write_bytes(b"no image")
-    found = visterm("search", tmp_path / "q.jpg", "fruit/pear/3.jpg", "-k", 5, "--learner", learner, "--json", cwd=done)
-    copied, own = (answer["results"] for answer in json.loads(found.stdout))
+    found = json_of("search", tmp_path / "q.jpg", "fruit/pear/3.jpg", "-k", 5, "--learner", learner, cwd=done)
+    copied, own = (answer["results"] for answer in found)
     assert [row["rank"] for row in copied] == [1, 2, 3, 4, 5]
     assert all(row["labels"] == [os.path.dirname(row["path"])] for row in copied)
     scores = {row["path"]: row["score"] for row in copied}
@@ -151,9 +124,7 @@ def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
         model = load_learner(done / "runs/fruit/learners" / learner / "files")
         rows = rows_by_path(done / "runs/fruit")
         query = OnnxEmbedder(done / "model.onnx", keep=0.9).fit().transform([read_image(tmp_path / "q.jpg")])
-        labels = None
-        if learner == "musl":
-            labels = np.array([os.path.dirname(path) for path in rows])
+        labels = np.array([os.path.dirname(path) for path in rows]) if learner == "musl" else None
         expected = dict(zip(rows, model.similarity(query, np.stack(list(rows.values())), labels)[0], strict=True))
         for row in copied:
             assert row["score"] == pytest.approx(expected[row["path"]], abs=1e-4)
@@ -161,48 +132,42 @@ def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
     assert "bad.jpg: not an image" in bad.stderr
 
 
-def test_annotation(done):
-    found = json.loads(visterm("annotate", "fruit/plum/1.jpg", "-k", 2, "--json", cwd=done).stdout)
-    assert len(found[0]["labels"]) == 2
-    found = json.loads(visterm("search", "--label", "plum", "-k", 3, "--json", cwd=done).stdout)
-    assert len(found[0]["results"]) == 3
+def test_labels_are_found_and_their_images(done):
+    assert len(json_of("annotate", "fruit/plum/1.jpg", "-k", 2, cwd=done)[0]["labels"]) == 2
+    assert len(json_of("search", "--label", "plum", "-k", 3, cwd=done)[0]["results"]) == 3
 
 
 def test_a_second_run_does_nothing_and_new_images_are_embedded(mine, write_images):
-    again = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    again = json_of("features", "fruit", cwd=mine)
     assert again["extracted"] == 0
     write_images(mine / "fruit", ["pear/new.jpg"])
     (mine / "fruit/pear/bad.jpg").write_bytes(b"no image")
     (mine / "model.onnx").unlink()  # the run has its own
     before = rows_by_path(mine / "runs/fruit")
-    again = json.loads(visterm("features", "fruit", "--json", cwd=mine).stdout)
+    again = json_of("features", "fruit", cwd=mine)
     assert (again["added"], again["extracted"], again["skipped"]) == (2, 2, 1)
     after = rows_by_path(mine / "runs/fruit")
     assert set(after) - set(before) == {"pear/new.jpg"}
-    found = json.loads(visterm("search", "fruit/pear/new.jpg", "--json", cwd=mine).stdout)
+    found = json_of("search", "fruit/pear/new.jpg", cwd=mine)
     assert len(found[0]["results"]) == 10
 
 
 def test_another_model_makes_everything_again(mine, write_model):
     write_model(mine / "other.onnx", 32, size=12, seed=1)
-    other = json.loads(
-        visterm("features", "fruit", "--set", "features.onnx.model=other.onnx", "--json", cwd=mine).stdout
-    )
+    other = json_of("features", "fruit", "--set", "features.onnx.model=other.onnx", cwd=mine)
     assert other["extracted"] == 40
     assert Searcher(mine / "runs/fruit").X.shape == (40, 12)
     assert "was trained on other features" in refused("search", "fruit/pear/1.jpg", cwd=mine)
-    info = json.loads(visterm("info", "--json", cwd=mine).stdout)
+    info = json_of("info", cwd=mine)
     assert info["vectors"] == f"of 12 numbers, made by {mine / 'other.onnx'}"
 
 
 def test_a_changed_setting_counts_and_a_moved_model_does_not(mine):
     os.rename(mine / "model.onnx", mine / "moved.onnx")
-    moved = visterm("features", "fruit", "--set", "features.onnx.model=moved.onnx", "--json", cwd=mine)
-    assert json.loads(moved.stdout)["extracted"] == 0
-    refused_first = refused("train", "--set", "features.onnx.unit=false", cwd=mine)
-    assert "made with another configuration" in refused_first
-    changed = visterm("features", "fruit", "--set", "features.onnx.unit=false", "--json", cwd=mine)
-    assert json.loads(changed.stdout)["extracted"] == 40
+    assert json_of("features", "fruit", "--set", "features.onnx.model=moved.onnx", cwd=mine)["extracted"] == 0
+    setting = ["--set", "features.onnx.unit=false"]
+    assert "made with another configuration" in refused("train", *setting, cwd=mine)
+    assert json_of("features", "fruit", *setting, cwd=mine)["extracted"] == 40
 
 
 def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, write_images, write_model):
@@ -210,25 +175,27 @@ def test_models_and_settings_that_are_refused_leave_nothing_behind(tmp_path, wri
     write_model(tmp_path / "model.onnx")
     (tmp_path / "bad.onnx").write_bytes((tmp_path / "model.onnx").read_bytes()[:900])
 
-    def by(**settings):
-        given = {"features.kind": "onnx"} | {f"features.{key}": value for key, value in settings.items()}
-        return refused("features", "fruit", *small(**given), cwd=tmp_path)
-
-    assert "kind: onnx needs a model" in by()
-    assert "bad.onnx: not an ONNX model, or damaged" in by(**{"onnx.model": "bad.onnx"})
-    assert "none.onnx: the model cannot be read (No such file or directory)" in by(**{"onnx.model": "none.onnx"})
-    assert "takes images of any size: set size" in by(**{"onnx.model": "model.onnx"})
-    named = by(**{"onnx.model": "model.onnx", "onnx.size": 32, "onnx.layer": "poled"})
-    assert "no layer 'poled' (did you mean pooled?)" in named
-    assert "features.onnx.resize" in by(**{"onnx.model": "model.onnx", "onnx.resize": "tile"})
-    assert "unknown key features.onnx.sise; did you mean size?" in by(**{"onnx.sise": 3})
-    kept = refused("features", "fruit", *small(**{"features.onnx.model": "model.onnx"}), cwd=tmp_path)
-    assert "used with kind: onnx only" in kept
+    for given, message in (
+        ({"kind": "onnx"}, "kind: onnx needs a model"),
+        ({"onnx.model": "bad.onnx"}, "bad.onnx: not an ONNX model, or damaged"),
+        ({"onnx.model": "none.onnx"}, "none.onnx: the model cannot be read (No such file or directory)"),
+        ({"onnx.model": "model.onnx"}, "takes images of any size: set size"),
+        (
+            {"onnx.model": "model.onnx", "onnx.size": 32, "onnx.layer": "poled"},
+            "did you mean pooled?",
+        ),
+        ({"onnx.model": "model.onnx", "onnx.resize": "tile"}, "features.onnx.resize"),
+        ({"onnx.sise": 3}, "unknown key features.onnx.sise; did you mean size?"),
+        ({"kind": None, "onnx.model": "model.onnx"}, "used with kind: onnx only"),
+    ):
+        section = {key: value for key, value in ({"kind": "onnx"} | given).items() if value is not None}
+        assert message in refused("features", "fruit", *small(features=section), cwd=tmp_path)
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_missing_runtime_is_named(done, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    load_extractor.cache_clear()  # as in a process of its own
     needed = "visterm: features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'"
     shutil.copy(done / "fruit/pear/3.jpg", tmp_path / "q.jpg")
     assert refused("search", tmp_path / "q.jpg", cwd=done) == needed
@@ -242,13 +209,12 @@ def test_a_damaged_model_of_a_run_is_one_line(mine):
     line = refused("search", "fruit/pear/1.jpg", cwd=mine)
     assert "the model has changed since fit; run 'visterm features --force'" in line
     visterm("features", "fruit", cwd=mine)
-    assert len(json.loads(visterm("search", "fruit/pear/1.jpg", "--json", cwd=mine).stdout)[0]["results"]) == 10
+    assert len(json_of("search", "fruit/pear/1.jpg", cwd=mine)[0]["results"]) == 10
 
 
 def test_workers_give_the_same_vectors(mine, done):
-    visterm(
-        "features", "fruit", "--run", "two", "--config", "runs/fruit/config.yaml", "--set", "compute.n_jobs=2", cwd=mine
-    )
+    given = ("--run", "two", "--config", "runs/fruit/config.yaml", "--set", "compute.n_jobs=2")
+    visterm("features", "fruit", *given, cwd=mine)
     one, two = rows_by_path(done / "runs/fruit"), rows_by_path(mine / "runs/two")
     for path, row in one.items():
         np.testing.assert_array_equal(two[path], row)
@@ -261,9 +227,7 @@ def test_explaining_needs_visterms(done):
 
 def test_adding_removing_and_compacting(mine, tmp_path, write_images):
     write_images(mine / "elsewhere", ["quince/new.jpg"])
-    added = json.loads(
-        visterm("add", "elsewhere/quince/new.jpg", "--run", "fruit", "--label", "quince", "--json", cwd=mine).stdout
-    )
+    added = json_of("add", "elsewhere/quince/new.jpg", "--run", "fruit", "--label", "quince", cwd=mine)
     assert (added["added"], added["n_images"]) == (1, 41)
     visterm("remove", "pear/0.jpg", "--run", "fruit", cwd=mine)
     before = rows_by_path(mine / "runs/fruit")
@@ -273,9 +237,6 @@ def test_adding_removing_and_compacting(mine, tmp_path, write_images):
     for path, row in before.items():
         np.testing.assert_array_equal(after[path], row)
     assert len(list((mine / "runs/fruit/collection/segments").iterdir())) == 1
-
-
-# ---------------------------------------------------------------------------------------------------------- tables
 
 
 def made_up(seed=0):
@@ -297,8 +258,7 @@ def table(tmp_path):
 
 
 def take(folder, *more):
-    arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), *more, "--json")
-    return json.loads(visterm(*arguments, cwd=folder).stdout)
+    return json_of("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), *more, cwd=folder)
 
 
 def test_from_a_table_to_a_report_and_a_search(table):
@@ -313,14 +273,14 @@ def test_from_a_table_to_a_report_and_a_search(table):
         assert metrics["systems"][name]["map"] > metrics["systems"]["chance"]["map"], name
     assert ", cannot be read" in (folder / "report.html").read_text()  # names in the place of pictures
     for learner in (*LEARNERS, "cosine"):
-        found = json.loads(visterm("search", "pear/3.jpg", "--learner", learner, "--json", cwd=table).stdout)
+        found = json_of("search", "pear/3.jpg", "--learner", learner, cwd=table)
         paths = [row["path"] for row in found[0]["results"]]
         assert len(paths) == 10
         assert "pear/3.jpg" not in paths
     number = next(row["id"] for row in found[0]["results"] if row["path"] == paths[0])
-    by_id = json.loads(visterm("search", f"id:{number}", "--json", cwd=table).stdout)
+    by_id = json_of("search", f"id:{number}", cwd=table)
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
-    info = json.loads(visterm("info", "--json", cwd=table).stdout)
+    info = json_of("info", cwd=table)
     assert info["vectors"] == f"of 12 numbers, read from {table / 'fruit.npy'}"
 
 
@@ -328,9 +288,7 @@ def test_vectors_as_queries(table):
     take(table)
     np.save(table / "one.npy", made_up()[13] * 7)
     np.save(table / "two.npy", made_up()[[0, 39]].astype(np.float32))
-    found = json.loads(
-        visterm("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", "--json", cwd=table).stdout
-    )
+    found = json_of("search", "two.npy", "one.npy", "quince/2.jpg", "--learner", "cosine", cwd=table)
     assert [answer["query"] for answer in found] == ["two.npy[0]", "two.npy[1]", "one.npy", "quince/2.jpg"]
     assert [answer["results"][0]["path"] for answer in found[:3]] == [NAMES[0], NAMES[39], NAMES[13]]
     assert found[2]["results"][0]["score"] == pytest.approx(1, abs=1e-6)
@@ -340,24 +298,14 @@ def test_queries_that_cannot_be_answered(table, write_images):
     take(table)
     write_images(table, ["other.jpg"])
     np.save(table / "long.npy", np.ones(13))
-    found = visterm(
-        "search",
-        "other.jpg",
-        "long.npy",
-        "id:999",
-        "pear/none.jpg",
-        "--learner",
-        "cosine",
-        "--json",
-        cwd=table,
-        check=2,
-    )
-    errors = [answer["error"] for answer in json.loads(found.stdout)]
+    queries = ("other.jpg", "long.npy", "id:999", "pear/none.jpg")
+    found = json_of("search", *queries, "--learner", "cosine", cwd=table, check=2)
+    errors = [answer["error"] for answer in found]
     assert "this run has imported vectors and nothing to make vectors with: search with one of its images" in errors[0]
     assert "vectors of 13 numbers; those of the run have 12" in errors[1]
     assert "no image of this id" in errors[2]
     assert "imported vectors" in errors[3]
-    assert "add them to" in refused("add", "other.jpg", "--run", "fruit", cwd=table)
+    assert "has precomputed vectors: add new ones to" in refused("add", "other.jpg", cwd=table)
 
 
 def test_images_beside_the_vectors(table, write_images):
@@ -366,7 +314,7 @@ def test_images_beside_the_vectors(table, write_images):
     (table / "ids.txt").write_text("\n".join(str(table / "photos" / name) for name in NAMES))  # as many tools write it
     visterm("features", "photos", "--run", "fruit", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), cwd=table)
     assert set(rows_by_path(table / "runs/fruit")) == set(NAMES)
-    found = json.loads(visterm("search", "photos/plum/4.jpg", "--learner", "cosine", "--json", cwd=table).stdout)
+    found = json_of("search", "photos/plum/4.jpg", "--learner", "cosine", cwd=table)
     expected = np.argsort(-unit(made_up()) @ unit(made_up())[24], kind="stable")[1:]
     assert [row["path"] for row in found[0]["results"]] == [NAMES[i] for i in expected[:10]]
     visterm("evaluate", "--learner", "cosine", cwd=table)
@@ -381,7 +329,7 @@ def test_a_changed_table_takes_over_what_differs(table):
     changed[4] = made_up(seed=1)[0]
     np.save(table / "fruit.npy", changed)
     (table / "ids.txt").write_text("\n".join([*NAMES[1:], "pear/new.jpg"]))
-    again = json.loads(visterm("features", "--run", "fruit", "--json", cwd=table).stdout)
+    again = json_of("features", "--run", "fruit", cwd=table)
     assert [again[key] for key in ("added", "changed", "removed", "extracted")] == [1, 1, 1, 2]
     after = {image.path: (image.id, image.split) for image in Searcher(table / "runs/fruit").images}
     assert set(after) == {*NAMES[1:], "pear/new.jpg"}
@@ -412,7 +360,7 @@ def test_sparse_vectors_stay_sparse(table):
     np.testing.assert_allclose(searcher.X.toarray(), unit(S.toarray())[order], atol=1e-6)
     visterm("train", cwd=table)
     visterm("evaluate", cwd=table)
-    assert len(json.loads(visterm("search", NAMES[0], "--json", cwd=table).stdout)[0]["results"]) == 10
+    assert len(json_of("search", NAMES[0], cwd=table)[0]["results"]) == 10
 
 
 def test_labels_of_the_table_and_of_a_file(table):
@@ -420,8 +368,8 @@ def test_labels_of_the_table_and_of_a_file(table):
     with open(table / "ids.csv", "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerows([("path", "kind"), *zip([f"<{i}>" for i in range(40)], labels, strict=True)])
-    columns = {"collection.vectors.id_column": "path", "collection.vectors.label_column": "kind"}
-    arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(**columns))
+    columns = {"vectors.id_column": "path", "vectors.label_column": "kind"}
+    arguments = ("features", "--vectors", "fruit.npy", "--ids", "ids.csv", *small(collection=columns))
     visterm(*arguments, cwd=table)
     found = {image.path: image.labels for image in Searcher(table / "runs/fruit").images}
     assert found == {f"<{i}>": {label: 1.0} for i, label in enumerate(labels)}
@@ -481,7 +429,7 @@ def test_a_refused_table_leaves_a_run_as_it_was(table):
     assert "ids.txt: cannot be read" in refused("features", "--run", "fruit", cwd=table)
     after = rows_by_path(table / "runs/fruit")
     assert list(after) == list(before)
-    assert len(json.loads(visterm("search", NAMES[0], "--learner", "cosine", "--json", cwd=table).stdout)) == 1
+    assert len(json_of("search", NAMES[0], "--learner", "cosine", cwd=table)) == 1
     (table / "ids.txt").write_text("\n".join(f"other{i}" for i in range(40)))
     visterm("features", "--run", "fruit", "--force", cwd=table)
     assert set(rows_by_path(table / "runs/fruit")) == {f"other{i}" for i in range(40)}

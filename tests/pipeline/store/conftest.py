@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.segments import write_segment
 
@@ -19,32 +20,33 @@ def collection(tmp_path):
     collection.close()
 
 
-@pytest.fixture(scope="session")
-def touch():
-    """Function (root, *names, content) that writes files."""
-    return _touch
+@pytest.fixture
+def scan(collection, tmp_path):
+    """Function (*names, settings, content) that writes files below images/ and scans it; returns what it changed."""
+
+    def scan(*names, settings=(), content=b"x"):
+        for name in names:
+            path = os.path.join(os.fsencode(tmp_path / "images"), os.fsencode(name))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as stream:
+                stream.write(content)
+        found = collection.scan(tmp_path / "images", load_config(None, list(settings)))
+        return found.added, found.changed, found.removed, found.unchanged
+
+    return scan
 
 
-@pytest.fixture(scope="session")
-def extract():
-    """Function (collection) that enters counts for pending images; visterm i of the i-th image has the count i + 1."""
-    return _extract
+@pytest.fixture
+def extract(collection):
+    """Function that enters counts for pending images: visterm i of the i-th has the count i + 1; returns all images."""
 
+    def extract():
+        pending = collection.pending()
+        counts = np.diag(np.arange(1, len(pending) + 1, dtype=np.int32))
+        number = collection.reserve_segments(1)
+        write_segment(collection.segments / str(number), sparse.csr_matrix(counts))
+        outcomes = [Outcome(id_, f"sha{id_}", 128, 96, row, None) for row, (id_, _) in enumerate(pending)]
+        collection.enter_segment(number, outcomes)
+        return collection.images()
 
-def _touch(root, *names, content=b"x"):
-    for name in names:
-        path = os.path.join(os.fsencode(root), os.fsencode(name))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as stream:
-            stream.write(content)
-
-
-def _extract(collection):
-    pending = collection.pending()
-    counts = np.diag(np.arange(1, len(pending) + 1, dtype=np.int32))
-    number = collection.reserve_segments(1)
-    write_segment(collection.segments / str(number), sparse.csr_matrix(counts))
-    collection.enter_segment(
-        number, [Outcome(id_, f"sha{id_}", 128, 96, row, None) for row, (id_, _) in enumerate(pending)]
-    )
-    return [path for _, path in pending]
+    return extract

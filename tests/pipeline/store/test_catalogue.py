@@ -8,26 +8,21 @@ import sqlite3
 import numpy as np
 import pytest
 
-from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store import database
 from visterm.pipeline.store.catalogue import Collection
 
 
-def test_counts_come_in_the_order_asked_for(collection, tmp_path, touch, extract):
-    root = tmp_path / "images"
-    touch(root, "a/1.jpg", "a/2.jpg", "a/3.jpg")
-    collection.scan(root, load_config())
-    extract(collection)
-    images = collection.images()
+def test_counts_come_in_the_order_asked_for(collection, scan, extract):
+    scan("a/1.jpg", "a/2.jpg", "a/3.jpg")
+    images = extract()
     np.testing.assert_array_equal(collection.counts(images[::-1]).toarray(), [[0, 0, 3], [0, 2, 0], [1, 0, 0]])
 
 
-def test_counts_of_another_extractor_are_forgotten(collection, tmp_path, touch, extract):
-    touch(tmp_path / "images", "a/1.jpg", "a/2.jpg")
-    collection.scan(tmp_path / "images", load_config())
+def test_counts_of_another_extractor_are_forgotten(collection, scan, extract):
+    scan("a/1.jpg", "a/2.jpg")
     collection.use_extractor("one")
-    extract(collection)
+    extract()
     collection.use_extractor("one")
     assert collection.pending() == []
     collection.use_extractor("two")

@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.segments import read_segment, write_segment
 
 
-def test_what_a_killed_run_left_behind_is_removed(collection, tmp_path, touch, extract):
-    touch(tmp_path / "images", "a/1.jpg")
-    collection.scan(tmp_path / "images", load_config())
-    extract(collection)
-    write_segment(
-        collection.segments / str(collection.reserve_segments(1)), sparse.csr_matrix(np.eye(1, dtype=np.int32))
-    )
+def test_what_a_killed_run_left_behind_is_removed(collection, scan, extract):
+    scan("a/1.jpg")
+    extract()
+    number = collection.reserve_segments(1)
+    write_segment(collection.segments / str(number), sparse.csr_matrix(np.eye(1, dtype=np.int32)))
     (collection.segments / "3.tmp").mkdir()
     collection.clean()
     assert [path.name for path in collection.segments.iterdir()] == ["1"]
