@@ -1,7 +1,5 @@
 """Relevance marks: what stands, undo, many writers, full disks, damage."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """kill -9 while marks are added and while versions are made: what was confirmed is there, and the model is whole."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Learners that marks update: as far as they may, exactly back again, and never for the worse."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The human evaluation: hand-worked measures, tasks of real images, decisions that stay, exports, the figure."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -28,9 +26,6 @@ from visterm.pipeline.store.run import Run
 
 NAN = np.nan
 CLASSES = ("apple", "pear", "plum")
-
-
-# ------------------------------------------------------------------------------------------------------------ measures
 
 
 def test_precision_at_k_by_hand():
@@ -70,9 +65,6 @@ def test_a_single_judge_has_no_coherence_and_nothing_is_no_error():
     assert np.isnan(judge_coherence(np.zeros((2, 1, 2)))).all()  # who found nothing relevant cannot be confirmed
     assert np.isnan(ranking_coherence(np.full((2, 3, 4), NAN))).all()
     assert precision_curves(np.zeros((0, 3, 4))).shape == (0, 3, 4)
-
-
-# --------------------------------------------------------------------------------------------------------------- tasks
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +112,6 @@ def test_tasks_are_those_of_the_paper(searcher, learner):
 def test_too_few_images(searcher):
     with pytest.raises(UserError, match="too few to judge"):
         draw_tasks(searcher, "cosine", k=1000)
-
-
-# ----------------------------------------------------------------------------------------------------------- decisions
 
 
 def candidates(first, n, ranked):

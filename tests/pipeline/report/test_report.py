@@ -80,11 +80,7 @@ def some_data(n_queries=12, path="{label}/img_{i}.jpg", **changes):
         )
         queries.append(
             Query(
-                path.format(label=label, i=i),
-                (label,),
-                Hits((i + 1) / 20, 1 + i % 4, 0.4),
-                Hits(0.3, 2, 0.3),
-                results,
+                path.format(label=label, i=i), (label,), Hits((i + 1) / 20, 1 + i % 4, 0.4), Hits(0.3, 2, 0.3), results
             )
         )
     data = ReportData(
@@ -119,9 +115,6 @@ def some_data(n_queries=12, path="{label}/img_{i}.jpg", **changes):
 def page_of(tmp_path, data, **options):
     (tmp_path / "report.html").write_bytes(render_report(data, read_image, **options))
     return Page((tmp_path / "report.html").read_text("utf-8"))
-
-
-# ------------------------------------------------------------------------------------------------- content
 
 
 def test_all_sections_are_there(tmp_path):
@@ -203,9 +196,6 @@ def test_verdict(maps, p_value, expected):
         System("cosine", maps[1]),
     )
     assert verdict(some_data(systems=systems)).startswith(expected)
-
-
-# ------------------------------------------------------------------------------------------ several learners
 
 
 @pytest.mark.parametrize(
@@ -310,9 +300,6 @@ def test_the_page_has_the_colours_of_the_picture():
     css = (report_page.files("visterm.pipeline.report") / "templates/shared.html.jinja").read_text("utf-8")
     assert re.findall(r"--other\d: (#\w+);", css)[: len(charts.OTHERS)] == [color for color, *_ in charts.OTHERS]
     assert len({color for color, *_ in charts.OTHERS}) == len(charts.OTHERS)
-
-
-# ---------------------------------------------------------------------------------------------- edge cases
 
 
 def test_one_system_no_history_few_queries(tmp_path):
@@ -426,9 +413,6 @@ def test_contrast():
             assert (high + 0.05) / (low + 0.05) >= 4.5, text
 
 
-# ---------------------------------------------------------------------------------------------------- size
-
-
 def test_size_of_a_full_report(tmp_path):
     def noise(path):  # larger than any photograph as WebP
         rng = np.random.default_rng(abs(hash(path)) % 2**32)
@@ -456,9 +440,6 @@ def test_a_page_that_browsers_cannot_open_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-# ------------------------------------------------------------------------------------------------- the PNG
-
-
 def test_precision_curve_is_a_picture(tmp_path):
     write_precision_curve(tmp_path, some_data())
     assert (tmp_path / "precision_curve.png").read_bytes().startswith(b"\x89PNG")
@@ -468,8 +449,6 @@ def test_importing_the_report_does_not_import_matplotlib():
     code = "import sys, visterm.pipeline.report.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
-
-# ---------------------------------------------------------------------------------------------- in a browser
 
 PROBE = """
 <script>

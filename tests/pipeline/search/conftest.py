@@ -1,7 +1,5 @@
 """A run of three classes of ten images, with three learners."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Why two images match: the numbers sum to the score that search shows, and the picture shows them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -74,9 +72,6 @@ def visterm(*arguments, run, check=0):
         result = CliRunner().invoke(app, ["explain", *map(str, arguments)], prog_name="visterm")
     assert result.exit_code == check, result.stderr
     return result
-
-
-# --- numbers ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learner", [name for name in (*LEARNERS, "cosine") if name != "musl"])
@@ -181,9 +176,6 @@ def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images
     assert explain_pair(searcher, "pear/3.jpg", "pear/1.jpg", "musl")["bits"]
 
 
-# --- heat maps ----------------------------------------------------------------------------------------------------
-
-
 def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
     side = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")["query"]
     for longest in (720, 128, 50, 7, 1):
@@ -195,9 +187,6 @@ def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
 def test_heat_is_spread_over_the_pixels_of_overlapping_blocks():
     side = {"width": 4, "height": 2, "boxes": [[0, 0, 4, 2], [2, 0, 2, 2], [2, 1, 1, 1]], "heat": [0.8, 0.4, -0.3]}
     np.testing.assert_allclose(heat_map(side), [[0.1, 0.1, 0.2, 0.2], [0.1, 0.1, -0.1, 0.2]], atol=1e-12)
-
-
-# --- the picture --------------------------------------------------------------------------------------------------
 
 
 def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_path):
@@ -257,9 +246,6 @@ def test_names_are_shown_as_they_are(searcher, tmp_path):
     assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
-# --- what cannot be explained -------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
     (tmp_path / "broken.jpg").write_bytes(b"no image")
     for given, message in (
@@ -303,9 +289,6 @@ def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):
     (tmp_path / "photos/pear/2.jpg").unlink()
     with pytest.raises(UserError, match="pear/2.jpg: .*no such file"):
         explain_pair(searcher, "apple/0.jpg", "pear/2.jpg", "cosine")
-
-
-# --- the command --------------------------------------------------------------------------------------------------
 
 
 def test_the_command_prints_a_table(run, outside):

@@ -1,7 +1,5 @@
 """The images of a run that can be searched: what is read, under which names, and what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

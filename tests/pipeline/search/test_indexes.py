@@ -1,7 +1,5 @@
 """Two-stage indexes: when they are used, what they find, and what a run keeps of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """A run whose indexes lie in Milvus: in step with the catalogue, and one line for whatever is wrong."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

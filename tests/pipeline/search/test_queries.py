@@ -1,7 +1,5 @@
 """Queries: files, folders, ids, paths and pixels, from Python and from the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

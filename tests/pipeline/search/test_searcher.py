@@ -1,7 +1,5 @@
 """A searcher, from Python and from the command line: images, labels, warnings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3

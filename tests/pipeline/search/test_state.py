@@ -1,7 +1,5 @@
 """Threads that share a searcher, and runs that change on disk."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A small run, and clients of the service over it."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Access control: host, token, origin and limits of request bodies."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

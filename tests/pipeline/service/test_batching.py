@@ -1,7 +1,5 @@
 """Bounded queues and batched searches."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """Relevance marks and updates of learners."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

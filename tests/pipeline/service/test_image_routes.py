@@ -1,7 +1,5 @@
 """Images and thumbnails."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The page and the judging page in a real browser, on a real run behind the real service."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -148,9 +146,6 @@ def problem(text, status):
 
 def photo(made):
     return made.folder.parents[1] / "photos" / "pear" / "3.jpg"
-
-
-# --------------------------------------------------------------------------------------------------- ways to ask
 
 
 def test_a_click_on_a_sample_searches_with_it(page):
@@ -305,9 +300,6 @@ def test_markup_in_names_and_labels_stays_text(page, ids):
     assert page.locator("img[src=x], #main b").count() == 0
 
 
-# --------------------------------------------------------------------------------------------------- the grid
-
-
 def test_more_results_are_loaded_and_back_restores_place_and_number(page, ids):
     ask(page, ids["plum/2.jpg"])
     page.get_by_role("button", name="Load more").click()
@@ -393,9 +385,6 @@ def test_metrics_of_musl_are_tabs(page, ids):
     expect(tabs.nth(1)).to_be_focused()
 
 
-# --------------------------------------------------------------------------------------------------- the dialog
-
-
 def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     ask(page, ids["plum/2.jpg"])
     card = page.locator("#results .card").nth(20)
@@ -474,9 +463,6 @@ def test_an_explanation_is_drawn_and_stands_in_a_table(page, ids):
     expect(viewer).to_contain_text(re.compile(r"The metric of this result compares \d+ visterms?: \d+ agree"))
 
 
-# --------------------------------------------------------------------------------------------------- two learners
-
-
 def test_two_learners_side_by_side(page, ids):
     ask(page, ids["plum/2.jpg"])
     page.get_by_label("Compare with").select_option("cosine")
@@ -511,9 +497,6 @@ def test_the_figures_of_the_run(page):
     expect(page.locator(".chart text", has_text="mAP")).to_have_count(3)  # oasis, cosine, chance
     assert page.locator('.chart [stroke="#0b5cad"]').count() > 1  # the learner's colour, which the style sheet knows
     expect(page.get_by_role("row", name=re.compile("^oasis"))).to_contain_text(re.compile(r"0\.\d{3}"))
-
-
-# --------------------------------------------------------------------------------------------------- marks
 
 
 def test_marks_are_kept_taken_back_and_undone(page, ids):
@@ -664,9 +647,6 @@ def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, 
         own.close()
 
 
-# --------------------------------------------------------------------------------------------------- all of it
-
-
 def test_the_sheet_of_keys_is_the_table_of_keys_and_turns_them_off(page, ids):
     ask(page, ids["plum/2.jpg"])
     page.keyboard.press("?")
@@ -742,9 +722,6 @@ def test_the_files_hold_no_inline_code_and_set_no_markup():
         assert "https:" not in text
     for file in WEB.glob("*.js"):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", file.read_text()), file
-
-
-# --------------------------------------------------------------------------------------------------- judging
 
 
 def test_a_judge_decides_undoes_and_sees_the_results(page, made):

@@ -1,7 +1,5 @@
 """Reloading the run when it changes on disk."""
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The run, its evaluations and the API documentation."""
 
-from __future__ import annotations
-
 import pytest
 
 from visterm.pipeline.service import schemas
@@ -13,12 +11,7 @@ def test_run_info(client, searcher):
     assert facts.labels == {"fig": 6, "pear": 7, "plum": 6}
     assert facts.learners == ["oasis", "knn", "cosine"]
     assert (facts.default_learner, facts.annotators, facts.evaluations) == ("oasis", ["knn"], ["oasis"])
-    assert client.get("/health").json() == {
-        "status": "ok",
-        "version": searcher.version,
-        "images": 19,
-        "problem": None,
-    }
+    assert client.get("/health").json() == {"status": "ok", "version": searcher.version, "images": 19, "problem": None}
     metrics = client.get("/api/evaluations/oasis/metrics").json()
     curves = schemas.PrecisionCurves.model_validate(client.get("/api/evaluations/oasis/curves").json())
     assert set(curves.systems) == set(metrics["systems"])

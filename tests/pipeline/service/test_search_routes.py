@@ -1,7 +1,5 @@
 """Search, annotation and explanation."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The service as a process, its limits and files."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Uploaded images."""
 
-from __future__ import annotations
-
 import io
 import os
 import time
