@@ -3,6 +3,8 @@
 import json
 import shutil
 
+from running import visterm
+
 from visterm.pipeline import Searcher
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import TwoStageIndex
@@ -12,7 +14,7 @@ def paths_of(answer):
     return [result["path"] for result in answer["results"]]
 
 
-def test_two_stages_of_few_images_find_what_exact_search_finds(visterm, mine, searcher):
+def test_two_stages_of_few_images_find_what_exact_search_finds(mine, searcher):
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
     two_stages = Searcher(mine / "runs/fruit")
     for name in two_stages.learners:
@@ -22,7 +24,7 @@ def test_two_stages_of_few_images_find_what_exact_search_finds(visterm, mine, se
     assert not isinstance(Searcher(mine / "runs/fruit").index("oasis"), TwoStageIndex)
 
 
-def test_large_galleries_take_two_stages_by_themselves(visterm, mine):
+def test_large_galleries_take_two_stages_by_themselves(mine):
     visterm("features", "fruit", "--set", "index.exact_milliseconds=0.0001", "--set", "index.n_candidates=7", cwd=mine)
     index = Searcher(mine / "runs/fruit").index("cosine")
     assert isinstance(index, TwoStageIndex)
@@ -31,7 +33,7 @@ def test_large_galleries_take_two_stages_by_themselves(visterm, mine):
     assert not isinstance(Searcher(mine / "runs/fruit").index("cosine"), TwoStageIndex)
 
 
-def test_what_two_stages_find_is_measured_once_and_shown(visterm, mine):
+def test_what_two_stages_find_is_measured_once_and_shown(mine):
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
     for name in ("oasis", "wsabie"):  # without lists, and with
         told = f"two stages find 100.0% of the 10 nearest images for {name} (measured with 30 queries"
@@ -45,7 +47,7 @@ def test_what_two_stages_find_is_measured_once_and_shown(visterm, mine):
     assert line in visterm("info", cwd=mine).stdout.splitlines()
 
 
-def test_an_index_that_takes_long_to_make_is_kept(visterm, mine, write_images):
+def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
     """That of a dense gallery side, such as wsabie's."""
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
     ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "building the index of"

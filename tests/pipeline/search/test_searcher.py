@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from running import visterm
 
 from visterm.pipeline import Searcher, explain_pair
 from visterm.pipeline.console import Console
@@ -23,13 +24,12 @@ def test_as_many_results_as_there_are(searcher):
             ask("id:1", k=0)
 
 
-def test_every_learner_answers_as_the_command_does(visterm, searcher, done):
+def test_every_learner_answers_as_the_command_does(searcher, finished):
     for name in searcher.learners:
         (answer,) = searcher.search("id:7", k=5, learner=name)
-        assert json.loads(visterm("search", "id:7", "-k", 5, "--learner", name, "--json", cwd=done).stdout) == [answer]
-        assert [r["id"] for r in answer["results"]] == [
-            next(image.id for image in searcher.images if image.path == r["path"]) for r in answer["results"]
-        ]
+        told = visterm("search", "id:7", "-k", 5, "--learner", name, "--json", cwd=finished).stdout
+        assert json.loads(told) == [answer]
+        assert all(searcher.images[searcher.place[r["id"]]].path == r["path"] for r in answer["results"])
     with pytest.raises(UserError, match="did you mean oasis"):
         searcher.search("id:1", learner="oassis")
     with pytest.raises(UserError, match="no trained aroma"):
