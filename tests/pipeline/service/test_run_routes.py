@@ -39,7 +39,7 @@ def test_documentation_needs_no_script_and_no_other_host(client):
         "/static/%2fetc%2fpasswd",
         "/api/evaluations/..%2f..%2fcollection/metrics",
         "/api/evaluations/../../config.yaml/metrics",
-        "/evaluations/..%2fevaluations%2foasis/precision-curve.svg",
+        "/api/evaluations/..%2fevaluations%2foasis/precision-curve.svg",
         "/images/..%2f..%2fetc%2fpasswd/original",
         "/images/%2fetc%2fpasswd/original",
         "/uploads/..%2f..%2fconfig.yaml",
@@ -72,7 +72,7 @@ def test_damaged_curves(own, serving):
 
 
 def test_precision_curve(own, serving):
-    file, url = own.evaluation("oasis") / "precision_curve.svg", "/evaluations/oasis/precision-curve.svg"
+    file, url = own.evaluation("oasis") / "precision_curve.svg", "/api/evaluations/oasis/precision-curve.svg"
     with serving(own) as client:
         file.unlink(missing_ok=True)
         client.check_error(client.get(url), 404, "no precision_curve.svg", "visterm evaluate --force")
@@ -82,4 +82,4 @@ def test_precision_curve(own, serving):
         assert (answer.content, answer.headers["content-type"]) == (svg, "image/svg+xml")
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["cache-control"] == "no-cache"
-        client.check_error(client.get("/evaluations/none/precision-curve.svg"), 404, "no evaluation none", "oasis")
+        client.check_error(client.get("/api/evaluations/none/precision-curve.svg"), 404, "no evaluation none", "oasis")
