@@ -29,9 +29,8 @@ def test_documentation_needs_no_script_and_no_other_host(client):
     assert "//" not in page.replace("http://www.w3.org", "")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_paths_that_climb_out(client):
+    for path in (
         "/static/../service.py",
         "/static/%2e%2e/service.py",
         "/static/..%2fservice.py",
@@ -43,13 +42,11 @@ def test_documentation_needs_no_script_and_no_other_host(client):
         "/images/..%2f..%2fetc%2fpasswd/original",
         "/images/%2fetc%2fpasswd/original",
         "/uploads/..%2f..%2fconfig.yaml",
-    ],
-)
-def test_paths_that_climb_out(client, path):
-    answer = client.get(path)
-    assert answer.status_code in (404, 422)
-    assert b"root:" not in answer.content
-    assert b"create_app" not in answer.content
+    ):
+        answer = client.get(path)
+        assert answer.status_code in (404, 422), path
+        assert b"root:" not in answer.content
+        assert b"create_app" not in answer.content
 
 
 def test_markup_in_the_name_of_a_run_stays_text(own, serving):
