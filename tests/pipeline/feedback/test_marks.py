@@ -32,7 +32,9 @@ def marks(tmp_path):
     return RelevanceMarks(tmp_path / "feedback.sqlite")
 
 
-def test_the_last_mark_of_an_image_stands(marks):
+def test_reading_makes_no_file_and_the_last_mark_of_an_image_stands(marks):
+    assert (marks.of(QUERY), marks.standing(), marks.export(), marks.vector(QUERY, "x")) == ([], {}, [], None)
+    assert not marks.file.exists()
     for number, mark in ((1, 1), (2, -1), (3, 1), (1, -1), (3, 0)):
         marks.add(QUERY, image(number), mark, learner="oasis")
     marks.add(OTHER, image(1), 1, learner="oasis")
@@ -85,11 +87,6 @@ def test_other_marks_and_keys_are_refused(marks):
             marks.add(key, image(1), 1, learner="oasis")
         with pytest.raises(UserError):
             marks.undo(key)
-
-
-def test_reading_makes_no_file(marks):
-    assert (marks.of(QUERY), marks.standing(), marks.export(), marks.vector(QUERY, "x")) == ([], {}, [], None)
-    assert not marks.file.exists()
 
 
 def test_rows_cannot_be_changed(marks):
@@ -159,15 +156,11 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(marks, small_disk):
     assert set(stands(marks)) == {*range(kept + 1), 5000}
 
 
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="the mark was not kept"):
-        RelevanceMarks(tmp_path / "file/feedback.sqlite").add(QUERY, image(1), 1, learner="oasis")
-
-
 def test_a_damaged_file_is_said_and_left_alone(marks):
     marks.file.write_bytes(b"no database " * 400)
     for call in (marks.export, lambda: marks.add(QUERY, image(1), 1, learner="oasis")):
         with pytest.raises(UserError, match="damaged"):
             call()
     assert marks.file.read_bytes() == b"no database " * 400
+    with pytest.raises(UserError, match="the mark was not kept"):
+        RelevanceMarks(marks.file / "feedback.sqlite").add(QUERY, image(1), 1, learner="oasis")  # below a file

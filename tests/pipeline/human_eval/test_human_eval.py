@@ -105,11 +105,8 @@ def test_tasks_are_those_of_the_paper(searcher, learner):
         assert [c.id for c in ranked] == test[:5]
     assert tasks == draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=1)
     assert tasks != draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=2)
-
-
-def test_too_few_images(searcher):
     with pytest.raises(UserError, match="too few to judge"):
-        draw_tasks(searcher, "cosine", k=1000)
+        draw_tasks(searcher, learner, k=1000)
 
 
 def candidates(first, n, ranked):

@@ -20,17 +20,12 @@ def test_two_stages_of_few_images_find_what_exact_search_finds(mine, searcher):
     for name in two_stages.learners:
         assert isinstance(two_stages.index(name), TwoStageIndex)
         assert two_stages.search("id:3", learner=name) == searcher.search("id:3", learner=name)
-    visterm("features", "fruit", "--set", "index.kind=exact", "--set", "index.exact_milliseconds=0.0001", cwd=mine)
-    assert not isinstance(Searcher(mine / "runs/fruit").index("oasis"), TwoStageIndex)
-
-
-def test_large_galleries_take_two_stages_by_themselves(mine):
-    visterm("features", "fruit", "--set", "index.exact_milliseconds=0.0001", "--set", "index.n_candidates=7", cwd=mine)
-    index = Searcher(mine / "runs/fruit").index("cosine")
-    assert isinstance(index, TwoStageIndex)
-    assert index.n_candidates == 7
-    visterm("features", "fruit", "--set", "index.exact_milliseconds=50", cwd=mine)
-    assert not isinstance(Searcher(mine / "runs/fruit").index("cosine"), TwoStageIndex)
+    for kind, milliseconds, two in (("exact", "0.0001", False), ("auto", "0.0001", True), ("auto", "50", False)):
+        settings = ["--set", f"index.exact_milliseconds={milliseconds}", "--set", "index.n_candidates=7"]
+        visterm("features", "fruit", "--set", f"index.kind={kind}", *settings, cwd=mine)
+        index = Searcher(mine / "runs/fruit").index("cosine")
+        assert isinstance(index, TwoStageIndex) == two
+        assert not two or index.n_candidates == 7
 
 
 def test_what_two_stages_find_is_measured_once_and_shown(mine):

@@ -196,7 +196,7 @@ def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch
     assert "Milvus" not in told
 
 
-def test_a_file_that_is_none_of_milvus_is_refused_and_left_alone(mine):
+def test_a_file_that_is_none_of_milvus_is_left_alone_and_without_pymilvus_the_extra_is_named(mine, monkeypatch):
     (mine / "text.db").write_text("no Milvus")
     use("index.uri=text.db", cwd=mine)
     for command in (("search", "id:3"), ("index", "--rebuild")):
@@ -204,9 +204,6 @@ def test_a_file_that_is_none_of_milvus_is_refused_and_left_alone(mine):
             f"visterm: {mine}/text.db: no Milvus file (milvus-lite keeps a folder)"
         )
     assert (mine / "text.db").read_text() == "no Milvus"
-
-
-def test_without_pymilvus_the_extra_is_named(mine, monkeypatch):
     monkeypatch.setitem(sys.modules, "pymilvus", None)
     assert refused("search", "id:3", cwd=mine) == "visterm: Milvus needs pymilvus: pip install 'visterm[milvus]'"
 

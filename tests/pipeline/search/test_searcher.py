@@ -9,7 +9,7 @@ import sys
 import pytest
 from running import visterm
 
-from visterm.pipeline import Searcher, explain_pair
+from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 
@@ -46,13 +46,6 @@ def test_labels(searcher):
         searcher.search_label("peer")
     with pytest.raises(UserError, match="oasis ranks images, not labels"):
         searcher.annotate("id:1", learner="oasis")
-
-
-def test_an_explanation_sums_to_the_score(searcher):
-    best = searcher.search("pear/0.jpg", k=1)[0]["results"][0]
-    explanation = explain_pair(searcher, "pear/0.jpg", best["path"])
-    assert explanation["score"] == pytest.approx(best["score"], abs=1e-5)
-    assert explanation["result"]["id"] == best["id"]
 
 
 def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):
