@@ -88,7 +88,7 @@ def test_a_kill_in_an_update_leaves_one_version_or_the_next(tmp_path, write_imag
     base = np.array(load_learner(run.learner("oasis") / "files").W_)
     wait = random.Random(1)
     for _ in range(3):
-        said = said_until_killed(UPDATER, run.folder, lines=1, seconds=wait.uniform(0, 0.3))
+        said = said_until_killed(UPDATER, run.folder, lines=2, seconds=wait.uniform(0, 0.3))
         trainer = FeedbackTrainer(run)
         confirmed = trainer.version("oasis")
         assert confirmed in (said[-1], said[-1] + 1)
