@@ -1,7 +1,5 @@
 """A disk that is full, for tests of what is written to it."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 

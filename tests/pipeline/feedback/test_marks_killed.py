@@ -1,7 +1,5 @@
 """kill -9 while marks are added and while versions are made: what was confirmed is there, and the model is whole."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
@@ -61,6 +59,7 @@ def test_what_add_confirmed_survives_kill(tmp_path):
 
 
 UPDATER = """
+import itertools
 import sys
 from pathlib import Path
 from visterm.pipeline import Searcher
@@ -71,7 +70,7 @@ run = Run(Path(sys.argv[1]))
 update.MAX_FALL = 1.0
 images, trainer = Searcher(run).images, FeedbackTrainer(run)
 start = len(trainer.marks.export())
-for number in range(start + 2, start + 20):
+for number in itertools.count(start + 2):
     trainer.marks.add(images[0].sha256, images[number % 30], 1 if number % 2 else -1, learner="oasis")
     answer = trainer.update()
     print(answer["to_version"], flush=True)

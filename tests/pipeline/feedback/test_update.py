@@ -1,7 +1,5 @@
 """Learners that marks update: as far as they may, exactly back again, and never for the worse."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import json
@@ -11,12 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+import running
 
-from visterm.features import images as feature_images
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -27,7 +23,6 @@ from visterm.pipeline.feedback.update import MAX_FALL, FeedbackTrainer
 from visterm.pipeline.feedback.versions import KEPT, LearnerVersions
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
-from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 from visterm.retrieval import ExactIndex
@@ -42,21 +37,10 @@ SHAPES = (
 )
 
 
-def image(number, path=None):
-    return Image(number, path or f"pear/{number}.jpg", f"{number:064x}", {}, None, 0, 0)
-
-
 CLASSES = ("apple", "pear", "plum", "quince", "sloe")
 SETTINGS = [
-    "features.n_visterms=150",
-    "split.train=8",
-    "split.test=16",
-    "oasis.n_steps=3000",
-    "oasis.pass_steps=1000",
-    "oasis.C=0.03",
-    "aroma.n_steps=2000",
-    "aroma.pass_steps=1000",
-    "compute.n_jobs=1",
+    *("features.n_visterms=150", "split.train=8", "split.test=16", "oasis.n_steps=3000", "oasis.pass_steps=1000"),
+    *("oasis.C=0.03", "aroma.n_steps=2000", "aroma.pass_steps=1000", "compute.n_jobs=1"),
 ]
 
 
@@ -144,17 +128,22 @@ def test_marks_move_the_ranking_of_their_query(run, learner):
     assert moved[right].mean() < moved[~right].mean()
 
 
+def learned_plainly(run, learner="oasis"):
+    """What the marks make of the whole base, without versions."""
+    plain = load_learner(run.learner(learner) / "files")
+    prepare_learner(plain, learner)
+    for batch in collect_batches(run, FeedbackTrainer(run).marks, learner).batches:
+        learn_batch(plain, batch)
+    return plain
+
+
 @pytest.mark.parametrize("learner", ["oasis", "aroma"])
 def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, learner):
     base = run.learner(learner) / "files"
     digest = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in base.iterdir()}
     session(run, some_queries(run, 3, learner), learner=learner)
-    trainer = FeedbackTrainer(run)
-    plain = load_learner(base)
-    prepare_learner(plain, learner)
-    for batch in collect_batches(run, trainer.marks, learner).batches:
-        learn_batch(plain, batch)
-    assert trainer.update(learner)["accepted"]
+    plain = learned_plainly(run, learner)
+    assert FeedbackTrainer(run).update(learner)["accepted"]
     expected = plain.W_ if learner == "oasis" else plain.distribution_
     assert not np.array_equal(expected, matrix(run, learner, base))
     np.testing.assert_array_equal(matrix(run, learner), expected)
@@ -165,11 +154,7 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
 def test_the_variants_of_oasis_learn_from_marks_too(run, variant):
     train(run, load_config(None, [*SETTINGS, f"oasis.variant={variant}"]), "oasis", QUIET)
     session(run, some_queries(run, 2))
-    trainer = FeedbackTrainer(run)
-    plain = load_learner(run.learner("oasis") / "files")
-    prepare_learner(plain, "oasis")
-    for batch in collect_batches(run, trainer.marks, "oasis").batches:
-        learn_batch(plain, batch)
+    plain, trainer = learned_plainly(run), FeedbackTrainer(run)
     assert trainer.update()["accepted"]
     np.testing.assert_array_equal(matrix(run), plain.W_)
     assert trainer.load("oasis").symmetry_index() == pytest.approx(1, abs=1e-5)
@@ -254,7 +239,7 @@ def test_a_bad_marker_cannot_ruin_the_model(own_run):
     assert trainer.load("oasis").score(X, y) == base
 
 
-def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypatch):
+def test_a_refused_update_says_why_and_its_marks_come_back_by_undo_only(run, monkeypatch):
     trainer = FeedbackTrainer(run)
     first, second = some_queries(run, 2)
     session(run, [first])
@@ -265,20 +250,13 @@ def test_a_refused_update_says_why_and_its_marks_do_not_come_back(run, monkeypat
     assert answer["map_after"] is not None
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     assert trainer.update()["reason"] == "there are no marks to learn from"
+    assert trainer.status()["learners"]["oasis"]["set_aside"] == 20
     session(run, [second])
     assert trainer.update()["n_marks"] == 20
     assert len(trainer.marks.export()) == 40
-
-
-def test_marks_of_a_refused_update_come_back_by_undo(run, monkeypatch):
-    trainer = FeedbackTrainer(run)
-    session(run, some_queries(run, 1))
-    monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
-    assert not trainer.update()["accepted"]
-    assert trainer.status()["learners"]["oasis"]["set_aside"] == 20
-    assert trainer.undo() == {"learner": "oasis", "from_version": 0, "to_version": 0}
-    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
-    assert trainer.update()["n_marks"] == 20
+    for before in (1, 0):  # undo brings them back
+        assert trainer.undo() == {"learner": "oasis", "from_version": before, "to_version": 0}
+    assert trainer.update()["n_marks"] == 40
 
 
 def test_what_was_measured_is_said(run, monkeypatch):
@@ -381,7 +359,7 @@ def test_marks_of_images_that_are_gone_are_left_out(run):
     trainer, images = FeedbackTrainer(run), Searcher(run).images
     trainer.marks.add(images[0].sha256, images[1], 1, learner="oasis")
     trainer.marks.add(images[0].sha256, images[40]._replace(id=9999, path="elsewhere.jpg"), -1, learner="oasis")
-    trainer.marks.add(images[0].sha256, image(7), -1, learner="oasis")  # no such content
+    trainer.marks.add(images[0].sha256, images[2]._replace(id=7777, sha256="7" * 64), -1, learner="oasis")
     answer = trainer.update()
     assert (answer["accepted"], answer["n_marks"], answer["n_left_out"]) == (True, 2, 1)
 
@@ -493,14 +471,8 @@ def test_right_marks_on_real_photos_cost_nothing_held_out(data, tmp_path):
 
 
 def test_the_command(run, monkeypatch):
-    monkeypatch.setenv("VISTERM_RUNS", str(run.folder.parent))
-    monkeypatch.setenv("VISTERM_RUN", "")
-    monkeypatch.setattr(feature_images, "_silenced", True)
-
     def visterm(*arguments, code=0):
-        result = CliRunner().invoke(app, ["feedback", *arguments])
-        assert result.exit_code == code, result.stderr
-        return result
+        return running.visterm("feedback", *arguments, cwd=run.folder.parent.parent, check=code)
 
     assert "nothing" not in visterm("status").stdout
     assert "there are no marks to learn from" in visterm("update").stderr
@@ -513,8 +485,7 @@ def test_the_command(run, monkeypatch):
     assert "visterm: oasis: nothing to undo" in visterm("undo", code=2).stderr
     assert "the base in use" in visterm("reset").stderr
     assert "20 set aside" in visterm("status").stdout
-    rows = json.loads(visterm("export").stdout)
-    assert len(rows) == 20
+    assert len(json.loads(visterm("export").stdout)) == 20
     header, *lines = visterm("export", "--format", "csv").stdout.splitlines()
     assert header == "number,time,query,image,path,sha256,mark,learner,version,undoes"
     assert len(lines) == 20

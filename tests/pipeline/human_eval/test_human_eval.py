@@ -1,7 +1,5 @@
 """The human evaluation: hand-worked measures, tasks of real images, decisions that stay, exports, the figure."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -10,12 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+import running
 
-from visterm.features import images as feature_images
 from visterm.pipeline import Searcher
 from visterm.pipeline.cli import human_eval as cli_human_eval
-from visterm.pipeline.cli.app import app as cli_app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -28,9 +24,6 @@ from visterm.pipeline.store.run import Run
 
 NAN = np.nan
 CLASSES = ("apple", "pear", "plum")
-
-
-# ------------------------------------------------------------------------------------------------------------ measures
 
 
 def test_precision_at_k_by_hand():
@@ -70,9 +63,6 @@ def test_a_single_judge_has_no_coherence_and_nothing_is_no_error():
     assert np.isnan(judge_coherence(np.zeros((2, 1, 2)))).all()  # who found nothing relevant cannot be confirmed
     assert np.isnan(ranking_coherence(np.full((2, 3, 4), NAN))).all()
     assert precision_curves(np.zeros((0, 3, 4))).shape == (0, 3, 4)
-
-
-# --------------------------------------------------------------------------------------------------------------- tasks
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +105,8 @@ def test_tasks_are_those_of_the_paper(searcher, learner):
         assert [c.id for c in ranked] == test[:5]
     assert tasks == draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=1)
     assert tasks != draw_tasks(searcher, learner, n_queries=6, k=5, n_random=4, seed=2)
-
-
-def test_too_few_images(searcher):
     with pytest.raises(UserError, match="too few to judge"):
-        draw_tasks(searcher, "cosine", k=1000)
-
-
-# ----------------------------------------------------------------------------------------------------------- decisions
+        draw_tasks(searcher, learner, k=1000)
 
 
 def candidates(first, n, ranked):
@@ -184,22 +168,12 @@ def test_undo_asks_again_and_only_the_judge_s_own(judgements):
     assert [row["judge"] for row in judgements.rows()] == ["bob"]
 
 
-@pytest.mark.parametrize(
-    ("judge", "task", "image", "decision"),
-    [
-        ("", 0, 101, "not"),
-        ("a\nb", 0, 101, "not"),
-        ("a" * 61, 0, 101, "not"),
-        ("ann", 2, 101, "not"),
-        ("ann", -1, 101, "not"),
-        ("ann", "0", 101, "not"),
-        ("ann", 0, 201, "not"),
-        ("ann", 0, 101, "maybe"),
-    ],
-)
-def test_what_cannot_be_is_refused(judgements, judge, task, image, decision):
-    with pytest.raises(UserError):
-        judgements.decide(judge, task, image, decision)
+def test_what_cannot_be_is_refused(judgements):
+    judges = [(judge, 0, 101, "not") for judge in ("", "a\nb", "a" * 61)]
+    tasks = [("ann", task, 101, "not") for task in (2, -1, "0")]
+    for wrong in (*judges, *tasks, ("ann", 0, 201, "not"), ("ann", 0, 101, "maybe")):
+        with pytest.raises(UserError):
+            judgements.decide(*wrong)
     assert judgements.rows() == []
 
 
@@ -232,10 +206,8 @@ def test_exports(judgements):
     judge_all(judgements, "joe", {101, 102}, unsure={204})
     rows = list(csv.DictReader(io.StringIO(judgements.csv())))
     assert len(rows) == 24
-    assert {(row["rank"], row["decision"]) for row in rows if row["image"] == "102"} == {
-        ("2", "relevant"),
-        ("2", "not"),
-    }
+    told = {(row["rank"], row["decision"]) for row in rows if row["image"] == "102"}
+    assert told == {("2", "relevant"), ("2", "not")}
     assert rows[0]["version"] == "abc"
     relevance = dict(line.split(" 0 ")[1].split() for line in judgements.qrels().splitlines())
     # 102: 2 of 3. 104: 0 of 2 who can say. 204: 0 of 1.
@@ -280,37 +252,31 @@ def test_no_tasks_yet(tmp_path):
 
 def test_decisions_survive_a_kill(judgements):
     """The process is killed right after the last `decide` returned."""
-    program = (
-        "import os, signal, sys\n"
-        "from pathlib import Path\n"
-        "from visterm.pipeline.human_eval.judgements import Judgements\n"
-        "judgements = Judgements(Path(sys.argv[1]))\n"
-        "for _ in range(3):\n"
-        "    task = judgements.next('ann')['task']\n"
-        "    judgements.decide('ann', task['task'], task['image'], 'relevant')\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    program = """
+import os, signal, sys
+from pathlib import Path
+from visterm.pipeline.human_eval.judgements import Judgements
+judgements = Judgements(Path(sys.argv[1]))
+for _ in range(3):
+    task = judgements.next("ann")["task"]
+    judgements.decide("ann", task["task"], task["image"], "relevant")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
     killed = subprocess.run([sys.executable, "-c", program, str(judgements.file)], capture_output=True, text=True)
     assert killed.returncode == -9, killed.stderr
     assert len(judgements.rows()) == 3
 
 
 def test_the_command(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("VISTERM_RUNS", str(run.folder.parent))
-    monkeypatch.setenv("VISTERM_RUN", "")
-    monkeypatch.setattr(feature_images, "_silenced", True)
     served = []
     monkeypatch.setattr(cli_human_eval, "start_service", lambda: lambda *_, **options: served.append(options))
 
     def visterm(*arguments, code=0):
-        result = CliRunner().invoke(cli_app, ["judge", *arguments])
-        assert result.exit_code == code, result.stderr
-        return result
+        return running.visterm("judge", *arguments, cwd=run.folder.parent.parent, check=code)
 
     assert "no tasks yet; run 'visterm judge' to draw some" in visterm("results", code=2).stderr
-    assert (
-        "study 1: 3 queries of 20 images each" in visterm("--learner", "cosine", "--queries", "3", "--port", "0").stderr
-    )
+    told = visterm("--learner", "cosine", "--queries", "3", "--port", "0").stderr
+    assert "study 1: 3 queries of 20 images each" in told
     visterm()  # goes on with the same
     assert "use --new to start one for oasis" in visterm("--learner", "oasis", code=2).stderr
     own = {"host": "127.0.0.1", "token": None}

@@ -1,8 +1,6 @@
 import dataclasses
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -80,26 +78,14 @@ def some_data(n_queries=12, path="{label}/img_{i}.jpg", **changes):
         )
         queries.append(
             Query(
-                path.format(label=label, i=i),
-                (label,),
-                Hits((i + 1) / 20, 1 + i % 4, 0.4),
-                Hits(0.3, 2, 0.3),
-                results,
+                path.format(label=label, i=i), (label,), Hits((i + 1) / 20, 1 + i % 4, 0.4), Hits(0.3, 2, 0.3), results
             )
         )
+    better = Comparison(0.084, 0.0001, 8, 1, 3)
     data = ReportData(
         title="Evaluation of oasis",
         systems=(
-            System(
-                "oasis",
-                0.230,
-                (0.215, 0.246),
-                {1: 0.4, 10: 0.3},
-                np.linspace(0.4, 0.2, 20),
-                100_000,
-                93.4,
-                Comparison(0.084, 0.0001, 8, 1, 3),
-            ),
+            System("oasis", 0.230, (0.215, 0.246), {1: 0.4, 10: 0.3}, np.linspace(0.4, 0.2, 20), 100_000, 93.4, better),
             System("cosine", 0.146, (0.13, 0.16), {1: 0.3, 10: 0.2}, tuple(np.linspace(0.3, 0.1, 20))),
             System("chance", 0.05, None, {1: 0.05, 10: 0.05}, (0.05,) * 20),
         ),
@@ -119,9 +105,6 @@ def some_data(n_queries=12, path="{label}/img_{i}.jpg", **changes):
 def page_of(tmp_path, data, **options):
     (tmp_path / "report.html").write_bytes(render_report(data, read_image, **options))
     return Page((tmp_path / "report.html").read_text("utf-8"))
-
-
-# ------------------------------------------------------------------------------------------------- content
 
 
 def test_all_sections_are_there(tmp_path):
@@ -148,9 +131,11 @@ def test_all_sections_are_there(tmp_path):
         "neighbours.csv",
     ]:
         assert words in page.text, words
+    for words in ("k-NN", "labels P@", "sibling P@", "Groups of categories", "Side by side"):
+        assert words not in page.text, words  # what does not apply
 
 
-def test_every_picture_says_what_it_is(tmp_path):
+def test_every_picture_says_what_it_is_and_is_stored_once(tmp_path):
     page = page_of(tmp_path, some_data())
     alternatives = [attributes["aria-label"] for attributes in page.all("svg", role="img")]
     assert "Result 4, beach/img_3.jpg, label beach, relevant" in alternatives
@@ -158,10 +143,6 @@ def test_every_picture_says_what_it_is(tmp_path):
     assert "Query, tree/img_11.jpg, label tree" in alternatives
     assert page.text.count("✓") > 10
     assert page.text.count("✗") > 10
-
-
-def test_each_picture_is_stored_once(tmp_path):
-    page = page_of(tmp_path, some_data())
     stored = [attributes["id"] for attributes in page.all("image")]
     used = [attributes["href"][1:] for attributes in page.all("use") if "href" in attributes]  # not those of charts
     assert len(stored) == len(set(stored))
@@ -189,41 +170,26 @@ def test_galleries_choose_the_right_queries():
     }
 
 
-@pytest.mark.parametrize(
-    ("maps", "p_value", "expected"),
-    [
-        ((0.2, 0.1), 0.01, "oasis ranks better than cosine: mAP 0.200 against 0.100, 2.00 times as much"),
-        ((0.1, 0.2), 0.01, "oasis ranks worse than cosine"),
-        ((0.2, 0.1), 0.30, "oasis is not clearly different from cosine"),
-    ],
-)
-def test_verdict(maps, p_value, expected):
-    systems = (
-        System("oasis", maps[0], comparison=Comparison(maps[0] - maps[1], p_value, 1, 2, 3)),
-        System("cosine", maps[1]),
-    )
-    assert verdict(some_data(systems=systems)).startswith(expected)
+def test_verdict():
+    for a, b, p_value, expected in (
+        (0.2, 0.1, 0.01, "oasis ranks better than cosine: mAP 0.200 against 0.100, 2.00 times as much"),
+        (0.1, 0.2, 0.01, "oasis ranks worse than cosine"),
+        (0.2, 0.1, 0.30, "oasis is not clearly different from cosine"),
+    ):
+        systems = System("oasis", a, comparison=Comparison(a - b, p_value, 1, 2, 3)), System("cosine", b)
+        assert verdict(some_data(systems=systems)).startswith(expected)
 
 
-# ------------------------------------------------------------------------------------------ several learners
-
-
-@pytest.mark.parametrize(
-    ("p_values", "expected"),
-    [
+def test_the_verdict_crowns_no_learner_by_luck():
+    for p_values, expected in (
         ((0.3, 0.05), "(0.300); knn, ovr are not distinguishable from it (paired test, p >= 0.05). oasis ranks better"),
         ((0.049, 0.3), "(0.300); knn is not distinguishable from it (paired test, p >= 0.05). oasis ranks better"),
         ((0.001, 0.001), "(0.300). oasis ranks better"),
-    ],
-)
-def test_the_verdict_crowns_no_learner_by_luck(p_values, expected):
-    systems = (
-        System("ovr", 0.27, p_of_best=p_values[0]),
-        System("oasis", 0.30, comparison=Comparison(0.1, 0.01, 1, 2, 3)),
-        System("knn", 0.28, p_of_best=p_values[1]),
-        System("cosine", 0.2),
-    )
-    assert verdict(some_data(systems=systems)).startswith(f"Of 3 learners oasis has the highest mAP {expected}")
+    ):
+        ovr, knn = System("ovr", 0.27, p_of_best=p_values[0]), System("knn", 0.28, p_of_best=p_values[1])
+        oasis = System("oasis", 0.30, comparison=Comparison(0.1, 0.01, 1, 2, 3))
+        told = verdict(some_data(systems=(ovr, oasis, knn, System("cosine", 0.2))))
+        assert told.startswith(f"Of 3 learners oasis has the highest mAP {expected}")
 
 
 def test_small_p_values():
@@ -234,19 +200,13 @@ def several_learners(n=9):
     """All looks are used, and one of them twice."""
     data = some_data()
     oasis, cosine, chance = data.systems
+    curves = [np.linspace(0.3 + i / 90, 0.2, 20) for i in range(n)]
     others = tuple(
-        dataclasses.replace(
-            oasis, name=f"learner{i}", map=0.2 + i / 100, precision_curve=np.linspace(0.3 + i / 90, 0.2, 20)
-        )
-        for i in range(n)
+        dataclasses.replace(oasis, name=f"learner{i}", map=0.2 + i / 100, precision_curve=curve)
+        for i, curve in enumerate(curves)
     )
-    annotator = dataclasses.replace(
-        others[0],
-        name="wsabie",
-        knn_accuracy=0.61,
-        label_precision_at={1: 0.33, 5: 0.12},
-        sibling_precision_at={1: 0.44},
-    )
+    figures = {"knn_accuracy": 0.61, "label_precision_at": {1: 0.33, 5: 0.12}, "sibling_precision_at": {1: 0.44}}
+    annotator = dataclasses.replace(others[0], name="wsabie", **figures)
     systems = (dataclasses.replace(oasis, knn_accuracy=0.62), annotator, *others, cosine, chance)
     sides = {system.name: data.queries[0].results for system in systems[:-1]}
     return dataclasses.replace(
@@ -287,15 +247,10 @@ def test_side_by_side(tmp_path):
     assert not page_of(tmp_path, some_data()).all("label", **{"for": "tab-sides"})
 
 
-def test_what_does_not_apply_is_not_shown(tmp_path):
-    text = page_of(tmp_path, some_data()).text
-    for words in ("k-NN", "labels P@", "sibling P@", "Groups of categories", "Side by side"):
-        assert words not in text, words
-
-
 def test_the_drawing_needs_no_style_and_nothing_from_elsewhere(tmp_path):
     """A strict content policy allows it, and several on one page do not share names."""
     write_precision_curve(tmp_path, several_learners())
+    assert (tmp_path / "precision_curve.png").read_bytes().startswith(b"\x89PNG")
     drawing = (tmp_path / "precision_curve.svg").read_text("utf-8")
     names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(drawing).iter()}
     assert {"svg", "path", "text"} <= names
@@ -312,9 +267,6 @@ def test_the_page_has_the_colours_of_the_picture():
     assert len({color for color, *_ in charts.OTHERS}) == len(charts.OTHERS)
 
 
-# ---------------------------------------------------------------------------------------------- edge cases
-
-
 def test_one_system_no_history_few_queries(tmp_path):
     queries = tuple(dataclasses.replace(query, baseline=None) for query in some_data(3).queries)
     data = some_data(systems=(System("cosine", 0.146),), queries=queries, n_queries=3, histories=())
@@ -326,23 +278,16 @@ def test_one_system_no_history_few_queries(tmp_path):
 
 
 def test_nothing_to_measure(tmp_path):
-    queries = tuple(
-        dataclasses.replace(query, learner=Hits(float("nan"), 0), baseline=Hits(float("nan"), 0))
-        for query in some_data(2).queries
-    )
     nan = float("nan")
+    none = {"learner": Hits(nan, 0), "baseline": Hits(nan, 0)}
+    queries = tuple(dataclasses.replace(query, **none) for query in some_data(2).queries)
     systems = (System("oasis", nan, (nan, nan), {1: nan}, (nan, nan)), System("cosine", nan))
-    page = page_of(
-        tmp_path, some_data(systems=systems, queries=queries, n_queries=0, n_without_relevant=2, histories=())
-    )
+    nothing = {"n_queries": 0, "n_without_relevant": 2, "histories": ()}
+    page = page_of(tmp_path, some_data(systems=systems, queries=queries, **nothing))
     assert "No query has a relevant image in the gallery: there is nothing to measure." in page.text
     assert "2 queries without any relevant image" in page.text
     assert "nan" not in page.text.lower()
-
-
-def test_no_queries_at_all(tmp_path):
-    page = page_of(tmp_path, some_data(queries=(), n_queries=0))
-    assert page.all("script") == []
+    assert page_of(tmp_path, some_data(queries=(), n_queries=0)).all("script") == []
 
 
 def test_short_curves_and_flat_zero(tmp_path):
@@ -352,7 +297,7 @@ def test_short_curves_and_flat_zero(tmp_path):
     write_precision_curve(tmp_path, some_data(systems=systems))
 
 
-def test_no_system(tmp_path):
+def test_no_system():
     with pytest.raises(ValueError, match="at least one system"):
         render_report(some_data(systems=()), read_image)
 
@@ -426,9 +371,6 @@ def test_contrast():
             assert (high + 0.05) / (low + 0.05) >= 4.5, text
 
 
-# ---------------------------------------------------------------------------------------------------- size
-
-
 def test_size_of_a_full_report(tmp_path):
     def noise(path):  # larger than any photograph as WebP
         rng = np.random.default_rng(abs(hash(path)) % 2**32)
@@ -456,20 +398,10 @@ def test_a_page_that_browsers_cannot_open_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-# ------------------------------------------------------------------------------------------------- the PNG
-
-
-def test_precision_curve_is_a_picture(tmp_path):
-    write_precision_curve(tmp_path, some_data())
-    assert (tmp_path / "precision_curve.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_importing_the_report_does_not_import_matplotlib():
     code = "import sys, visterm.pipeline.report.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
-
-# ---------------------------------------------------------------------------------------------- in a browser
 
 PROBE = """
 <script>
@@ -497,40 +429,22 @@ document.body.dataset.probe = out.join("|");
 """
 
 
-def dump_dom(browser, page, folder):
-    """Run headless; the DOM after scripts and what went to the console. A hanging browser is tried again."""
-    options = "--headless --disable-gpu --no-first-run --disable-background-networking --disable-sync"
-    options += " --disable-component-update --disable-dev-shm-usage --enable-logging=stderr --window-size=500,900"
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        options += " --no-sandbox"
-    for attempt in range(3):
-        profile = folder / f"profile-{attempt}"
-        command = [browser, *options.split(), f"--user-data-dir={profile}", "--dump-dom", page.as_uri()]
-        with (folder / "dom.html").open("wb") as dom, (folder / "log.txt").open("wb") as log:
-            process = subprocess.Popen(command, stdout=dom, stderr=log, start_new_session=True)
-            try:
-                process.wait(timeout=40)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                continue
-        return (folder / "dom.html").read_text("utf-8"), (folder / "log.txt").read_text("utf-8", "replace")
-    raise AssertionError("the browser hung three times")
-
-
 def test_in_a_browser(tmp_path):
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("needs chromium or google-chrome on the PATH")
-    (tmp_path / "report.html").write_bytes(render_report(some_data(), read_image))
-    html = (tmp_path / "report.html").read_text("utf-8")
-    probed = tmp_path / "probed.html"
-    probed.write_text(html.replace("</body>", PROBE + "</body>"), "utf-8")
-    dom, log = dump_dom(browser, probed, tmp_path)
-    assert "CONSOLE" not in log  # no script error, nothing that the content policy refused
-    found = re.search(r'data-probe="([^"]*)"', dom)
-    assert found is not None
-    assert found[1].split("|") == [
+    playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
+    if (chromium := shutil.which("chromium")) is None:
+        pytest.skip("the browser test needs chromium")
+    html = render_report(some_data(), read_image).decode()
+    (tmp_path / "probed.html").write_text(html.replace("</body>", PROBE + "</body>"), "utf-8")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page, told = browser.new_page(viewport={"width": 500, "height": 900}), []
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.goto((tmp_path / "probed.html").as_uri(), timeout=120_000)
+        found = page.locator("body").get_attribute("data-probe")
+        browser.close()
+    assert told == []  # no script error, nothing that the content policy refused
+    assert found.split("|") == [
         "tabs block none",
         "tabs none block",
         "worst beach/img_0.jpg",

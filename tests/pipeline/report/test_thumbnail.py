@@ -1,7 +1,5 @@
 """Thumbnails."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

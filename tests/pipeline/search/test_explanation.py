@@ -1,19 +1,16 @@
 """Why two images match: the numbers sum to the score that search shows, and the picture shows them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 import cv2
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from running import refused, visterm
 
 from visterm import features
-from visterm.features import images, read_image
+from visterm.features import read_image
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
@@ -23,7 +20,6 @@ from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
 
-CLASSES = ("apple", "pear", "plum")
 LEARNERS = ("oasis", "lego", "wsabie", "musl", "knn")
 SETTINGS = [
     "features.n_visterms=40",
@@ -38,7 +34,7 @@ SETTINGS = [
 
 def make_run(folder, write_images, learners, *settings):
     photos = folder / "photos"
-    write_images(photos, [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
+    write_images(photos, [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum") for i in range(8)])
     run, config = Run(folder / "runs" / "fruit"), load_config(None, [*SETTINGS, *settings])
     console = Console(quiet=True, progress=False)
     features_stage(run, config, photos, console)
@@ -48,35 +44,20 @@ def make_run(folder, write_images, learners, *settings):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, write_images):
-    return make_run(tmp_path_factory.mktemp("explaining"), write_images, LEARNERS)
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("explaining")
 
 
 @pytest.fixture(scope="module")
-def searcher(run):
-    return Searcher(run)
+def searcher(folder, write_images):
+    return Searcher(make_run(folder, write_images, LEARNERS))
 
 
 @pytest.fixture(scope="module")
-def outside(tmp_path_factory, write_images):
+def outside(folder, write_images):
     """An image that is not in the collection."""
-    folder = tmp_path_factory.mktemp("outside")
     write_images(folder, ["pear99.jpg"])
     return folder / "pear99.jpg"
-
-
-def visterm(*arguments, run, check=0):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(run.folder.parent.parent)
-        patch.setenv("VISTERM_RUN", "")
-        patch.delenv("VISTERM_RUNS", raising=False)
-        patch.setattr(images, "_silenced", True)
-        result = CliRunner().invoke(app, ["explain", *map(str, arguments)], prog_name="visterm")
-    assert result.exit_code == check, result.stderr
-    return result
-
-
-# --- numbers ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("learner", [name for name in (*LEARNERS, "cosine") if name != "musl"])
@@ -119,7 +100,7 @@ def test_an_image_from_outside_can_be_the_result(searcher, outside):
     )
 
 
-def test_an_image_can_be_named_in_every_way_that_search_takes(searcher, run):
+def test_an_image_can_be_named_in_every_way_that_search_takes(searcher):
     image = next(image for image in searcher.images if image.path == "pear/3.jpg")
     file = searcher.root / "pear/3.jpg"
     expected = explain_pair(searcher, image.id, "plum/0.jpg")
@@ -164,8 +145,7 @@ def test_blocks_of_one_visterm_have_equal_heat(searcher):
     for pair in found["pairs"]:
         assert pair["n_query_blocks"] == np.count_nonzero(visterms == visterms[pair["query_block"]])
     heat = np.array(found["query"]["heat"])
-    for visterm in np.unique(visterms):
-        assert np.ptp(heat[visterms == visterm]) == 0
+    assert all(np.ptp(heat[visterms == one]) == 0 for one in np.unique(visterms))
 
 
 def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images):
@@ -181,9 +161,6 @@ def test_a_forest_is_explained_by_all_nodes_of_its_blocks(tmp_path, write_images
     assert explain_pair(searcher, "pear/3.jpg", "pear/1.jpg", "musl")["bits"]
 
 
-# --- heat maps ----------------------------------------------------------------------------------------------------
-
-
 def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
     side = explain_pair(searcher, "pear/0.jpg", "pear/1.jpg", "oasis")["query"]
     for longest in (720, 128, 50, 7, 1):
@@ -195,9 +172,6 @@ def test_a_heat_map_sums_to_the_heat_whatever_its_size(searcher):
 def test_heat_is_spread_over_the_pixels_of_overlapping_blocks():
     side = {"width": 4, "height": 2, "boxes": [[0, 0, 4, 2], [2, 0, 2, 2], [2, 1, 1, 1]], "heat": [0.8, 0.4, -0.3]}
     np.testing.assert_allclose(heat_map(side), [[0.1, 0.1, 0.2, 0.2], [0.1, 0.1, -0.1, 0.2]], atol=1e-12)
-
-
-# --- the picture --------------------------------------------------------------------------------------------------
 
 
 def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_path):
@@ -257,9 +231,6 @@ def test_names_are_shown_as_they_are(searcher, tmp_path):
     assert (tmp_path / "why.png").stat().st_size > 10_000
 
 
-# --- what cannot be explained -------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_found_or_read_is_said(searcher, tmp_path, outside):
     (tmp_path / "broken.jpg").write_bytes(b"no image")
     for given, message in (
@@ -305,45 +276,34 @@ def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):
         explain_pair(searcher, "apple/0.jpg", "pear/2.jpg", "cosine")
 
 
-# --- the command --------------------------------------------------------------------------------------------------
-
-
-def test_the_command_prints_a_table(run, outside):
-    lines = visterm(outside, "pear/1.jpg", "--pairs", 3, run=run).stdout.splitlines()
+def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher, tmp_path):
+    lines = visterm("explain", outside, "pear/1.jpg", "--pairs", 3, cwd=folder).stdout.splitlines()
     assert lines[0].startswith(f"{outside} and pear/1.jpg: ")
     assert lines[0].endswith(" by oasis")
     assert [line.split()[0] for line in lines[-4:]] == ["pair", "1", "2", "3"]
-
-
-def test_the_command_prints_json_and_draws(run, outside, searcher, tmp_path):
     file = tmp_path / "why.png"
-    result = visterm(outside, "id:5", "--learner", "cosine", "--json", "--output", file, run=run)
+    result = visterm("explain", outside, "id:5", "--learner", "cosine", "--json", "--output", file, cwd=folder)
     assert json.loads(result.stdout) == explain_pair(searcher, outside, 5, "cosine", n_pairs=8)
     assert cv2.imread(str(file)) is not None
-    assert visterm(outside, "id:5", "-o", file, run=run).stdout == f"{file}\n"
+    assert visterm("explain", outside, "id:5", "-o", file, cwd=folder).stdout == f"{file}\n"
 
 
-def test_images_of_the_run_are_read_once(run, tmp_path, monkeypatch):
+def test_images_of_the_run_are_read_once(folder, searcher, tmp_path, monkeypatch):
     """The picture is of the very pixels that the numbers are of."""
     read = []
     read_it = features.read_image
     monkeypatch.setattr(features, "read_image", lambda file, **options: read.append(file) or read_it(file, **options))
-    visterm("id:1", "id:5", "--output", tmp_path / "why.png", run=run)
+    visterm("explain", "id:1", "id:5", "--output", tmp_path / "why.png", cwd=folder)
     assert len(read) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["id:1"], "Missing argument"),
-        (["id:1", "id:999999"], "id:999999: run fruit has no image of this id"),
-        (["id:1", "id:2", "--output", "why.jpg"], "a picture needs a name that ends in .png"),
-        (["id:1", "id:2", "--output", "nowhere/why.png"], "no such folder: nowhere"),
-        (["id:1", "id:2", "--pairs", "0"], "pairs"),
-        (["id:1", "id:2", "--learner", "oasis,lego"], "only one learner"),
-    ],
-)
-def test_mistakes_are_one_line(run, arguments, message):
-    result = visterm(*arguments, run=run, check=2)
-    assert result.stdout == ""
-    assert message in result.stderr
+def test_mistakes_are_one_line(finished):
+    assert "Missing argument" in visterm("explain", "id:1", cwd=finished, check=2).stderr
+    for mistake, message in (
+        ("id:999999", "id:999999: run fruit has no image of this id"),
+        ("id:2 --output why.jpg", "a picture needs a name that ends in .png"),
+        ("id:2 --output nowhere/why.png", "no such folder: nowhere"),
+        ("id:2 --learner oasis,wsabie", "only one learner"),
+    ):
+        assert message in refused("explain", "id:1", *mistake.split(), cwd=finished)
+    assert "pairs" in visterm("explain", "id:1", "id:2", "--pairs", "0", cwd=finished, check=2).stderr

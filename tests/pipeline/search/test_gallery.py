@@ -1,7 +1,5 @@
 """The images of a run that can be searched: what is read, under which names, and what is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -9,6 +7,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
@@ -30,11 +29,11 @@ def test_it_holds_the_images_and_their_vectors(searcher):
     assert searcher.default_learner() == "oasis"
 
 
-def test_the_image_itself_is_known_through_links_and_other_names(searcher, done, tmp_path, monkeypatch):
-    os.symlink(done / "fruit", tmp_path / "linked")
-    os.symlink(done / "fruit/pear/0.jpg", tmp_path / "other.jpg")
-    shutil.copy(done / "fruit/pear/0.jpg", tmp_path / "copy.jpg")
-    monkeypatch.chdir(done / "fruit/apple")
+def test_the_image_itself_is_known_through_links_and_other_names(searcher, finished, tmp_path, monkeypatch):
+    os.symlink(finished / "fruit", tmp_path / "linked")
+    os.symlink(finished / "fruit/pear/0.jpg", tmp_path / "other.jpg")
+    shutil.copy(finished / "fruit/pear/0.jpg", tmp_path / "copy.jpg")
+    monkeypatch.chdir(finished / "fruit/apple")
     links = [tmp_path / "linked/pear/0.jpg", tmp_path / "other.jpg", "../pear/0.jpg"]
     for answer in searcher.search(links, k=29):
         assert "pear/0.jpg" not in paths_of(answer)
@@ -42,7 +41,7 @@ def test_the_image_itself_is_known_through_links_and_other_names(searcher, done,
     assert paths_of(answer)[0] == "pear/0.jpg"  # a copy is another file
 
 
-def test_an_image_that_is_a_link_in_the_collection(visterm, tmp_path, write_images):
+def test_an_image_that_is_a_link_in_the_collection(tmp_path, write_images):
     write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(4)])
     write_images(tmp_path, ["pear9.jpg"])
     os.symlink(tmp_path / "pear9.jpg", tmp_path / "fruit/pear/link.jpg")
@@ -51,7 +50,7 @@ def test_an_image_that_is_a_link_in_the_collection(visterm, tmp_path, write_imag
     assert "pear/link.jpg" not in paths_of(answer)
 
 
-def test_pending_images_are_told(visterm, mine, caplog):
+def test_pending_images_are_told(mine, caplog):
     def forget(path):
         with contextlib.closing(Collection(mine / "runs/fruit/collection")) as catalogue:
             catalogue._db.execute("UPDATE images SET status = 'pending' WHERE path = ?", (path,))
@@ -90,6 +89,9 @@ def test_what_cannot_be_opened_is_refused_in_one_line(tmp_path, mine):
     with pytest.raises(UserError, match="no collection here yet"):
         Searcher(tmp_path / "runs/none")
     (segment,) = (mine / "runs/fruit/collection/segments").iterdir()
-    os.truncate(segment / "counts.npy", 100)
+    counts = segment / "counts.npy"
+    damaged = counts.read_bytes()[:100]
+    counts.unlink()  # it is a link
+    counts.write_bytes(damaged)
     with pytest.raises(UserError, match="damaged segment"):
         Searcher(mine / "runs/fruit")

@@ -1,9 +1,9 @@
 """Two-stage indexes: when they are used, what they find, and what a run keeps of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
+
+from running import visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.store.run import Run
@@ -14,26 +14,21 @@ def paths_of(answer):
     return [result["path"] for result in answer["results"]]
 
 
-def test_two_stages_of_few_images_find_what_exact_search_finds(visterm, mine, searcher):
+def test_two_stages_of_few_images_find_what_exact_search_finds(mine, searcher):
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
     two_stages = Searcher(mine / "runs/fruit")
     for name in two_stages.learners:
         assert isinstance(two_stages.index(name), TwoStageIndex)
         assert two_stages.search("id:3", learner=name) == searcher.search("id:3", learner=name)
-    visterm("features", "fruit", "--set", "index.kind=exact", "--set", "index.exact_milliseconds=0.0001", cwd=mine)
-    assert not isinstance(Searcher(mine / "runs/fruit").index("oasis"), TwoStageIndex)
+    for kind, milliseconds, two in (("exact", "0.0001", False), ("auto", "0.0001", True), ("auto", "50", False)):
+        settings = ["--set", f"index.exact_milliseconds={milliseconds}", "--set", "index.n_candidates=7"]
+        visterm("features", "fruit", "--set", f"index.kind={kind}", *settings, cwd=mine)
+        index = Searcher(mine / "runs/fruit").index("cosine")
+        assert isinstance(index, TwoStageIndex) == two
+        assert not two or index.n_candidates == 7
 
 
-def test_large_galleries_take_two_stages_by_themselves(visterm, mine):
-    visterm("features", "fruit", "--set", "index.exact_milliseconds=0.0001", "--set", "index.n_candidates=7", cwd=mine)
-    index = Searcher(mine / "runs/fruit").index("cosine")
-    assert isinstance(index, TwoStageIndex)
-    assert index.n_candidates == 7
-    visterm("features", "fruit", "--set", "index.exact_milliseconds=50", cwd=mine)
-    assert not isinstance(Searcher(mine / "runs/fruit").index("cosine"), TwoStageIndex)
-
-
-def test_what_two_stages_find_is_measured_once_and_shown(visterm, mine):
+def test_what_two_stages_find_is_measured_once_and_shown(mine):
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
     for name in ("oasis", "wsabie"):  # without lists, and with
         told = f"two stages find 100.0% of the 10 nearest images for {name} (measured with 30 queries"
@@ -47,7 +42,7 @@ def test_what_two_stages_find_is_measured_once_and_shown(visterm, mine):
     assert line in visterm("info", cwd=mine).stdout.splitlines()
 
 
-def test_an_index_that_takes_long_to_make_is_kept(visterm, mine, write_images):
+def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
     """That of a dense gallery side, such as wsabie's."""
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
     ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "building the index of"

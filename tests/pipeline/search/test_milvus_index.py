@@ -1,7 +1,5 @@
 """A run whose indexes lie in Milvus: in step with the catalogue, and one line for whatever is wrong."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -14,16 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from running import copy_run, refused, visterm
 
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
 from pymilvus import MilvusException
 
-from visterm.features import images as decoders
 from visterm.pipeline import Searcher
-from visterm.pipeline.cli.app import app
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search import searcher as searcher_module
@@ -39,23 +35,8 @@ SETTINGS = ("features.n_visterms=40", "oasis.n_steps=300", "oasis.patience=null"
             "index.kind=milvus", "index.n_candidates=20")  # fmt: skip
 
 
-def visterm(*arguments, cwd, check=0):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        patch.setenv("VISTERM_RUN", "")
-        patch.delenv("VISTERM_RUNS", raising=False)
-        patch.setattr(decoders, "_silenced", True)  # pytest's own descriptors stay as they are
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
-    assert result.exit_code == check, result.output
-    return result
-
-
-def refused(*arguments, cwd):
-    result = visterm(*arguments, cwd=cwd, check=2)
-    assert result.stdout == ""
-    (line,) = [line for line in result.stderr.splitlines() if line.startswith("visterm: ")]
-    assert "Traceback" not in result.stderr
-    return line.removeprefix("visterm: ")
+def use(*settings, cwd):
+    visterm("features", "fruit", *(part for setting in settings for part in ("--set", setting)), cwd=cwd)
 
 
 def search(query, cwd, learner="oasis", k=1):
@@ -69,7 +50,7 @@ def done(tmp_path_factory, write_images):
     folder = tmp_path_factory.mktemp("milvus")
     write_images(folder / "fruit", [f"{c}/{i}.jpg" for c in CLASSES for i in range(15)])
     write_images(folder / "more", [f"{c}/new{i}.jpg" for c in CLASSES for i in range(2)], seed=1)
-    visterm("features", "fruit", *(part for setting in SETTINGS for part in ("--set", setting)), cwd=folder)
+    use(*SETTINGS, cwd=folder)
     visterm("train", "--learner", "oasis,wsabie", cwd=folder)
     return folder
 
@@ -77,14 +58,9 @@ def done(tmp_path_factory, write_images):
 @pytest.fixture
 def mine(done, tmp_path):
     """A copy of it that a test may change."""
-    shutil.copytree(done, tmp_path, dirs_exist_ok=True)
-    visterm("features", "fruit", cwd=tmp_path)  # the root has moved
+    visterm("features", "fruit", cwd=copy_run(done, tmp_path))  # the root has moved
     yield tmp_path
     close_file(os.fspath(tmp_path / "runs/fruit/index/milvus.db"))
-
-
-def use(*settings, cwd):
-    visterm("features", "fruit", *(part for setting in settings for part in ("--set", setting)), cwd=cwd)
 
 
 def test_candidates_of_milvus_are_ranked_as_exact_search_ranks_them(mine):
@@ -153,8 +129,8 @@ def test_another_content_is_told_and_rebuild_repairs_it(mine):
     spoilt(mine)
     for command in (("search", "id:3"), ("index",)):
         assert refused(*command, cwd=mine) == (
-            "visterm_fruit_oasis in Milvus at runs/fruit/index/milvus.db holds 0 of the 45 images as they are now; "
-            "run 'visterm index --rebuild --run fruit --learner oasis' to rebuild it"
+            "visterm: visterm_fruit_oasis in Milvus at runs/fruit/index/milvus.db holds 0 of the 45 images as they are "
+            "now; run 'visterm index --rebuild --run fruit --learner oasis' to rebuild it"
         )
     assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
     found, told = search("id:3", mine, k=2)
@@ -194,8 +170,7 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
     close_file(os.fspath(folder))
     for file in folder.rglob("*.json*"):
         file.write_text("damaged")
-    line = refused("search", "id:3", cwd=mine)
-    assert line.startswith("Milvus at runs/fruit/index/milvus.db: ")
+    assert refused("search", "id:3", cwd=mine).startswith("visterm: Milvus at runs/fruit/index/milvus.db: ")
     visterm("index", "--rebuild", cwd=mine)
     assert search("id:3", mine, k=2)[0] == results
     close_file(os.fspath(folder))
@@ -213,7 +188,7 @@ def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch
         use(f"index.uri={uri}", cwd=mine)
         for command in (("search", "id:3"), ("index", "--rebuild")):
             line = refused(*command, cwd=mine)
-            assert line == f"Milvus at {uri}: no answer; is it running, and is the address right?"
+            assert line == f"visterm: Milvus at {uri}: no answer; is it running, and is the address right?"
     visterm("info", cwd=mine)
     use("index.uri=null", cwd=mine)
     found, told = search("id:3", mine, k=2)
@@ -221,17 +196,16 @@ def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch
     assert "Milvus" not in told
 
 
-def test_a_file_that_is_none_of_milvus_is_refused_and_left_alone(mine):
+def test_a_file_that_is_none_of_milvus_is_left_alone_and_without_pymilvus_the_extra_is_named(mine, monkeypatch):
     (mine / "text.db").write_text("no Milvus")
     use("index.uri=text.db", cwd=mine)
     for command in (("search", "id:3"), ("index", "--rebuild")):
-        assert refused(*command, cwd=mine).startswith(f"{mine}/text.db: no Milvus file (milvus-lite keeps a folder)")
+        assert refused(*command, cwd=mine).startswith(
+            f"visterm: {mine}/text.db: no Milvus file (milvus-lite keeps a folder)"
+        )
     assert (mine / "text.db").read_text() == "no Milvus"
-
-
-def test_without_pymilvus_the_extra_is_named(mine, monkeypatch):
     monkeypatch.setitem(sys.modules, "pymilvus", None)
-    assert refused("search", "id:3", cwd=mine) == "Milvus needs pymilvus: pip install 'visterm[milvus]'"
+    assert refused("search", "id:3", cwd=mine) == "visterm: Milvus needs pymilvus: pip install 'visterm[milvus]'"
 
 
 def test_while_others_write_to_the_run_search_is_exact(mine):
@@ -239,7 +213,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         found, told = search("id:3", mine, k=2)
-        assert refused("index", cwd=mine).startswith("the Milvus index of oasis is out of date; re-run ")
+        assert refused("index", cwd=mine).startswith("visterm: the Milvus index of oasis is out of date; re-run ")
     assert "the index of oasis in Milvus is out of date, using exact search for now: " in told
     assert "another visterm is at work in this run" in told
     older = Searcher(mine / "runs/fruit")

@@ -7,22 +7,23 @@ import json
 import os
 import re
 import shutil
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
-import pytest
+from running import refused, visterm
 
 from visterm.features import read_image
 from visterm.pipeline.report import page as report_page
 from visterm.pipeline.search import results_page
 
 
-def page_of(visterm, folder, *arguments, name="found.html", check=0):
-    result = visterm("search", *arguments, "--html", folder / name, cwd=folder, check=check)
-    return result, (folder / name).read_text()
+def page_of(folder, *arguments, cwd=None, check=0):
+    """Search, with a page in a folder; what the command said, and the page."""
+    result = visterm("search", *arguments, "--html", folder / "found.html", cwd=cwd or folder, check=check)
+    return result, (folder / "found.html").read_text()
 
 
-def test_a_page_of_answers(visterm, mine, outside):
-    result, page = page_of(visterm, mine, outside, "-k", "4")
+def test_a_page_of_answers(mine, outside):
+    result, page = page_of(mine, outside, "-k", "4")
     assert result.stdout == f"{mine / 'found.html'}\n"
     assert "Nearest to 3 queries" in page
     assert "Run fruit: 30 images, ranked by oasis" in page
@@ -40,20 +41,20 @@ def test_a_page_of_answers(visterm, mine, outside):
     assert set(re.findall(r'href="#(t\d+)"', page)) == set(pictures)
 
 
-def test_a_page_beside_other_formats(visterm, mine):
-    result, page = page_of(visterm, mine, "id:1", "--json")
+def test_a_page_beside_other_formats(finished, tmp_path):
+    result, page = page_of(tmp_path, "id:1", "--json", cwd=finished)
     assert json.loads(result.stdout)[0]["query"] == "id:1"
     assert "pictures in " in result.stderr
     assert "Nearest to id:1" in page
 
 
-def test_a_page_for_labels(visterm, mine):
-    _, page = page_of(visterm, mine, "--label", "pear", "--label", "plum", "-k", "3")
+def test_a_page_for_labels(finished, tmp_path):
+    _, page = page_of(tmp_path, "--label", "pear", "--label", "plum", "-k", "3", cwd=finished)
     assert "ranked by wsabie" in page
     assert page.count('<span class="label">') == 2
 
 
-def test_names_with_markup_stay_text(visterm, mine):
+def test_names_with_markup_stay_text(mine):
     name = "<img src=x onerror=alert(1)>\"' & #?%.jpg"
     shutil.copy(mine / "fruit/pear/0.jpg", mine / "fruit/pear" / name)
     shutil.copy(mine / "fruit/pear/0.jpg", mine / "javascript:alert(1).jpg")
@@ -61,58 +62,47 @@ def test_names_with_markup_stay_text(visterm, mine):
         stream.write((mine / "fruit/pear/0.jpg").read_bytes())
     visterm("features", "fruit", cwd=mine)
     (mine / "<b>.jpg").write_text("not an image")
-    _, page = page_of(visterm, mine, "javascript:alert(1).jpg", "<b>.jpg", "-k", "4", "--learner", "cosine", check=2)
+    _, page = page_of(mine, "javascript:alert(1).jpg", "<b>.jpg", "-k", "4", "--learner", "cosine", check=2)
     assert "<img" not in page
     assert "<b>" not in page
     assert 'href="javascript' not in page.replace("javascript%3A", "")
     assert "&lt;b&gt;.jpg: not an image" in page
     assert r"\xff\n.jpg" in page
     for link in re.findall(r'<a class="tile" href="([^"]*)"', page):
-        assert (mine / os.fsdecode(_bytes(link))).exists()
+        assert (mine / os.fsdecode(unquote_to_bytes(html.unescape(link)))).exists()
 
 
-def _bytes(link):
-    from urllib.parse import unquote_to_bytes
-
-    return unquote_to_bytes(html.unescape(link))
-
-
-def test_the_page_stays_small(visterm, mine, monkeypatch):
+def test_the_page_stays_small(finished, tmp_path, monkeypatch):
     monkeypatch.setattr(results_page, "PICTURES", 12)
-    _, page = page_of(visterm, mine, *(f"id:{i}" for i in range(1, 31)), "-k", "5")
+    _, page = page_of(tmp_path, *(f"id:{i}" for i in range(1, 31)), "-k", "5", cwd=finished)
     assert 6 <= page.count("<image id=") <= 12
     assert re.search(r"\d+ (query|queries) not shown", page)
     monkeypatch.setattr(results_page, "PICTURES", 900)
     monkeypatch.setattr(results_page, "RESULTS_SHOWN", 7)
-    _, page = page_of(visterm, mine, "id:1", "-k", "20")
+    _, page = page_of(tmp_path, "id:1", "-k", "20", cwd=finished)
     assert page.count('<span class="rank"') == 7
     assert "The first 7 of 20 results" in page
 
     monkeypatch.setattr(report_page, "SIZE_WANTED", 40_000)
-    _, page = page_of(visterm, mine, *(f"id:{i}" for i in range(1, 31)), "-k", "5")
+    _, page = page_of(tmp_path, *(f"id:{i}" for i in range(1, 31)), "-k", "5", cwd=finished)
     assert 1 <= page.count('<article class="row"') < 30
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_a_page_does_not_take_the_place_of_something_else(mine):
+    (mine / "folder.html").mkdir()
+    before = (mine / "fruit/pear/0.jpg").read_bytes()
+    for name, message in (
         ("fruit/pear/0.jpg", "a page needs a name that ends in .html"),
         ("none/found.html", "no such folder: none"),
         ("folder.html", "this is a folder"),
-    ],
-)
-def test_a_page_does_not_take_the_place_of_something_else(visterm, mine, name, message):
-    (mine / "folder.html").mkdir()
-    before = (mine / "fruit/pear/0.jpg").read_bytes()
-    result = visterm("search", "id:1", "--html", name, cwd=mine, check=2)
-    assert message in result.stderr
-    assert result.stdout == ""
+    ):
+        assert message in refused("search", "id:1", "--html", name, cwd=mine)
     assert (mine / "fruit/pear/0.jpg").read_bytes() == before
 
 
-def test_a_picture_that_is_gone_is_a_placeholder(visterm, mine):
+def test_a_picture_that_is_gone_is_a_placeholder(mine):
     (mine / "fruit/pear/5.jpg").unlink()
-    _, page = page_of(visterm, mine, "pear/0.jpg", "-k", "29")
+    _, page = page_of(mine, "pear/0.jpg", "-k", "29")
     assert page.count("cannot be read</span>") == 1
 
 

@@ -1,7 +1,5 @@
 """A searcher, from Python and from the command line: images, labels, warnings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3
@@ -9,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from running import visterm
 
-from visterm.pipeline import Searcher, explain_pair
+from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 
@@ -25,13 +24,12 @@ def test_as_many_results_as_there_are(searcher):
             ask("id:1", k=0)
 
 
-def test_every_learner_answers_as_the_command_does(visterm, searcher, done):
+def test_every_learner_answers_as_the_command_does(searcher, finished):
     for name in searcher.learners:
         (answer,) = searcher.search("id:7", k=5, learner=name)
-        assert json.loads(visterm("search", "id:7", "-k", 5, "--learner", name, "--json", cwd=done).stdout) == [answer]
-        assert [r["id"] for r in answer["results"]] == [
-            next(image.id for image in searcher.images if image.path == r["path"]) for r in answer["results"]
-        ]
+        told = visterm("search", "id:7", "-k", 5, "--learner", name, "--json", cwd=finished).stdout
+        assert json.loads(told) == [answer]
+        assert all(searcher.images[searcher.place[r["id"]]].path == r["path"] for r in answer["results"])
     with pytest.raises(UserError, match="did you mean oasis"):
         searcher.search("id:1", learner="oassis")
     with pytest.raises(UserError, match="no trained aroma"):
@@ -48,13 +46,6 @@ def test_labels(searcher):
         searcher.search_label("peer")
     with pytest.raises(UserError, match="oasis ranks images, not labels"):
         searcher.annotate("id:1", learner="oasis")
-
-
-def test_an_explanation_sums_to_the_score(searcher):
-    best = searcher.search("pear/0.jpg", k=1)[0]["results"][0]
-    explanation = explain_pair(searcher, "pear/0.jpg", best["path"])
-    assert explanation["score"] == pytest.approx(best["score"], abs=1e-5)
-    assert explanation["result"]["id"] == best["id"]
 
 
 def test_warnings_go_to_the_console_or_to_the_log(mine, capsys, caplog):

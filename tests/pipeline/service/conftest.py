@@ -1,7 +1,6 @@
 """A small run, and clients of the service over it."""
 
-from __future__ import annotations
-
+import json
 import shutil
 import socket
 import threading
@@ -20,8 +19,9 @@ from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
 
-SETTINGS = ["features.n_visterms=40", "oasis.n_steps=300", "split.train=4", "split.test=2", "compute.n_jobs=1"]
-PATIENCE = 30  # seconds
+SETTINGS = ["features.n_visterms=40", "oasis.n_steps=300", "compute.n_jobs=1"]
+PATIENCE = 120  # seconds: of a machine that is busy with other things
+MARKUP = "<img src=x onerror=alert(1)>"
 if any(find_spec(name) is None for name in ("fastapi", "httpx", "uvicorn")):
     collect_ignore_glob = ["test_*.py"]
 
@@ -102,15 +102,20 @@ def serving():
 @pytest.fixture(scope="session")
 def made(tmp_path_factory, write_images):
     """A run of 19 images, one of them twice, with two learners. Tests do not change it; see `own`."""
-    folder = tmp_path_factory.mktemp("service")
-    photos = folder / "photos"
+    photos = tmp_path_factory.mktemp("service") / "photos"
     write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig") for i in range(6)])
     shutil.copy(photos / "pear/0.jpg", photos / "pear/0 again.jpg")
-    (photos / "fig/5.jpg").rename(photos / "fig/<img src=x onerror=alert(1)>.jpg")
-    run, config, quiet = Run(folder / "runs" / "photos"), load_config(None, SETTINGS), Console(quiet=True)
+    (photos / "fig/5.jpg").rename(photos / f"fig/{MARKUP}.jpg")
+    return _evaluated(photos, "knn", "split.train=4", "split.test=2")
+
+
+def _evaluated(photos, learner, *settings):
+    """A run over a folder of images, with oasis, evaluated, and one more learner."""
+    run, config = Run(photos.parent / "runs" / "photos"), load_config(None, [*SETTINGS, *settings])
+    quiet = Console(quiet=True)
     features_stage(run, config, photos, quiet)
-    for learner in ("oasis", "knn"):
-        train_stage(run, config, learner, quiet)
+    for name in ("oasis", learner):
+        train_stage(run, config, name, quiet)
     evaluate_stage(run, config, "oasis", quiet)
     return run
 
@@ -159,10 +164,88 @@ def start_upload():
     def start(address, length, *headers):
         host = str(address).removeprefix("http://").rstrip("/")
         name, port = host.split(":")
-        connection = socket.create_connection((name, int(port)), timeout=10)
+        connection = socket.create_connection((name, int(port)), timeout=PATIENCE)
         lines = ["POST /search HTTP/1.1", f"Host: {host}", "Content-Type: multipart/form-data; boundary=x"]
         lines += [f"Content-Length: {length}", *headers]
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         return connection
 
     return start
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory, write_images):
+    """The run of the pages in a browser: 76 images, some named in markup, with two learners and figures."""
+    photos = tmp_path_factory.mktemp("page") / "photos"
+    write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig", "<b>nut") for i in range(19)])
+    (photos / "fig/0.jpg").rename(photos / f"fig/{MARKUP}.jpg")
+    return _evaluated(photos, "musl", "musl.n_metrics=2", "musl.n_bits=4", "split.train=12", "split.test=6")
+
+
+@pytest.fixture(scope="session")
+def site(shown):
+    with _serving(shown) as client:
+        yield str(client.base_url)
+
+
+@pytest.fixture(scope="session")
+def ids(shown):
+    """Path to id."""
+    return {image.path: image.id for image in Searcher(shown).images}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One for each file: while it runs, an event loop does, too, which other tests need for themselves."""
+    from playwright.sync_api import expect, sync_playwright
+
+    if (chromium := shutil.which("chromium")) is None:
+        pytest.skip("the browser tests need chromium")
+    expect.set_options(timeout=1000 * PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[{}])
+def page(request, browser, site):
+    """An empty page of the site; afterwards its console must hold no error but those expected (`page.refusals`)."""
+    context = browser.new_context(base_url=site, **({"viewport": {"width": 1280, "height": 860}} | request.param))
+    page = context.new_page()
+    page.set_default_timeout(1000 * PATIENCE)
+
+    def wait_until(condition):
+        """Wait for a condition in the page, whose policy forbids the eval of `wait_for_function`."""
+        page.evaluate(
+            f"""() => new Promise((done, fail) => {{
+                const end = performance.now() + {1000 * PATIENCE};
+                const look = () => ({condition}) ? done()
+                    : performance.now() > end ? fail(new Error("not so in time")) : setTimeout(look, 10);
+                look();
+            }})"""
+        )
+
+    def ask(number, more=""):
+        """Search with an image."""
+        page.goto(f"?id={number}{more}", wait_until="commit")
+        page.locator("#results .rank").first.wait_for()  # not just a skeleton; asks more often than expect()
+
+    def refuse(route, text, status):
+        """Answer as the service does where it refuses."""
+        body = json.dumps({"ok": False, "error": text, "status": status})
+        route.fulfill(status=status, body=body, content_type="application/json")
+
+    page.pictures = lambda: wait_until("[...document.images].every((i) => i.complete || i.loading === 'lazy')")
+    page.wait_until, page.ask, page.refuse, page.refusals = wait_until, ask, refuse, 0
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+    yield page
+    page.pictures()
+    while len(refused := [error for error in errors if error.startswith("Failed to load resource")]) < page.refusals:
+        page.wait_for_event("console")
+    context.close()
+    assert [error for error in errors if error not in refused] == []
+    assert len(refused) == page.refusals

@@ -1,7 +1,5 @@
 """Access control: host, token, origin and limits of request bodies."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -42,17 +40,12 @@ def test_tokens_are_compared_in_constant_time(made, monkeypatch, serving):
     assert (b"guess", b"tell nobody") in compared
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "[", "0x7f.1"]
-)
-def test_other_host_names(client, host):
+def test_host_names(client):
     """Another site may point its own name here (DNS rebinding)."""
-    client.check_error(client.get("/health", headers={"Host": host}), 421, "localhost")
-
-
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST"])
-def test_loopback_host_names(client, host):
-    assert client.get("/health", headers={"Host": host}).status_code == 200
+    for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "[", "0x7f.1"):
+        client.check_error(client.get("/health", headers={"Host": host}), 421, "localhost")
+    for host in ("localhost", "localhost:8000", "127.0.0.1:9", "[::1]:8000", "LOCALHOST"):
+        assert client.get("/health", headers={"Host": host}).status_code == 200
 
 
 def test_requests_of_other_sites(client):
@@ -106,7 +99,7 @@ def test_many_uploads_at_once(client, monkeypatch, photos, start_upload):
 def test_slow_upload(client, monkeypatch, start_upload, limit, more):
     """One that pauses, and one that never ends."""
     monkeypatch.setattr(middleware, limit, 0.2)
-    found, deadline = b"", time.monotonic() + 20
+    found, deadline = b"", time.monotonic() + 120
     with start_upload(client.base_url, 10_000) as connection:
         connection.settimeout(0.05)
         while b"}" not in found:

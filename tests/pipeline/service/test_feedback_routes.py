@@ -1,10 +1,6 @@
 """Relevance marks and updates of learners."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
@@ -41,9 +37,8 @@ def test_update_and_undo(own, serving, photos):
         exported = client.get("/feedback/export").json()
         assert [row["mark"] for row in exported] == [1, -1, -1, 0]
         client.check_error(client.post("/feedback/undo", json={}), 409, "nothing to undo")
-        client.check_error(
-            client.post("/feedback/update", json={"learner": "knn"}), 409, "knn does not learn from marks"
-        )
+        refused = client.post("/feedback/update", json={"learner": "knn"})
+        client.check_error(refused, 409, "knn does not learn from marks")
         assert client.post("/feedback/reset", json={}).json()["to_version"] == 0
 
 
@@ -60,21 +55,13 @@ def test_marks_of_an_upload_outlive_it(own, tmp_path, write_images, serving):
         client.check_error(client.post("/marks", json=asked | {"query": "0" * 64}), 404, "search with it again")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "status", "word"),
-    [
-        ({"mark": 2}, 422, "mark"),
-        ({"mark": "1; DROP TABLE marks"}, 422, "mark"),
-        ({"image": 999999}, 404, "no image"),
-        ({"query": "../../etc/passwd"}, 422, "query"),
-        ({"query": None}, 422, "query"),
-        ({"learner": "<b>"}, 404, "<b>"),
-        ({"more": 1}, 422, "more"),
-    ],
-)
-def test_invalid_marks(client, searcher, wrong, status, word):
-    asked = {"query": searcher.images[0].sha256, "image": searcher.images[1].id, "mark": 1} | wrong
-    client.check_error(client.post("/marks", json=asked), status, word)
+def test_invalid_marks(client, searcher):
+    asked = {"query": searcher.images[0].sha256, "image": searcher.images[1].id, "mark": 1}
+    for key, *values in (("mark", 2, "1; DROP TABLE marks"), ("query", "../../etc/passwd", None), ("more", 1)):
+        for value in values:
+            client.check_error(client.post("/marks", json=asked | {key: value}), 422, key)
+    client.check_error(client.post("/marks", json=asked | {"image": 999999}), 404, "no image")
+    client.check_error(client.post("/marks", json=asked | {"learner": "<b>"}), 404, "<b>")
     assert client.get("/feedback/export").json() == []
 
 

@@ -1,7 +1,5 @@
 """The human evaluation."""
 
-from __future__ import annotations
-
 from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
 from visterm.pipeline.service import schemas

@@ -1,7 +1,5 @@
 """Reloading the run when it changes on disk."""
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess
@@ -16,7 +14,7 @@ from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.service import reloader
 from visterm.pipeline.stages import edit as edit_stage
-from visterm.pipeline.stages import extraction as extraction_stage
+from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
@@ -33,9 +31,8 @@ def start_extraction(run, collection):
     collection.use_extractor("")
     collection.use_extractor(content)
     config, quiet = run.configure(None, []), Console(quiet=True)
-    return collection.pending(), lambda some: extraction_stage.extract(
-        run, config, collection, collection.root, some, quiet
-    )
+    source = ImageSource.of(run, config, collection, collection.root)
+    return collection.pending(), lambda some: extract(run, config, source, collection, some, quiet)
 
 
 def test_training_and_new_images_without_an_error(own, own_photos, write_images, serving):
@@ -103,22 +100,22 @@ def test_images_stay_while_they_are_extracted_again(own, serving):
     with serving(own) as client:
         first = client.health()
         with closing(Collection(own.collection)) as collection:
-            pending, extract = start_extraction(own, collection)
-            extract(pending[:5])
+            pending, go_on = start_extraction(own, collection)
+            go_on(pending[:5])
             client.wait_until(lambda: "14 images not extracted again yet" in str(client.health()["problem"]))
             health = client.health()
             assert health == first | {"status": "behind", "problem": health["problem"]}
             assert len(client.get("/search?id=1&k=50").json()[0]["results"]) == 18
-            extract(pending[5:])
+            go_on(pending[5:])
         client.wait_until(lambda: client.health() == first)
 
 
 def test_failed_reload_warns_once(own, caplog):
     held = reloader.SnapshotReloader(own)
     with closing(Collection(own.collection)) as collection, caplog.at_level("WARNING"):
-        pending, extract = start_extraction(own, collection)
+        pending, go_on = start_extraction(own, collection)
         for some in (pending[:5], pending[5:9], pending[9:12]):
-            extract(some)
+            go_on(some)
             held.refresh()
             assert "not extracted again yet" in held.problem
     (warned,) = [record.getMessage() for record in caplog.records]
@@ -155,5 +152,5 @@ def test_compacting_while_others_search(own, tmp_path, serving, photos):
             assert searcher.search("id:1", k=3) == before  # it keeps the removed segments open
     finally:
         stop.touch()
-        _, error = other.communicate(timeout=60)
+        _, error = other.communicate()
     assert other.returncode == 0, error

@@ -1,13 +1,10 @@
 """Uploaded images."""
 
-from __future__ import annotations
-
 import io
 import os
 import time
 
 import numpy as np
-import pytest
 from PIL import Image as Pillow
 
 from visterm.pipeline.service import handlers, reloader
@@ -32,31 +29,22 @@ def test_upload_keeps_pixels_and_nothing_else(client):
     assert small.headers["content-type"] == "image/webp"
 
 
-@pytest.mark.parametrize(
-    ("data", "status", "word"),
-    [
-        (b"", 415, "empty"),
-        (b"hello, this is text", 415, "not an image"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", 415, "not an image"),
-        (b"\xff\xd8\xff\xe0\x00\x10JFIF", 415, ""),
-    ],
-)
-def test_upload_that_is_no_image(client, data, status, word):
-    client.check_error(client.upload(data, "x.jpg"), status, "x.jpg", word, "JPEG, PNG")
-
-
-def test_upload_that_ends_too_early(client, photos):
+def test_upload_that_is_no_image(client, photos):
+    for data, word in (
+        (b"", "empty"),
+        (b"hello, this is text", "not an image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "not an image"),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF", ""),
+    ):
+        client.check_error(client.upload(data, "x.jpg"), 415, "x.jpg", word, "JPEG, PNG")
     client.check_error(client.upload(photos.data("fig/1.jpg")[:-500]), 415, "truncated")
 
 
-def test_upload_of_too_many_pixels_is_not_decoded(client):
+def test_upload_of_too_many_pixels_or_bytes_is_not_decoded(client):
     stream = io.BytesIO()
     Pillow.new("1", (9000, 9000)).save(stream, "PNG")
     assert len(stream.getvalue()) < 50_000
     client.check_error(client.upload(stream.getvalue()), 413, "9000 x 9000 pixels")
-
-
-def test_upload_of_too_many_bytes(client):
     data = np.random.default_rng(0).bytes(handlers.UPLOAD_BYTES)
     client.check_error(client.upload(data), 413, "33,554,432 bytes")
 
@@ -69,10 +57,10 @@ def test_upload_of_too_many_bytes(client):
     client.check_error(client.post("/search", content=parts(), headers=headers), 413, "bytes")
 
 
-@pytest.mark.parametrize("key", ["0" * 64, "f" * 64])
-def test_unknown_uploads(client, key):
-    client.check_error(client.get(f"/uploads/{key}"), 404, "expired")
-    client.check_error(client.get("/search", params={"upload": key}), 404, "expired")
+def test_unknown_uploads(client):
+    for key in ("0" * 64, "f" * 64):
+        client.check_error(client.get(f"/uploads/{key}"), 404, "expired")
+        client.check_error(client.get("/search", params={"upload": key}), 404, "expired")
 
 
 def test_paths_as_names_of_uploads(own, tmp_path, serving, photos):
