@@ -81,7 +81,7 @@ info: install  ## describe a run: contents, and what is up to date
 	@$(VISTERM) info $(NAME) $(ARGS)
 
 test: install  ## run the test suite
-	$(BIN)/python -m pytest -n logical --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: install types  ## check lint, format and types
 	$(BIN)/ruff check .

@@ -32,12 +32,9 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Keep the tests of a file in one worker of pytest-xdist, in their order, and begin with the longest files."""
+    """Begin with the slow folders, so that the workers of pytest-xdist, which take a file at a time, end together."""
     slow = ("service", "stages", "search", "feedback", "cli", "human_eval", "learners")
     items.sort(key=lambda item: next((i for i, name in enumerate(slow) if name in item.path.parts), len(slow)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(Path(__file__).parent))))
 
 
 @pytest.fixture(scope="session")
