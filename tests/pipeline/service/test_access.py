@@ -86,12 +86,14 @@ def test_internal_errors_show_no_traceback(made, serving):
 def test_many_uploads_at_once(client, monkeypatch, photos, start_upload):
     """Only so many are held in memory."""
     monkeypatch.setattr(middleware, "MAX_CONCURRENT_UPLOADS", 2)
-    data = photos.data("fig/1.jpg")
-    with start_upload(client.base_url, 1000), start_upload(client.base_url, 1000):
-        answers = []
-        client.wait_until(lambda: answers.append(client.upload(data)) or answers[-1].status_code != 200)
-        client.check_error(answers[-1], 429, "try again")
-        assert answers[-1].headers["retry-after"] == "1"
+    monkeypatch.setattr(middleware, "SECONDS_BETWEEN_BYTES", 60.0)
+    data, told = photos.data("fig/1.jpg"), "Expect: 100-continue"
+    with start_upload(client.base_url, 1000, told) as first, start_upload(client.base_url, 1000, told) as second:
+        for held in (first, second):
+            assert held.recv(100).startswith(b"HTTP/1.1 100 ")  # the service waits for its body
+        answer = client.upload(data)
+        client.check_error(answer, 429, "try again")
+        assert answer.headers["retry-after"] == "1"
     client.wait_until(lambda: client.upload(data).status_code != 429)
 
 
