@@ -37,6 +37,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: next((i for i, name in enumerate(slow) if name in item.path.parts), len(slow)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_descriptors():
+    """Let no command that a test calls send pytest's standard error to the null device for good."""
+    from visterm.features import images
+
+    images._silenced = True
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The checkout; tests of files that the wheel does not carry skip without it."""

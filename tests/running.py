@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from visterm.features import silence_decoders
 from visterm.pipeline.cli.app import app
 
 
@@ -43,9 +42,6 @@ def visterm(*arguments, cwd, check=0):
         patch.chdir(cwd)
         patch.setenv("VISTERM_RUN", "")
         patch.delenv("VISTERM_RUNS", raising=False)
-        patch.setattr(
-            sys.modules[silence_decoders.__module__], "_silenced", True
-        )  # pytest's own descriptors stay as they are
         result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="visterm")
     assert result.exit_code == check, result.stderr
     return result

@@ -747,7 +747,8 @@ def test_silence_without_a_stderr():
     )
 
 
-def test_silence_in_this_process(capfd):
+def test_silence_in_this_process(capfd, monkeypatch):
+    monkeypatch.setattr("visterm.features.images._silenced", False)
     level = cv2.utils.logging.getLogLevel()
     stderr = sys.stderr
     with silence_decoders():

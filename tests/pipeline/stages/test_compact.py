@@ -82,7 +82,7 @@ def test_large_segments_are_left_alone(tmp_path, monkeypatch):
     "moment",
     [
         "numpy save 3",  # the new segment is half-written
-        "visterm.pipeline.store.catalogue:Collection executemany 1",  # it is whole
+        "visterm.pipeline.store.catalogue:Collection transaction 2",  # it is whole
         "shutil rmtree 20",  # the old ones are going
     ],
 )
