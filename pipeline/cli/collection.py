@@ -226,7 +226,7 @@ def info(
                 print(f"{'index:':12} {name} finds {share} (measured with {found_by['queries']:,} of them){held}")
         elif key == "growth":
             if value is not None:
-                print(f"{'growth:':12} {_growth_in_words(value, place)}")
+                print(f"{'drift:':12} {_drift_in_words(value, place)}")
         elif isinstance(value, dict):
             figures = ", ".join(f"{name} {figure}" for name, figure in value.items())
             print(f"{key + ':':12} {figures or 'none'}")
@@ -242,7 +242,7 @@ def _segments_in_words(segments: dict) -> str:
     return f"{segments['number']:,} ({dead:,} dead rows{compact})"
 
 
-def _growth_in_words(growth: dict, place: Run) -> str:
+def _drift_in_words(growth: dict, place: Run) -> str:
     n, cosine = growth["images"], growth["mean_cosine"]
     came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
     drift = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
