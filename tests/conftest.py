@@ -32,9 +32,11 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the slow folders, so that the workers of pytest-xdist, which take a file at a time, end together."""
-    slow = ("service", "stages", "search", "feedback", "cli", "human_eval", "learners")
-    items.sort(key=lambda item: next((i for i, name in enumerate(slow) if name in item.path.parts), len(slow)))
+    """Begin with the slow files, so that the workers of pytest-xdist, which take a file at a time, end together."""
+    slow = ("test_killed", "test_old_runs", "test_webscale", "test_dask_cluster", "test_train", "service", "stages")
+    slow += ("search", "feedback", "cli", "human_eval", "learners", "test_docs", "test_packaging")
+    place = {path: path.with_suffix("").parts for path in {item.path for item in items}}
+    items.sort(key=lambda item: next((i for i, name in enumerate(slow) if name in place[item.path]), len(slow)))
 
 
 @pytest.fixture(scope="session", autouse=True)
