@@ -82,3 +82,19 @@ def test_chance_of_many_queries():
     )
     np.testing.assert_allclose(chance_precision([0, 1, 0], [4, 4, 0]), [0, 1 / 4, np.nan])
     assert chance_average_precision(25, 500) == pytest.approx(25 / 500, rel=0.3)
+
+
+@given(relevant=lists, missing=st.integers(0, 5))
+def test_bounds(relevant, missing):
+    n_relevant = sum(relevant) + missing
+    if n_relevant:
+        assert 0 <= average_precision(relevant, n_relevant) <= 1
+
+
+@given(relevant=lists.filter(any), position=st.integers(0, 29))
+def test_moving_a_relevant_image_up_never_harms(relevant, position):
+    position %= len(relevant)
+    if position and relevant[position] and not relevant[position - 1]:
+        better = list(relevant)
+        better[position - 1], better[position] = True, False
+        assert average_precision(better, sum(relevant)) > average_precision(relevant, sum(relevant))

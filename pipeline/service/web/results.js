@@ -10,10 +10,10 @@ import { COMPARED, marks, modelName, MOST, state, visible } from "./state.js";
 
 const addressOfResult = (image) => addressOf({ ...state.request, open: image.id });
 
-export function showGrid(anew = false) {
+export function showGrid(redraw = false) {
   const { request, ranking } = state;
   const key = JSON.stringify([searchOf(request), ranking.results.length, ranking.ended, request.metric, state.hideMarked, ranking.version]);
-  if (state.drawn === key && !anew) return;
+  if (state.drawn === key && !redraw) return;
   state.drawn = key;
   const focused = currentId();
   const images = visible();
