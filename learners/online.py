@@ -398,3 +398,17 @@ def as_rows(X: sp.csr_array) -> Rows:
         readonly(X.data),
         readonly(norms),
     )
+
+
+def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
+    """The images as a C-contiguous float32 array of shape (n, n_features) where that takes no more memory than CSR.
+
+    Then half of the entries or more are not zero. A view where none is zero.
+    """
+    indptr, indices, data, _ = rows
+    shape = len(indptr) - 1, n_features
+    if 2 * len(data) < shape[0] * n_features:
+        return None
+    if len(data) == shape[0] * n_features:
+        return readonly(data.reshape(shape))
+    return readonly(sp.csr_array((data, indices.view(np.int32), indptr), shape).toarray())
