@@ -41,9 +41,10 @@ def choose(candidates: list, X: sp.csr_array, y: np.ndarray, *, n_folds: int = N
     for candidate in candidates:
         splits = StratifiedKFold(n_folds, shuffle=True, random_state=0).split(X, y)
         histories = [clone(candidate).fit(X, y, validation_rows=held_out).history_ for _, held_out in splits]
-        curve = np.mean([[entry["validation"] for entry in history] for history in histories], axis=0)
+        looks = [[entry for entry in history if entry["validation"] is not None] for history in histories]
+        curve = np.mean([[look["validation"] for look in some] for some in looks], axis=0)
         best = 1 + curve[1:].argmax()
-        found.append((curve[best], histories[0][best]["step"], candidate))
+        found.append((curve[best], looks[0][best]["step"], candidate))
     _, n_steps, candidate = max(found, key=lambda entry: entry[0])
     return clone(candidate).set_params(n_steps=n_steps)
 

@@ -126,11 +126,11 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: A with the best mean average precision is kept.
     patience : int, optional
-        Stop after this many passes without a better one; None runs all steps.
+        Stop after this many validations without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=1000
-        Triplets per pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     click_cutoff : float, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True

@@ -97,11 +97,11 @@ class MCML(MahalanobisMixin, OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the metric with the best mean average precision is kept.
     patience : int, optional
-        Stop after this many passes without a better one; None runs all steps.
+        Stop after this many validations without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=20
-        Iterations per pass: the interval of validation, history and callback.
+        Iterations per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         Decides which images `validation_fraction` holds out, and nothing else.
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
 from typing import Any, Self
 
@@ -25,38 +26,15 @@ import numpy as np
 import scipy.linalg
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
+from .blocks import Run, block_size, difference, learn_blocks
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
 from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def difference(a, b, indptr, indices, data, columns, values):
-    """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
-    i, j = indptr[a], indptr[b]
-    end_i, end_j = indptr[a + 1], indptr[b + 1]
-    n, zero = 0, np.float32(0.0)
-    # No branch in the loop: which row comes next cannot be foretold, and a wrong guess costs more than the work.
-    while i < end_i and j < end_j:
-        left, right = indices[i], indices[j]
-        columns[n] = min(left, right)
-        values[n] = (data[i] if left <= right else zero) - (data[j] if right <= left else zero)
-        n += values[n] != zero
-        i += left <= right
-        j += right <= left
-    while i < end_i:
-        columns[n], values[n] = indices[i], data[i]
-        i += 1
-        n += 1
-    while j < end_j:
-        columns[n], values[n] = indices[j], -data[j]
-        j += 1
-        n += 1
-    return n
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -217,11 +195,11 @@ class OASIS(OnlineLearner):
     validation_fraction : float, optional
         Share of each class held out for early stopping: W with the best mean average precision is kept.
     patience : int, optional
-        Stop after this many passes without a better one; None runs all steps.
+        Stop after this many validations without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
-        Triplets per pass: the interval of validation, history and callback.
+        Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
     click_cutoff : float, optional
@@ -446,25 +424,29 @@ class OASIS(OnlineLearner):
             del self._distribute
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
+        n_threads = joblib.effective_n_jobs(self.n_jobs)
         if self.lock_free:
-            n_threads = joblib.effective_n_jobs(self.n_jobs)
             shares = np.diff(np.linspace(0, n_steps, n_threads + 1).astype(int))
             works = [(share, k, self.W_) for k, share in enumerate(shares.tolist()) if share]
         elif self.n_rankers == 1:
             works = [(n_steps, 0, self.W_)]
         else:
             works = [(n_steps, k, W) for k, W in enumerate(self.ranker_W_)]
+        settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
         if self._distribute is not None and self.n_rankers > 1:
-            tasks = ((*_needed(rows, self._draw(sampler, n, k)), float(self.C), self.variant, W) for n, k, W in works)
+            tasks = ((*_needed(rows, self._draw(sampler, n, k)), *settings, W) for n, k, W in works)
             found = []
-            for W, (learned, *figures) in zip(self.ranker_W_, self._distribute(_learn, tasks), strict=True):
+            for W, (learned, *figures) in zip(self.ranker_W_, self._distribute(_learn_there, tasks), strict=True):
                 W[:] = learned
                 found.append(figures)
         else:
-            n_jobs = min(len(works), joblib.effective_n_jobs(self.n_jobs))
-            found = joblib.Parallel(n_jobs=n_jobs, require="sharedmem")(
-                joblib.delayed(self._ranker_pass)(rows, sampler, *work) for work in works
-            )
+            # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
+            with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+                run = map if n_threads == 1 else pool.map
+                if len(works) == 1:
+                    found = [_learn(rows, self._draw(sampler, n_steps, 0), *settings, self.W_, run)[1:]]
+                else:
+                    found = list(run(lambda work: self._ranker_pass(rows, sampler, settings, *work), works))
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
             for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
@@ -481,8 +463,8 @@ class OASIS(OnlineLearner):
             if self.mix_every is not None and (self.n_steps_ + n_steps) % self.mix_every == 0:
                 self.ranker_W_[:] = self.W_
 
-    def _ranker_pass(self, rows: Rows, sampler: TripletSampler, n_steps: int, ranker: int, W: np.ndarray) -> Any:
-        return _learn(rows, self._draw(sampler, n_steps, ranker), float(self.C), self.variant, W)[1:]
+    def _ranker_pass(self, rows: Rows, sampler: TripletSampler, settings: Any, n: int, ranker: int, W: Any) -> Any:
+        return _learn(rows, self._draw(sampler, n, ranker), *settings, W)[1:]
 
     def _draw(self, sampler: TripletSampler, n_steps: int, ranker: int) -> np.ndarray:
         state = stream(self.seed_, ranker, self.n_steps_)
@@ -498,12 +480,19 @@ class OASIS(OnlineLearner):
             _project_psd(self.W_)
 
 
-def _learn(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, W: np.ndarray) -> Any:
-    """Learn from triplets into W; W, the sum of the losses, and how many violated."""
-    W = writable(W)  # what came from elsewhere may not be
+def _learn(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, size: int, W: Any, run: Run = map) -> Any:
+    """Learn from triplets into W, in blocks of `size` queries or one by one; W, the sum of losses, how many violated."""
     if variant == "dissim":
         return W, *dissim_pass(rows, triplets, C, W)
-    return W, *oasis_pass(rows, triplets, C, variant == "online-symmetric", W)
+    if variant == "online-symmetric" or not size:
+        return W, *oasis_pass(rows, triplets, C, variant == "online-symmetric", W)
+    return W, *learn_blocks(rows, triplets, C, W, size, run)
+
+
+def _learn_there(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, size: int, W: np.ndarray) -> Any:
+    """`_learn` on another machine, where W may have arrived as read-only."""
+    with threadpool_limits(1, user_api="blas"):
+        return _learn(rows, triplets, C, variant, size, writable(W))
 
 
 def _needed(rows: Rows, triplets: np.ndarray) -> tuple[Rows, np.ndarray]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral, Real
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
@@ -19,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import validation
 from .base import SimilarityLearner
+from .sums import product
 from .triplets import TripletSampler, readonly, related_images
 
 _log = logging.getLogger(__name__)
@@ -34,6 +37,7 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 _ROWS_AT_ONCE = 100_000
+_QUERIES_AT_ONCE = 64  # of a validation, for a thread
 _FEW_HELD_OUT = 20  # below it the best of many passes is mostly chance
 
 
@@ -42,8 +46,8 @@ class OnlineLearner(SimilarityLearner):
 
     A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
     `check_negatives` and `random_state`, and the methods marked abstract below. With `validation_fraction` the mean
-    average precision of the held-out images among each other is measured before the first pass and after each, and the
-    best state is kept, of a learner that starts at zero or at random one after a pass; with `refit` all images are then
+    average precision of the held-out images among each other is measured before the first pass and after each of the
+    first 16, then after every second, fourth ... as the steps double, and the best state is kept, of a learner that starts at zero or at random one after a pass; with `refit` all images are then
     learned from scratch for the best number of steps.
 
     Attributes
@@ -278,7 +282,7 @@ class OnlineLearner(SimilarityLearner):
 
     def _record(self, loss: float, violating: float, n_steps: int, watch: Callable[[], float] | None) -> None:
         """Add to the history, and keep the state if it is the best so far."""
-        found = None if watch is None else watch()
+        found = None if watch is None or not self._looks() else watch()
         self.history_.append(
             {
                 "phase": self.phase_,
@@ -294,9 +298,17 @@ class OnlineLearner(SimilarityLearner):
             if not self._refits():
                 self._keep_best()
 
+    def _looks(self) -> bool:
+        """Whether to validate now: eight to sixteen times while the steps double, as the curve flattens, and at the end.
+
+        So most of the time is spent on learning, and what lies between two looks is a small part of what was learned.
+        """
+        passes = -(-self.n_steps_ // self.pass_steps)
+        return self.n_steps_ >= self.target_step_ or passes % (1 << max(0, passes.bit_length() - 4)) == 0
+
     def _is_saturated(self) -> bool:
-        """No better validation figure in the last `patience` passes."""
-        since = sum(entry["step"] > self.best_step_ for entry in self.history_)
+        """No better validation figure in the last `patience` looks."""
+        since = sum(entry["validation"] is not None and entry["step"] > self.best_step_ for entry in self.history_)
         return self.patience is not None and since >= self.patience
 
     # -- input ---------------------------------------------------------------------------------------------------------
@@ -316,7 +328,21 @@ class OnlineLearner(SimilarityLearner):
         own = validation.choose_queries(len(held_out), self.seed_)
         relevant = related_images(y, held_out[own], held_out, cutoff=self.click_cutoff)
         gallery = take_rows(X, held_out)
-        return lambda: validation.mean_average_precision(self.similarity(gallery[own], gallery), relevant, own)
+        parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(own), _QUERIES_AT_ONCE)]
+        queries = [gallery[own[part]] for part in parts]
+
+        def mean_average_precision() -> float:
+            others = self.transform(gallery).T
+
+            def measure(images: sp.csr_array, part: slice) -> np.ndarray:
+                scores = product(self.transform_query(images), others)
+                scores = scores.toarray() if sp.issparse(scores) else scores
+                return validation.average_precisions(scores, relevant[part], own[part])
+
+            with ThreadPoolExecutor(joblib.effective_n_jobs(getattr(self, "n_jobs", None))) as pool:
+                return validation.mean_of(np.concatenate(list(pool.map(measure, queries, parts))))
+
+        return mean_average_precision
 
     def _hold_out(self, y: Any, validation_rows: Any) -> np.ndarray | None:
         """Rows that validate, sorted; None without validation."""
@@ -383,10 +409,15 @@ def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
 
 
 def as_rows(X: sp.csr_array) -> Rows:
-    """Arrays for the kernels; copied only where their types or the order of the columns ask for it."""
+    """Arrays for the kernels; copied only where their types or the order of the columns ask for it.
+
+    Of vectors of which half of the entries or more are not zero, all are stored: `dense_rows` then has them as one.
+    """
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
+    if X.nnz < X.shape[0] * X.shape[1] <= 2 * X.nnz:
+        X = with_zeros(X)
     norms = np.empty(X.shape[0], np.float32)
     for start in range(0, X.shape[0], _ROWS_AT_ONCE):  # squares of all at once would take as much memory as X
         part = take_rows(X, np.arange(start, min(start + _ROWS_AT_ONCE, X.shape[0])))
@@ -400,15 +431,14 @@ def as_rows(X: sp.csr_array) -> Rows:
     )
 
 
-def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
-    """The images as a C-contiguous float32 array of shape (n, n_features) where that takes no more memory than CSR.
+def with_zeros(X: sp.csr_array) -> sp.csr_array:
+    """The same array with all of its entries stored."""
+    columns = np.tile(np.arange(X.shape[1], dtype=np.int32), X.shape[0])
+    return sp.csr_array((X.toarray().ravel(), columns, np.arange(X.shape[0] + 1) * X.shape[1]), X.shape)
 
-    Then half of the entries or more are not zero. A view where none is zero.
-    """
-    indptr, indices, data, _ = rows
+
+def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
+    """The images as a C-contiguous float32 array of shape (n, n_features), where all entries are stored; no copy."""
+    indptr, _, data, _ = rows
     shape = len(indptr) - 1, n_features
-    if 2 * len(data) < shape[0] * n_features:
-        return None
-    if len(data) == shape[0] * n_features:
-        return readonly(data.reshape(shape))
-    return readonly(sp.csr_array((data, indices.view(np.int32), indptr), shape).toarray())
+    return data.reshape(shape) if len(data) == shape[0] * shape[1] else None

@@ -76,11 +76,11 @@ class PAMIR(LinearAnnotator):
     validation_fraction : float, optional
         Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
     patience : int, optional
-        Stop after this many passes without a better one; None runs all steps.
+        Stop after this many validations without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=10_000
-        Comparisons per pass: the interval of validation, history and callback.
+        Comparisons per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
 

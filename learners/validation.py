@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
+
+from .triplets import readonly
 
 # Enough for a standard error of the mean well below 0.01; more would take longer than the training between validation
 # checks.
@@ -54,6 +57,39 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng([seed, 2]).permutation(n)[:MAX_QUERIES])
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def _average_precisions(scores, relevant, own, precisions):
+    """Average precision of each row of scores; NaN without a relevant image.
+
+    The relevant images are sorted, the others only counted between them: no ranking of all images is made.
+    """
+    for row in range(len(scores)):
+        places = np.flatnonzero(relevant[row])
+        places = places[places != own[row]]
+        if len(places) == 0:
+            precisions[row] = np.nan
+            continue
+        places = places[np.argsort(-scores[row][places], kind="mergesort")]
+        values = scores[row][places]
+        between = np.zeros(len(places) + 1, np.int64)  # other images after so many relevant ones
+        for image in range(scores.shape[1]):
+            if relevant[row, image] or image == own[row]:
+                continue
+            score, low, high = scores[row, image], 0, len(places)
+            while low < high:
+                middle = (low + high) // 2
+                if values[middle] > score or (values[middle] == score and places[middle] < image):
+                    low = middle + 1
+                else:
+                    high = middle
+            between[low] += 1
+        total, rank = 0.0, 0
+        for hit in range(len(places)):
+            rank += between[hit] + 1
+            total += (hit + 1) / rank
+        precisions[row] = total / len(places)
+
+
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
     """Mean over queries of the mean precision at the rank of each relevant image.
 
@@ -70,11 +106,17 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
     float
         Queries without a relevant image are skipped; 0.0 if all are.
     """
-    precisions = []
-    ranks = np.arange(1, scores.shape[1])
-    for row, hits, self_column in zip(scores, relevant, own, strict=True):
-        order = np.argsort(-row, kind="stable")
-        found = hits[order[order != self_column]]
-        if found.any():
-            precisions.append((np.cumsum(found)[found] / ranks[found]).mean())
-    return float(np.mean(precisions)) if precisions else 0.0
+    return mean_of(average_precisions(scores, relevant, own))
+
+
+def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Average precision of each query, as `mean_average_precision` takes them: (n_queries,), NaN if none is relevant."""
+    precisions = np.empty(len(scores))
+    _average_precisions(readonly(scores), readonly(relevant), readonly(own), precisions)
+    return precisions
+
+
+def mean_of(precisions: np.ndarray) -> float:
+    """Mean over the queries that have a relevant image; 0.0 if none has."""
+    found = precisions[~np.isnan(precisions)]
+    return float(found.mean()) if len(found) else 0.0

@@ -1,0 +1,333 @@
+"""Passive-aggressive learning of a bilinear similarity in blocks of queries: exact, and W is touched once a block.
+
+Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 2.1, with triplets of one query following each other:
+
+    loss = max(0, 1 - q' W p),    tau = min(C, loss / (|q|^2 |p|^2)),    W <- W + tau q p',    p = p+ - p-
+
+Every step of a query changes v = W' q by tau |q|^2 p, so its triplets need v alone, and W takes their sum afterwards:
+
+    margin = v' p,    v <- v + tau |q|^2 p,    g <- g + tau p;        in the end  W <- W + q g'
+
+A query b that comes after others whose g is not yet in W sees them through  v_b = W' q_b + sum over a of (q_a' q_b) g_a,
+so that W is read and written once for a whole block of queries, as two products: V = Q W and W <- W + Q' G. The model is
+that of the steps one by one, up to rounding.
+
+While the queries of block k learn, W takes the G of block k - 1 and gives the V of block k + 1, by columns: the two
+have no data in common. So a second thread has something to do, and the model does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .online import FASTMATH, Rows, dense_rows
+
+Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
+
+# Columns of W that one task takes, and queries of a block. Of sparse vectors a block of more queries reads fewer rows
+# of W, and adds more g to each v: at a quarter of the vectors' entries both are small.
+_SPARSE_TILE, _DENSE_TILE = 2560, 256
+_DENSE_BLOCK = 64
+
+
+def block_size(rows: Rows, n_features: int, pairs: int) -> int:
+    """Queries of a block; 0 where steps one by one are faster: few pairs a query, and few entries a row of W."""
+    entries = len(rows[2]) / max(1, len(rows[3]))
+    if 2 * entries >= n_features:
+        return _DENSE_BLOCK
+    if _ONE_BY_ONE * pairs * entries < n_features:
+        return 0
+    return int(min(max(entries / 4, 4), 32))
+
+
+_ONE_BY_ONE = 16  # a number of W that is read by itself takes as long as so many in a row
+
+
+class Block(NamedTuple):
+    """Queries that follow each other, and what they learn."""
+
+    triplets: np.ndarray  # (n, 3) int32
+    starts: np.ndarray  # (B + 1,) int64, where the triplets of each query begin
+    vectors: Any  # of the queries: dense (B, d), or their entries sorted by visterm
+    V: np.ndarray  # (B, d) float32, W' q
+    G: np.ndarray  # (B, d) float32, g
+    moved: np.ndarray  # (B,) bool, whether g is not zero
+
+
+def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size: int, run: Run = map) -> Any:
+    """Learn from triplets into W, `size` queries at a time; sum of the losses and number of violating triplets.
+
+    Parameters
+    ----------
+    rows : Rows
+    triplets : int32 array of shape (n, 3)
+        Query, positive, negative. Those that follow each other with the same query share its v.
+    C : float
+    W : float32 array of shape (d, d)
+        Changed in place.
+    size : int
+        From `block_size`.
+    run : callable
+        ``map``, or a pool's: then tasks of a block run at the same time. The result does not depend on it.
+    """
+    if not len(triplets):
+        return 0.0, 0
+    images = (_Dense if dense_rows(rows, len(W)) is not None else _Sparse)(rows, C, W)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(triplets[:, 0])) + 1, [len(triplets)]])
+    buffers = [np.empty((2, size, len(W)), np.float32) for _ in range(2)]
+    losses, violating = 0.0, 0
+    before, block = None, None
+    for k in range(-1, -(-(len(starts) - 1) // size) + 1):
+        following = None
+        some = starts[(k + 1) * size : (k + 2) * size + 1]
+        if len(some) > 1:
+            following = images.block(triplets[some[0] : some[-1]], some - some[0], *buffers[k % 2])
+        tiles = range(0, len(W), images.tile_columns)
+        tasks = [partial(images.tile, slice(left, left + images.tile_columns), before, following) for left in tiles]
+        if block is not None:  # first: it takes longest
+            tasks.insert(0, partial(images.steps, before, block))
+        found = list(run(lambda task: task(), tasks))
+        if block is not None:
+            losses, violating = losses + found[0][0], violating + found[0][1]
+        before, block = block, following
+    return losses, violating
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def difference(a, b, indptr, indices, data, columns, values):
+    """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
+    i, j = indptr[a], indptr[b]
+    end_i, end_j = indptr[a + 1], indptr[b + 1]
+    n, zero = 0, np.float32(0.0)
+    # No branch in the loop: which row comes next cannot be foretold, and a wrong guess costs more than the work.
+    while i < end_i and j < end_j:
+        left, right = indices[i], indices[j]
+        columns[n] = min(left, right)
+        values[n] = (data[i] if left <= right else zero) - (data[j] if right <= left else zero)
+        n += values[n] != zero
+        i += left <= right
+        j += right <= left
+    while i < end_i:
+        columns[n], values[n] = indices[i], data[i]
+        i += 1
+        n += 1
+    while j < end_j:
+        columns[n], values[n] = indices[j], -data[j]
+        j += 1
+        n += 1
+    return n
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def inner(a, b, indptr, indices, data):
+    """Inner product of rows a and b."""
+    i, j = indptr[a], indptr[b]
+    end_i, end_j = indptr[a + 1], indptr[b + 1]
+    total, zero = np.float32(0.0), np.float32(0.0)
+    while i < end_i and j < end_j:
+        left, right = indices[i], indices[j]
+        total += data[i] * data[j] if left == right else zero
+        i += left <= right
+        j += right <= left
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _add(out, weight, x):
+    for c in range(len(out)):
+        out[c] += weight * x[c]
+
+
+# -- sparse vectors ----------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _sparse_steps(rows, C, earlier, earlier_G, earlier_moved, triplets, starts, V, G, moved):
+    """Learn the triplets of a block; sum of the losses and number of violating triplets."""
+    indptr, indices, data, norms = rows
+    d = V.shape[1]
+    columns, delta = np.empty(d, np.uint32), np.empty(d, np.float32)
+    one, zero = np.float32(1.0), np.float32(0.0)
+    losses, violating = 0.0, 0
+    for b in range(len(starts) - 1):
+        query = triplets[starts[b], 0]
+        v, g = V[b], G[b]
+        for a in range(len(earlier)):
+            if earlier_moved[a]:
+                both = inner(earlier[a], query, indptr, indices, data)
+                if both != zero:
+                    _add(v, both, earlier_G[a])
+        for a in range(b):
+            if moved[a]:
+                both = inner(triplets[starts[a], 0], query, indptr, indices, data)
+                if both != zero:
+                    _add(v, both, G[a])
+        g[:] = zero
+        moved[b] = False
+        norm = norms[query]
+        for step in range(starts[b], starts[b + 1]):
+            positive, negative = triplets[step, 1], triplets[step, 2]
+            margin = zero
+            for i in range(indptr[positive], indptr[positive + 1]):
+                margin += v[indices[i]] * data[i]
+            for i in range(indptr[negative], indptr[negative + 1]):
+                margin -= v[indices[i]] * data[i]
+            loss = one - margin
+            if loss <= zero:
+                continue
+            losses += float(loss)
+            violating += 1
+            n = difference(positive, negative, indptr, indices, data, columns, delta)
+            square = zero
+            for j in range(n):
+                square += delta[j] * delta[j]
+            if norm * square == zero:
+                continue
+            tau = np.float32(min(C, loss / (norm * square)))
+            moved[b] = True
+            change = tau * norm
+            for j in range(n):
+                v[columns[j]] += change * delta[j]
+                g[columns[j]] += tau * delta[j]
+    return losses, violating
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _sparse_tile(W, left, right, old, G, moved, new, V):
+    """W <- W + Q' G of one block, then V = Q W of another, in some columns; each row of W is visited once."""
+    old_rows, old_slots, old_values = old
+    new_rows, new_slots, new_values = new
+    V[:, left:right] = np.float32(0.0)
+    i, j = 0, 0
+    while i < len(old_rows) or j < len(new_rows):
+        if j == len(new_rows) or (i < len(old_rows) and old_rows[i] <= new_rows[j]):
+            row = old_rows[i]
+        else:
+            row = new_rows[j]
+        w = W[row, left:right]
+        while i < len(old_rows) and old_rows[i] == row:
+            if moved[old_slots[i]]:
+                _add(w, old_values[i], G[old_slots[i], left:right])
+            i += 1
+        while j < len(new_rows) and new_rows[j] == row:
+            _add(V[new_slots[j], left:right], new_values[j], w)
+            j += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _entries(rows, queries):
+    """Entries of some images, sorted by visterm: visterms, places in `queries` and values."""
+    indptr, indices, data, _ = rows
+    n = 0
+    for query in queries:
+        n += indptr[query + 1] - indptr[query]
+    keys, values = np.empty(n, np.int64), np.empty(n, np.float32)
+    n = 0
+    for slot in range(len(queries)):
+        for i in range(indptr[queries[slot]], indptr[queries[slot] + 1]):
+            keys[n], values[n] = np.int64(indices[i]) * len(queries) + slot, data[i]
+            n += 1
+    order = np.argsort(keys)
+    keys = keys[order]
+    return (keys // len(queries)).astype(np.uint32), (keys % len(queries)).astype(np.uint32), values[order]
+
+
+class _Sparse:
+    """Images as rows of entries."""
+
+    tile_columns = _SPARSE_TILE
+
+    def __init__(self, rows: Rows, C: float, W: np.ndarray) -> None:
+        self._rows, self._C, self._W = rows, C, W
+
+    def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray) -> Block:
+        n = len(starts) - 1
+        return Block(triplets, starts, _entries(self._rows, triplets[starts[:-1], 0]), V[:n], G[:n], np.zeros(n, bool))
+
+    def steps(self, before: Block | None, block: Block) -> tuple[float, int]:
+        before = before or self._nothing()
+        earlier = before.triplets[before.starts[:-1], 0]
+        return _sparse_steps(self._rows, self._C, earlier, before.G, before.moved, *block[:2], *block[3:])
+
+    def tile(self, columns: slice, before: Block | None, following: Block | None) -> None:
+        before, following = before or self._nothing(), following or self._nothing()
+        limits = columns.start, min(columns.stop, len(self._W))
+        _sparse_tile(self._W, *limits, before.vectors, before.G, before.moved, following.vectors, following.V)
+
+    def _nothing(self) -> Block:
+        none = np.zeros((2, 0, len(self._W)), np.float32)
+        return self.block(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), *none)
+
+
+# -- dense vectors -----------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _dense_steps(X, norms, C, triplets, starts, products, V, G, moved):
+    """Learn the triplets of a block; `products` (B, B) are the queries' inner products."""
+    one, zero = np.float32(1.0), np.float32(0.0)
+    p = np.empty(X.shape[1], np.float32)
+    losses, violating = 0.0, 0
+    for b in range(len(starts) - 1):
+        query = triplets[starts[b], 0]
+        v, g = V[b], G[b]
+        for a in range(b):
+            if moved[a]:
+                _add(v, products[b, a], G[a])
+        g[:] = zero
+        moved[b] = False
+        norm = norms[query]
+        for step in range(starts[b], starts[b + 1]):
+            positive, negative = X[triplets[step, 1]], X[triplets[step, 2]]
+            margin, square = zero, zero
+            for c in range(len(p)):
+                p[c] = positive[c] - negative[c]
+                margin += v[c] * p[c]
+                square += p[c] * p[c]
+            loss = one - margin
+            if loss <= zero:
+                continue
+            losses += float(loss)
+            violating += 1
+            if norm * square == zero:
+                continue
+            tau = np.float32(min(C, loss / (norm * square)))
+            moved[b] = True
+            change = tau * norm
+            for c in range(len(p)):
+                v[c] += change * p[c]
+                g[c] += tau * p[c]
+    return losses, violating
+
+
+class _Dense:
+    """Images as rows of a dense array."""
+
+    tile_columns = _DENSE_TILE
+
+    def __init__(self, rows: Rows, C: float, W: np.ndarray) -> None:
+        X = dense_rows(rows, len(W))
+        assert X is not None
+        self._X, self._norms, self._C, self._W = X, rows[3], C, W
+
+    def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray) -> Block:
+        n = len(starts) - 1
+        return Block(triplets, starts, self._X[triplets[starts[:-1], 0]], V[:n], G[:n], np.zeros(n, bool))
+
+    def steps(self, before: Block | None, block: Block) -> tuple[float, int]:
+        if before is not None:
+            block.V[:] += (block.vectors @ before.vectors.T) @ before.G
+        products = block.vectors @ block.vectors.T
+        return _dense_steps(self._X, self._norms, self._C, *block[:2], products, *block[3:])
+
+    def tile(self, columns: slice, before: Block | None, following: Block | None) -> None:
+        W = self._W[:, columns]
+        if before is not None:
+            W += before.vectors.T @ before.G[:, columns]
+        if following is not None:
+            np.matmul(following.vectors, W, out=following.V[:, columns])
