@@ -52,11 +52,30 @@ def keep(path: Path, write: Callable[[Path], None]) -> Path:
     return path
 
 
-def caltech_vectors(d: int, name: str = "caltech101-20", *, fold: int = 0, **parameters: Any):
-    """X (unit rows), y and the training mask; cached under a digest of code, images and parameters."""
+def enlarged(path: Path, longest: int) -> Path:
+    """Path of the photo at that longest side, as a JPEG that is made once."""
+    import cv2
+
+    def write(target: Path) -> None:
+        photo = cv2.imread(str(path))
+        scale = longest / max(photo.shape[:2])
+        cv2.imwrite(str(target), cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC))
+
+    return keep(CACHE / f"longest-{longest}" / path.relative_to(DATA).with_suffix(".jpg"), write)
+
+
+def caltech_vectors(
+    d: int, name: str = "caltech101-20", *, fold: int = 0, longest: int | None = None, **parameters: Any
+):
+    """X (unit rows), y and the training mask; cached under a digest of code, images and parameters.
+
+    With `longest` of photos of that longest side.
+    """
     from visterm import features
 
     paths, y, train = choose_images(name, fold=fold)
+    if longest is not None:
+        paths = [enlarged(path, longest) for path in paths]
     sources = sorted(
         set(Path(features.__file__).parent.glob("*.py")) - {Path(features.__file__).with_name("forest.py")}
     )
@@ -85,6 +104,14 @@ def synthetic_vectors(d: int, n_classes: int = 20):
     X = sp.csr_array(X)
     X = sp.csr_array(sp.diags_array(1 / np.sqrt(X.multiply(X).sum(axis=1))) @ X).astype(np.float32)
     return X, y, np.tile(np.arange(N_TRAIN + N_TEST) < N_TRAIN, n_classes)
+
+
+def dense_vectors(size: int = 1280, **options: Any):
+    """Dense vectors of photos: their visterm vectors projected at random, which keeps cosines; X, y, training mask."""
+    X, y, train = load_vectors(10_000, "caltech101-38", **options)
+    projection = np.random.default_rng(0).standard_normal((X.shape[1], size), dtype=np.float32)
+    projected = X @ projection
+    return projected / np.linalg.norm(projected, axis=1, keepdims=True), y, train
 
 
 def load_vectors(d: int, name: str = "caltech101-20", **options: Any):

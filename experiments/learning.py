@@ -20,7 +20,7 @@ from benchmarks.statistics import clearly_above, difference, mean_and_error, plu
 from visterm.learners import AROMA, OASIS, Cosine
 
 from .pages import Finding, Page, Plot, Table
-from .protocol import N_FOLDS, figures, load_fold
+from .protocol import N_FOLDS, ONE_PAIR, figures, load_fold
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()
@@ -112,7 +112,8 @@ def measure(
                 point["variance"] = mean_variance(learned)
             curve.append(point)
 
-    LEARNERS[learner](**parameters, n_steps=n_steps, pass_steps=PASS, random_state=fold).fit(X, y, callback=look)
+    settings = parameters | ONE_PAIR | {"n_steps": n_steps, "pass_steps": PASS, "random_state": fold}
+    LEARNERS[learner](**settings).fit(X, y, callback=look)
     return {"curve": curve}
 
 

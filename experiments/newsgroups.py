@@ -29,7 +29,7 @@ from visterm.learners import AROMA, OASIS, Cosine
 from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
 from .pages import Finding, Page, Plot, Table
-from .protocol import CURVE, choose
+from .protocol import CURVE, ONE_PAIR, choose
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py", "benchmarks/peers.py")
@@ -157,6 +157,7 @@ def figures(system: Any, X: sp.csr_array, y: np.ndarray, n_queries: int = N_QUER
 
 def make(system: str, value: float, **parameters: Any) -> Any:
     """A learner by the name it has on the page; its C or r is `value`."""
+    parameters |= ONE_PAIR
     if system.startswith("OASIS"):
         return OASIS(C=value, init="zero" if system.endswith("zero") else "identity", random_state=0, **parameters)
     return AROMA(covariance=system.removeprefix("AROMA "), r=value, random_state=0, **parameters)

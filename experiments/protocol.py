@@ -19,6 +19,7 @@ from visterm.retrieval import evaluate_test_test
 
 N_FOLDS = 5
 N_INNER_FOLDS = 5
+ONE_PAIR = {"pairs_per_query": 1}  # as in the papers: a query is drawn for each triplet
 CURVE = 50  # precision at k is measured for k up to this
 
 

@@ -23,7 +23,7 @@ from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE, Cosine
 from visterm.learners.online import OnlineLearner
 
 from .pages import Finding, Page, Plot, Table
-from .protocol import CURVE, N_FOLDS, choose, figures, load_fold, settings_of
+from .protocol import CURVE, N_FOLDS, ONE_PAIR, choose, figures, load_fold, settings_of
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py",)
@@ -40,7 +40,7 @@ class EmbeddingWSABIE(WSABIE):
 
 
 # Candidate settings and the maximum number of steps; validation chooses the number of steps.
-ONLINE = {"n_steps": 200_000, "pass_steps": 20_000, "random_state": 0}
+ONLINE: dict[str, Any] = {"n_steps": 200_000, "pass_steps": 20_000, "random_state": 0} | ONE_PAIR
 CANDIDATES: dict[str, list[Any]] = {
     "OASIS": [OASIS(C=C, **ONLINE) for C in (0.003, 0.01, 0.03, 0.1)],
     "AROMA diagonal": [AROMA(r=r, **ONLINE) for r in (0.01, 10, 100, 1000)],

@@ -25,7 +25,7 @@ from visterm.learners import AROMA, LEGO, MCML, OASIS, WSABIE
 from . import retrieval
 from .jobs import run_jobs
 from .pages import Finding, Page, Plot, Table
-from .protocol import load_fold
+from .protocol import ONE_PAIR, load_fold
 
 ALONE = True
 SOURCES: tuple[str, ...] = ("benchmarks/metric_learn_peer.py", "experiments/retrieval.py")
@@ -81,7 +81,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
                 {"n_steps": N_ITERATIONS, "pass_steps": N_ITERATIONS, "trace_penalty": 0.002}
                 if system == "MCML"
                 else {"n_steps": STEPS_AN_IMAGE * n, "pass_steps": 10 * n, "random_state": 0}
-            )
+            ) | (ONE_PAIR if system == "OASIS" else {})
             found.append({"system": system, "settings": settings, "images": n, "d": d})
     return found
 

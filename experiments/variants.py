@@ -17,7 +17,7 @@ from benchmarks.statistics import clearly_above, difference, plus_minus
 from visterm.learners import OASIS, Cosine
 
 from .pages import Finding, Page, Plot, Table
-from .protocol import N_FOLDS, N_INNER_FOLDS, choose, figures, load_fold
+from .protocol import N_FOLDS, N_INNER_FOLDS, ONE_PAIR, choose, figures, load_fold
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def measure_rankers(n_rankers: int, n_steps: int, fold: int) -> dict[str, Any]:
             point = {"step": learned.n_steps_, "map": found["map"], "p1": found["precision"][0]}
             curve.append(point | symmetry(learned))
 
-    learner = OASIS(C=C, n_rankers=n_rankers, n_steps=n_steps, pass_steps=PASS, random_state=fold)
+    learner = OASIS(C=C, n_rankers=n_rankers, n_steps=n_steps, pass_steps=PASS, random_state=fold, **ONE_PAIR)
     learner.fit(X, y, callback=look)
     return {"curve": curve, "cosine": figures(Cosine().fit(X, y), test_X, test_y)["map"]}
 
@@ -102,7 +102,8 @@ def symmetry(learned: OASIS) -> dict[str, float]:
 def measure_symmetric(classes: int, variant: str | None, fold: int, n_folds: int) -> dict[str, Any]:
     """Test figures of a variant; its C and number of steps by cross-validation on the training images."""
     X, y, test_X, test_y = load_fold(classes, 1000, fold)
-    tried = [OASIS(C=c, variant=variant, n_steps=MOST_STEPS, pass_steps=2 * PASS, random_state=fold) for c in C_TRIED]
+    settings = {"n_steps": MOST_STEPS, "pass_steps": 2 * PASS, "random_state": fold} | ONE_PAIR
+    tried = [OASIS(C=c, variant=variant, **settings) for c in C_TRIED]
     chosen = choose(tried, X, y, n_folds=n_folds).fit(X, y)
     result = figures(chosen, test_X, test_y) | {"C": chosen.C, "n_steps": chosen.n_steps}
     if variant is None:
@@ -118,7 +119,7 @@ def measure_psd(schedule: str, quick: bool, fold: int, n_folds: int) -> dict[str
     X, y, test_X, test_y = load_fold(20, 1000, fold)
     every = int(schedule.split()[1]) if schedule.startswith("every") else None
     variant = None if every is None else "psd"
-    learner = OASIS(C=C, variant=variant, psd_every=every, pass_steps=PASS, random_state=fold)
+    learner = OASIS(C=C, variant=variant, psd_every=every, pass_steps=PASS, random_state=fold, **ONE_PAIR)
     curves: dict[str, list] = {name: [] for name in ([schedule] if every else ["after", "never"])}
 
     def look(learned: OASIS) -> None:

@@ -8,9 +8,12 @@ Every step of a query changes v = W' q by tau |q|^2 p, so its triplets need v al
 
     margin = v' p,    v <- v + tau |q|^2 p,    g <- g + tau p;        in the end  W <- W + q g'
 
-A query b that comes after others whose g is not yet in W sees them through  v_b = W' q_b + sum over a of (q_a' q_b) g_a,
-so that W is read and written once for a whole block of queries, as two products: V = Q W and W <- W + Q' G. The model is
-that of the steps one by one, up to rounding.
+A query b that comes after others whose g is not yet in W sees them through
+
+    v_b = W' q_b + sum over a of (q_a' q_b) g_a
+
+so that W is read and written once for a whole block of queries, as two products: V = Q W and W <- W + Q' G. The model
+is that of the steps one by one, up to rounding.
 
 While the queries of block k learn, W takes the G of block k - 1 and gives the V of block k + 1, by columns: the two
 have no data in common. So a second thread has something to do, and the model does not depend on the number of threads.

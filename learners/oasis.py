@@ -481,7 +481,7 @@ class OASIS(OnlineLearner):
 
 
 def _learn(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, size: int, W: Any, run: Run = map) -> Any:
-    """Learn from triplets into W, in blocks of `size` queries or one by one; W, the sum of losses, how many violated."""
+    """Learn from triplets, in blocks of `size` queries or one by one; W, the sum of losses, how many violated."""
     if variant == "dissim":
         return W, *dissim_pass(rows, triplets, C, W)
     if variant == "online-symmetric" or not size:

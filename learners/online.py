@@ -46,9 +46,10 @@ class OnlineLearner(SimilarityLearner):
 
     A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
     `check_negatives` and `random_state`, and the methods marked abstract below. With `validation_fraction` the mean
-    average precision of the held-out images among each other is measured before the first pass and after each of the
-    first 16, then after every second, fourth ... as the steps double, and the best state is kept, of a learner that starts at zero or at random one after a pass; with `refit` all images are then
-    learned from scratch for the best number of steps.
+    average precision of the held-out images among each other is measured before the first pass, after each of 16 passes,
+    then after every second, fourth ... as the number of passes doubles, and after the last. The best state is kept, of a
+    learner that starts at zero or at random one after a pass; with `refit` all images are then learned from scratch for
+    the best number of steps.
 
     Attributes
     ----------
@@ -299,9 +300,9 @@ class OnlineLearner(SimilarityLearner):
                 self._keep_best()
 
     def _looks(self) -> bool:
-        """Whether to validate now: eight to sixteen times while the steps double, as the curve flattens, and at the end.
+        """Whether to validate now: after each of 16 passes, then eight times while the steps double, and at the end.
 
-        So most of the time is spent on learning, and what lies between two looks is a small part of what was learned.
+        The curve flattens: between two looks lies a small part of what was learned, and most time goes into learning.
         """
         passes = -(-self.n_steps_ // self.pass_steps)
         return self.n_steps_ >= self.target_step_ or passes % (1 << max(0, passes.bit_length() - 4)) == 0

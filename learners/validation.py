@@ -110,7 +110,7 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
 
 
 def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Average precision of each query, as `mean_average_precision` takes them: (n_queries,), NaN if none is relevant."""
+    """Average precision of each query, arguments as above: (n_queries,), NaN where no image is relevant."""
     precisions = np.empty(len(scores))
     _average_precisions(readonly(scores), readonly(relevant), readonly(own), precisions)
     return precisions

@@ -1,0 +1,189 @@
+"""How soon OASIS reaches its precision, by pairs a query: ``python -m benchmarks pairs [--quick]``.
+
+Vectors: 38 classes of Caltech-101 at d = 10,000, of the photos as they are and enlarged to 500 pixels, and dense
+projections of the first; five draws of 40 training and 25 test images a class. Time is that of learning alone, one
+thread. The peer is the plain loop of the paper in double precision with one pair a query. Its model is that of our
+kernel with one pair, up to rounding, so that its curve has our precisions at its own time a triplet, measured here.
+
+    python -m benchmarks.pairs --study
+
+shows precision against seconds for numbers of pairs, C and images, on the training images alone, and draws
+docs/pairs.png: from it the defaults of `OASIS` were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visterm.learners import OASIS, TripletSampler
+from visterm.learners.online import as_rows
+from visterm.learners.triplets import stream
+
+from . import plots
+from .oasis import plain_pass, quality
+from .vectors import dense_vectors, load_vectors
+
+COMMAND = "python -m benchmarks pairs"
+FIGURE = Path(__file__).resolve().parent.parent / "docs" / "pairs.png"
+FOLDS = range(5)
+ONE_PAIR_STEPS = 600_000
+NEAR = 0.995  # of the precision that one pair a query ends with
+VECTORS = {
+    "photos": ("photos of 300 pixels, d = 10,000", lambda: load_vectors(10_000, "caltech101-38")),
+    "large-photos": ("photos of 500 pixels, d = 10,000", lambda: load_vectors(10_000, "caltech101-38", longest=500)),
+    "dense": ("dense, d = 1,280", dense_vectors),
+}
+PAIRS = (1, 8, 32, 64, 128, 256)
+LOOKS = 24
+
+
+def draw(y: np.ndarray, n_train: int, n_test: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from and rows to query, so many of each class."""
+    rng = np.random.default_rng(seed)
+    members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
+    return (
+        np.concatenate([some[:n_train] for some in members]),
+        np.concatenate([some[n_train : n_train + n_test] for some in members]),
+    )
+
+
+def curve(X: Any, y: np.ndarray, learned: np.ndarray, queries: np.ndarray, **parameters: Any) -> np.ndarray:
+    """Seconds of learning, and mAP of the queries among each other, at some steps up to the last: (LOOKS, 2)."""
+    points, spent = [], 0.0
+    learner = OASIS(random_state=0, **parameters)
+    learner.set_params(pass_steps=-(-learner.n_steps // LOOKS))
+    begun = time.thread_time()
+
+    def look(found: OASIS) -> None:
+        nonlocal spent
+        now = time.thread_time()
+        points.append((now - begun - spent, quality(found, X[queries], y[queries])))
+        spent += time.thread_time() - now
+
+    learner.fit(X[learned], y[learned], callback=look)
+    return np.array(points)
+
+
+def seconds_to(points: np.ndarray, wanted: float) -> float:
+    """Seconds until the curve first reaches a precision, between two looks; infinite if it never does."""
+    reached = np.flatnonzero(points[:, 1] >= wanted)
+    if not len(reached):
+        return np.inf
+    i = reached[0]
+    if i == 0:
+        return points[0, 0]
+    (t0, m0), (t1, m1) = points[i - 1], points[i]
+    return t0 + (t1 - t0) * (wanted - m0) / (m1 - m0)
+
+
+def plain_seconds(X: Any, y: np.ndarray, n_steps: int) -> float:
+    """Seconds a triplet of the plain loop, after as many triplets to settle."""
+    rows, sampler = as_rows(X), TripletSampler(y)
+    data, W = rows[2].astype(np.float64), np.eye(X.shape[1])
+    for turn in range(2):
+        triplets = sampler.draw(stream(turn), n_steps)
+        begun = time.thread_time()
+        plain_pass(rows, data, triplets, 0.1, W)
+    return (time.thread_time() - begun) / n_steps
+
+
+@functools.cache
+def vectors(name: str) -> tuple:
+    X, y, train = VECTORS[name][1]()
+    return X, y, train
+
+
+def race(name: str, quick: bool) -> dict:
+    X, y, _ = vectors(name)
+    steps = 20_000 if quick else ONE_PAIR_STEPS
+    own = {"n_steps": 100_000} if quick else {}
+    times, finals = [], []
+    for fold in FOLDS[: 1 if quick else None]:
+        learned, queries = draw(y, 40, 25, fold)
+        one = curve(X, y, learned, queries, pairs_per_query=1, n_steps=steps)
+        seconds = plain_seconds(X[learned], y[learned], 2_000 if name == "dense" else 20_000)
+        one[:, 0] = seconds * np.linspace(0, steps, len(one) + 1)[1:]
+        ours = curve(X, y, learned, queries, **own)
+        wanted = NEAR * one[-1, 1]
+        times.append((seconds_to(ours, wanted), seconds_to(one, wanted)))
+        finals.append((ours[-1, 1], one[-1, 1]))
+    ours, peer = np.median(times, axis=0)
+    last, last_peer = np.mean(finals, axis=0)
+    defaults = OASIS(**own)
+    return {
+        "name": f"oasis-race-{name}",
+        "what": f"to {100 * NEAR:g} % of the mAP that one pair a query ends with, {VECTORS[name][0]}: "
+        f"{defaults.pairs_per_query} pairs a query; mAP after {defaults.n_steps:,} triplets {last:.4f}, of the peer "
+        f"after {steps:,} {last_peer:.4f}",
+        "ours": ours,
+        "peer": peer,
+        "peer_name": "plain double-precision loop, one pair a query",
+        "ratio": float(np.median([b / a for a, b in times])),
+        "ratio_of_folds": [b / a for a, b in times],
+        "finals": finals,
+        "limit": "W, read and written once a block of queries",
+        "unit": "s",
+        "n": len(times),
+        "measured": f"{len(times)} draws of 40 and 25 images a class, median, 1 thread each, processor time",
+        "command": COMMAND,
+    }
+
+
+def run(quick: bool = False) -> list[dict]:
+    return [race(name, quick) for name in VECTORS]
+
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+
+
+def study(quick: bool) -> None:
+    """Print and draw what pairs, C and the number of images do, on training images alone."""
+    folds = FOLDS[: 1 if quick else 3]
+    figure, axes = plots.new_figure(3, n_rows=1)
+    for axis, (name, (title, _)) in zip(axes, VECTORS.items(), strict=True):
+        X, y, train = vectors(name)
+        X, y = X[train], y[train]
+        for place, pairs in enumerate(PAIRS):
+            if name == "dense" and pairs < 8:
+                continue
+            steps = (20_000 if quick else 300_000) * max(1, min(pairs, 64) // 8)
+            found = np.mean([curve(X, y, *draw(y, 30, 10, f), pairs_per_query=pairs, n_steps=steps) for f in folds], 0)
+            plots.series(axis, place, found[:, 0], found[:, 1], label=f"{pairs}")
+            best = found[:, 1].argmax()
+            near = seconds_to(found, NEAR * found[best, 1])
+            print(
+                f"{title}, {pairs} pairs: best mAP {found[best, 1]:.4f} after {(best + 1) * steps // LOOKS:,} triplets "
+                f"and {found[best, 0]:.2f} s, {NEAR:.1%} of it after {near:.2f} s",
+                flush=True,
+            )
+        axis.set(title=title, xlabel="seconds of learning", xscale="log")
+    axes[0].set_ylabel("mAP of held-out training images")
+    plots.legend(figure, axes[0], "pairs a query")
+    plots.save(figure, FIGURE)
+    X, y, train = vectors("photos")
+    X, y = X[train], y[train]
+    for n_train, C, pairs in itertools.product((10, 30), (0.03, 0.1, 0.3), (1, 64, 128)):
+        steps = 20_000 if quick else 300_000 * (1 if pairs == 1 else 4)
+        found = np.mean(
+            [curve(X, y, *draw(y, n_train, 10, f), pairs_per_query=pairs, n_steps=steps, C=C) for f in folds], 0
+        )
+        best = found[:, 1].argmax()
+        print(
+            f"{n_train} images a class, C = {C}, {pairs} pairs: best mAP {found[best, 1]:.4f} after "
+            f"{(best + 1) * steps // LOOKS:,} triplets and {found[best, 0]:.2f} s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description=__doc__.splitlines()[0])
+    parser.add_argument("--study", action="store_true", required=True)
+    parser.add_argument("--quick", action="store_true")
+    study(parser.parse_args().quick)
