@@ -46,10 +46,10 @@ class OnlineLearner(SimilarityLearner):
 
     A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
     `check_negatives` and `random_state`, and the methods marked abstract below. With `validation_fraction` the mean
-    average precision of the held-out images among each other is measured before the first pass, after each of 16 passes,
-    then after every second, fourth ... as the number of passes doubles, and after the last. The best state is kept, of a
-    learner that starts at zero or at random one after a pass; with `refit` all images are then learned from scratch for
-    the best number of steps.
+    average precision of the held-out images among each other is measured before the first pass, after each of 16
+    passes, then after every second, fourth ... as the number of passes doubles, and after the last. The best state is
+    kept, of a learner that starts at zero or at random one after a pass; with `refit` all images are then learned from
+    scratch for the best number of steps.
 
     Attributes
     ----------
