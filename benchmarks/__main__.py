@@ -30,6 +30,7 @@ MODULES = (
     "cluster",
     "codebook",
     "oasis",
+    "pairs",
     "aroma",
     "comparison",
     "annotators",

@@ -8,21 +8,25 @@ Times are processor time of the single learning thread, medians of repetitions t
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import scipy.sparse as sp
 from numba import njit
+from threadpoolctl import threadpool_limits
 
 from visterm.learners import OASIS, Cosine, TripletSampler
-from visterm.learners.oasis import oasis_pass
-from visterm.learners.online import as_rows
+from visterm.learners.blocks import block_size
+from visterm.learners.oasis import _learn, oasis_pass
+from visterm.learners.online import as_rows, dense_rows
 from visterm.learners.triplets import stream
 from visterm.learners.validation import mean_average_precision
 
 from . import machine
-from .vectors import ROOT, load_vectors
+from .vectors import ROOT, dense_vectors, load_vectors
 
 COMMAND = "python -m benchmarks oasis"
-PAIRS = 32
+PAIRS = OASIS().pairs_per_query
 # Chosen by cross-validation on the training images: docs/oasis.md.
 SETTINGS = {1000: {"C": 0.03, "n_steps": 150_000}, 10_000: {"C": 0.3, "n_steps": 200_000}}
 
@@ -79,6 +83,12 @@ def cpu_time(function, *arguments) -> float:
     return time.thread_time() - start
 
 
+def elapsed(function, *arguments) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
 def time_order(quick: bool) -> dict:
     """What neighbouring columns for visterms that occur together save, in cache misses of W."""
     X, y, train = load_vectors(10_000)
@@ -114,52 +124,108 @@ def time_order(quick: bool) -> dict:
     }
 
 
-def time_triplets(d: int, quick: bool) -> list[dict]:
-    X, y, train = load_vectors(d)
-    rows, sampler = as_rows(X[train]), TripletSampler(y[train])
+def time_triplets(name: str, what: str, X, y, quick: bool) -> list[dict]:
+    """A triplet at the default number of pairs, at one pair, and of the plain loop; on two threads beside one."""
+    rows, sampler, d = as_rows(sp.csr_array(X)), TripletSampler(y), X.shape[1]
     data = rows[2].astype(np.float64)
-    n_steps, repeats = (5_000, 3) if quick else (20_000, 9)
-    W, plain_W = np.eye(d, dtype=np.float32), np.eye(d)
+    few = 1_000 if d * len(rows[2]) / len(y) > 1e6 else 20_000  # of what is slow here
+    n_steps, few, repeats = (6_400, few // 10, 3) if quick else (128_000, few, 7)
+    W, one_W, plain_W = np.eye(d, dtype=np.float32), np.eye(d, dtype=np.float32), np.eye(d)
+
+    def learn(k: int, pairs: int, n: int, W: np.ndarray, run=map) -> None:
+        size = block_size(rows, d, pairs)
+        _learn(rows, sampler.draw(stream(k), n, pairs_per_query=pairs), 0.1, None, size, W, run)
+
     passes = {
-        "ours": lambda k: oasis_pass(rows, sampler.draw(stream(k), n_steps), 0.1, False, W),
-        "pairs": lambda k: oasis_pass(rows, sampler.draw(stream(k), n_steps, pairs_per_query=PAIRS), 0.1, False, W),
-        "peer": lambda k: plain_pass(rows, data, sampler.draw(stream(k), n_steps), 0.1, plain_W),
+        "ours": (n_steps, lambda k: learn(k, PAIRS, n_steps, W)),
+        "one": (few, lambda k: learn(k, 1, few, one_W)),
+        "plain": (few, lambda k: plain_pass(rows, data, sampler.draw(stream(k), few), 0.1, plain_W)),
     }
-    # The first round compiles and touches W; later ones continue from its W, as a long run does.
-    times = np.array([[cpu_time(run, k) for run in passes.values()] for k in range(repeats + 1)])[1:]
-    ours, pairs, peer = 1e6 * np.median(times, axis=0) / n_steps
-    lines = cache_lines(X[train], y[train])
-    bound = 1e6 * lines * machine.line_seconds(W.nbytes)
-    common = {
-        "peer": peer,
-        "peer_name": "plain double-precision loop of the paper, Numba",
-        "unit": "us per triplet",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} triplets, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
-    limit = "{:.2g} us: " + f"{lines:.0f} lines of W" + "{}, at the {} speed of reading and writing lines"
-    store = "memory's" if d > 1000 else "cache's"
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(2) as pool:
+        # The first round compiles and touches W; later ones continue from its W, as a long run does.
+        times = np.array([[cpu_time(run, k) / n for n, run in passes.values()] for k in range(repeats + 1)])[1:]
+        turns = [[elapsed(learn, k, PAIRS, n_steps, W, run) for run in (pool.map, map)] for k in range(repeats)]
+    ours, one, plain = 1e6 * np.median(times, axis=0)
+    two, alone = 1e6 * np.median(turns, axis=0) / n_steps
+    entries = len(rows[2]) / len(y)
+    if dense_rows(rows, d) is None:
+        moved = 3 * 4 * entries * d / PAIRS
+        speed = machine.memory_bandwidth(1) if d > 1000 else machine.cache_bandwidth(4 << 20)
+        bound, why = 1e6 * moved / speed, f"{moved / 1e3:.3g} kB of rows of W, read, and read and written"
+    else:
+        bound, why = (
+            1e6 * 4 * d * d / PAIRS / machine.flops(1),
+            f"4 d^2 operations of matrix products for {PAIRS} pairs",
+        )
+    common = {"unit": "us per triplet", "command": COMMAND, "entries": entries, "pairs_per_query": PAIRS}
+    peer = {"peer": plain, "peer_name": "plain double-precision loop of the paper, Numba"}
+    measured = f"{n_steps:,} triplets, {few:,} of the peer, median of {repeats} in turns, 1 thread, processor time"
     return [
         {
-            "name": f"oasis-{d}",
-            "what": f"a triplet of OASIS, {d} visterms",
+            "name": name,
+            "what": f"a triplet of OASIS, {what}, {entries:.0f} non-zeros, {PAIRS} pairs a query",
             "ours": ours,
-            "ratio": peer / ours,
-            "limit": limit.format(bound, "", store),
+            "ratio": plain / ours,
+            "limit": f"{bound:.2g} us: {why}",
             "bound": bound,
+            "n": n_steps * repeats,
+            "measured": measured,
+            **peer,
             **common,
         },
         {
-            "name": f"oasis-{d}-pairs",
-            "what": f"the same, {PAIRS} pairs a query",
-            "pairs_per_query": PAIRS,
-            "ours": pairs,
-            "ratio": peer / pairs,
-            "limit": f"below {bound:.2g} us: rows of W that stay in the cache are not fetched again",
+            "name": f"{name}-one-pair",
+            "what": f"the same, {what}, one pair a query",
+            "ours": one,
+            "ratio": plain / one,
+            "limit": "lines of W in random order, or its whole for a block of queries",
+            "n": few * repeats,
+            "measured": measured,
+            **peer,
+            **common,
+            "pairs_per_query": 1,
+        },
+        {
+            "name": f"{name}-2cores",
+            "what": f"the same on two threads, {what}, {PAIRS} pairs a query",
+            "ours": two,
+            "peer": alone,
+            "peer_name": "one thread",
+            "ratio": alone / two,
+            "limit": f"{bound / 2:.2g} us: half",
+            "n": n_steps * repeats,
+            "measured": f"{n_steps:,} triplets, median of {repeats} in turns, elapsed time",
             **common,
         },
     ]
+
+
+def time_fit(quick: bool) -> dict:
+    """`fit` from the start, which touches W for the first time."""
+    X, y, train = load_vectors(10_000)
+    X, y = X[train], y[train]
+    rows, sampler = as_rows(X), TripletSampler(y)
+    data, n_steps, repeats = rows[2].astype(np.float64), 10_000 if quick else 100_000, 2 if quick else 5
+
+    def plain() -> None:
+        plain_pass(rows, data, sampler.draw(stream(0), n_steps), 0.1, np.eye(X.shape[1]))
+
+    learner = OASIS(n_steps=n_steps, random_state=0)
+    times = [[cpu_time(learner.fit, X, y), cpu_time(plain)] for _ in range(repeats + 1)][1:]
+    ours, peer = np.median(times, axis=0)
+    return {
+        "name": "oasis-10000-fit",
+        "what": f"fit of {n_steps:,} triplets from the start, 10000 visterms",
+        "ours": ours,
+        "peer": peer,
+        "peer_name": "plain double-precision loop of the paper, Numba, from its start",
+        "ratio": peer / ours,
+        "limit": "the triplets, and the first touch of 400 MB",
+        "unit": "s",
+        "n": repeats,
+        "measured": f"median of {repeats} in turns, 1 thread each, processor time",
+        "command": COMMAND,
+    }
 
 
 def cache_lines(X, y, n: int = 300) -> float:
@@ -261,6 +327,14 @@ def measure_memory(d: int, quick: bool) -> dict:
 
 
 def run(quick: bool = False) -> list[dict]:
-    records = [*time_triplets(1000, quick), *time_triplets(10_000, quick), time_order(quick)]
+    records = []
+    for name, what, (X, y, train) in (
+        ("oasis-1000", "d = 1,000", load_vectors(1000)),
+        ("oasis-10000", "d = 10,000", load_vectors(10_000)),
+        ("oasis-10000-large", "d = 10,000, photos of 500 pixels", load_vectors(10_000, "caltech101-38", longest=500)),
+        ("oasis-dense", "dense vectors, d = 1,280", dense_vectors()),
+    ):
+        records += time_triplets(name, what, X[train], y[train], quick)
+    records += [time_fit(quick), time_order(quick)]
     records += [*compare_quality(1000, quick), *compare_quality(10_000, quick)]
     return [*records, measure_memory(10_000, quick)]

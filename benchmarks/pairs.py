@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from visterm.learners import OASIS, TripletSampler
 from visterm.learners.online import as_rows
@@ -85,7 +86,7 @@ def seconds_to(points: np.ndarray, wanted: float) -> float:
 
 def plain_seconds(X: Any, y: np.ndarray, n_steps: int) -> float:
     """Seconds a triplet of the plain loop, after as many triplets to settle."""
-    rows, sampler = as_rows(X), TripletSampler(y)
+    rows, sampler = as_rows(sp.csr_array(X)), TripletSampler(y)
     data, W = rows[2].astype(np.float64), np.eye(X.shape[1])
     for turn in range(2):
         triplets = sampler.draw(stream(turn), n_steps)

@@ -35,7 +35,7 @@ Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 # Columns of W that one task takes, and queries of a block. Of sparse vectors a block of more queries reads fewer rows
 # of W, and adds more g to each v: at a quarter of the vectors' entries both are small.
 _SPARSE_TILE, _DENSE_TILE = 2560, 256
-_DENSE_BLOCK = 64
+_DENSE_BLOCK = 128
 
 
 def block_size(rows: Rows, n_features: int, pairs: int) -> int:

@@ -328,14 +328,16 @@ class OnlineLearner(SimilarityLearner):
         """Function that measures the present state on the images held out, each against all others."""
         own = validation.choose_queries(len(held_out), self.seed_)
         relevant = related_images(y, held_out[own], held_out, cutoff=self.click_cutoff)
-        gallery = take_rows(X, held_out)
+        gallery: Any = take_rows(X, held_out)
+        if _is_dense(gallery):
+            gallery = gallery.toarray()
         parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(own), _QUERIES_AT_ONCE)]
         queries = [gallery[own[part]] for part in parts]
 
         def mean_average_precision() -> float:
             others = self.transform(gallery).T
 
-            def measure(images: sp.csr_array, part: slice) -> np.ndarray:
+            def measure(images: Any, part: slice) -> np.ndarray:
                 scores = product(self.transform_query(images), others)
                 scores = scores.toarray() if sp.issparse(scores) else scores
                 return validation.average_precisions(scores, relevant[part], own[part])
@@ -417,8 +419,8 @@ def as_rows(X: sp.csr_array) -> Rows:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    if X.nnz < X.shape[0] * X.shape[1] <= 2 * X.nnz:
-        X = with_zeros(X)
+    if X.nnz < X.shape[0] * X.shape[1] and _is_dense(X):
+        X = _with_zeros(X)
     norms = np.empty(X.shape[0], np.float32)
     for start in range(0, X.shape[0], _ROWS_AT_ONCE):  # squares of all at once would take as much memory as X
         part = take_rows(X, np.arange(start, min(start + _ROWS_AT_ONCE, X.shape[0])))
@@ -432,7 +434,12 @@ def as_rows(X: sp.csr_array) -> Rows:
     )
 
 
-def with_zeros(X: sp.csr_array) -> sp.csr_array:
+def _is_dense(X: sp.csr_array) -> bool:
+    """Whether half of the entries or more are not zero."""
+    return X.shape[0] * X.shape[1] <= 2 * X.nnz
+
+
+def _with_zeros(X: sp.csr_array) -> sp.csr_array:
     """The same array with all of its entries stored."""
     columns = np.tile(np.arange(X.shape[1], dtype=np.int32), X.shape[0])
     return sp.csr_array((X.toarray().ravel(), columns, np.arange(X.shape[0] + 1) * X.shape[1]), X.shape)

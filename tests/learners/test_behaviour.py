@@ -22,32 +22,34 @@ from visterm.learners import (
     aroma,
     load_learner,
 )
+from visterm.learners.blocks import _sparse_steps
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.validation import mean_average_precision
 from visterm.learners.wsabie import warp_pass
 
 SMALL = {"n_steps": 3000, "pass_steps": 1000, "random_state": 3}
+PAIRS = SMALL | {"pairs_per_query": 8}
 EMBEDDED = SMALL | {"max_norm": 1.1, "learning_rate": 0.05}  # four visterms an image need longer vectors than twenty
 
 FEW = {"n_bits": 6, "negatives_per_example": 20, "random_state": 3}
 
 LEARNERS = {
     "cosine": Cosine(),
-    "oasis": OASIS(**SMALL),
-    "oasis-zero": OASIS(init="zero", **SMALL),
-    "oasis-pairs": OASIS(pairs_per_query=4, **SMALL),
-    "oasis-symmetric": OASIS(variant="symmetric", **SMALL),
-    "oasis-online-symmetric": OASIS(variant="online-symmetric", **SMALL),
-    "oasis-dissim": OASIS(variant="dissim", **SMALL),
-    "oasis-psd": OASIS(variant="psd", **SMALL),
-    "oasis-psd-often": OASIS(variant="psd", psd_every=1000, **SMALL),
-    "oasis-rankers": OASIS(n_rankers=3, n_jobs=2, **SMALL),
-    "oasis-mixing": OASIS(n_rankers=2, mix_every=1000, **SMALL),
-    "oasis-lock-free": OASIS(lock_free=True, n_jobs=1, **SMALL),
-    "oasis-validation": OASIS(validation_fraction=0.2, **SMALL),
-    "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(SMALL | {"pass_steps": 100})),
-    "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **SMALL),
-    "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **SMALL),
+    "oasis": OASIS(**PAIRS),
+    "oasis-zero": OASIS(init="zero", **PAIRS),
+    "oasis-one-pair": OASIS(pairs_per_query=1, **SMALL),
+    "oasis-symmetric": OASIS(variant="symmetric", **PAIRS),
+    "oasis-online-symmetric": OASIS(variant="online-symmetric", **PAIRS),
+    "oasis-dissim": OASIS(variant="dissim", **PAIRS),
+    "oasis-psd": OASIS(variant="psd", **PAIRS),
+    "oasis-psd-often": OASIS(variant="psd", psd_every=1000, **PAIRS),
+    "oasis-rankers": OASIS(n_rankers=3, n_jobs=2, **PAIRS),
+    "oasis-mixing": OASIS(n_rankers=2, mix_every=1000, **PAIRS),
+    "oasis-lock-free": OASIS(lock_free=True, n_jobs=1, **PAIRS),
+    "oasis-validation": OASIS(validation_fraction=0.2, **PAIRS),
+    "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(PAIRS | {"pass_steps": 500})),
+    "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **PAIRS),
+    "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **PAIRS),
     "aroma": AROMA(**SMALL),
     "aroma-identity": AROMA(init="identity", **SMALL),
     "aroma-pairs": AROMA(pairs_per_query=4, **SMALL),
@@ -88,7 +90,7 @@ DRAWN = [name for name in TRAINED if name != "mcml"]  # learns from what the see
 ONLINE = [name for name in TRAINED if "musl" not in name]  # has partial_fit; the others learn in passes from all images
 # What partial_fit's promise rests on: nothing happens after learning.
 PLAIN = [
-    *("oasis", "oasis-zero", "oasis-pairs", "oasis-online-symmetric", "oasis-dissim"),
+    *("oasis", "oasis-zero", "oasis-one-pair", "oasis-online-symmetric", "oasis-dissim"),
     *("aroma", "aroma-identity", "aroma-pairs", "aroma-factored", "pamir", "ovr", "lego"),
     *("wsabie", "wsabie-auc", "wsabie-owpc", "wsabie-ensemble"),
 ]
@@ -351,14 +353,19 @@ class TestLearning:
 
     def test_compiled_kernels_name_no_class(self, synonyms):
         """Numba's files on disk would then only be readable under the module name that wrote them."""
-        for name, kernel in (("oasis", oasis_pass), ("wsabie", warp_pass)):
+        for name, kernel in (("oasis", _sparse_steps), ("oasis-online-symmetric", oasis_pass), ("wsabie", warp_pass)):
             clone(LEARNERS[name]).fit(*synonyms)
             assert not any("NamedTuple" in str(argument) for signature in kernel.signatures for argument in signature)
 
 
 class TestEarlyStopping:
     # Steps as long as that make the last state none of the best.
-    LONG = {"oasis": {"C": 1.0}, "aroma": {"r": 0.01}, "aroma-factored": {"r": 0.01}, "lego": {"eta": 0.5}}
+    LONG = {
+        "oasis": {"C": 1.0, "pairs_per_query": 1},
+        "aroma": {"r": 0.01},
+        "aroma-factored": {"r": 0.01},
+        "lego": {"eta": 0.5},
+    }
 
     @pytest.fixture(params=[*LOOPED, "aroma-factored", "wsabie-ensemble"])
     def watched(self, request):
@@ -370,7 +377,8 @@ class TestEarlyStopping:
         """All that was learned at the best step comes back, and nothing else of it stays."""
         states = {}
         watched.fit(*synonyms, callback=lambda found: states.setdefault(found.n_steps_, arrays_of(found)))
-        figures = {entry["step"]: entry["validation"] for entry in watched.history_[not watched._starts_informed() :]}
+        looks = [entry for entry in watched.history_ if entry["validation"] is not None]
+        figures = {look["step"]: look["validation"] for look in looks[not watched._starts_informed() :]}
         best = watched.best_step_
         assert figures[best] == max(figures.values()) == watched.best_validation_
         assert 0 < best == watched.n_steps_ < watched.n_steps

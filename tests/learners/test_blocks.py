@@ -102,6 +102,16 @@ def test_more_pairs_than_images_and_more_queries_in_a_block_than_there_are(synon
     assert found.score(X, y) > 0.9
 
 
+@pytest.mark.parametrize("pairs", [1, 20])
+def test_either_kernel_learns_the_same(pairs):
+    """Few entries in many columns: one pair a query is learned one by one, twenty in blocks."""
+    X, y = make_images(60, 1000, 0.01, 0), np.arange(60) % 3
+    found = OASIS(n_steps=500, pairs_per_query=pairs, random_state=3).fit(X, y)
+    assert bool(block_size(as_rows(sp.csr_array(X)), 1000, pairs)) == (pairs > 1)
+    triplets = TripletSampler(y).draw(stream(3, 0, 0), 500, pairs_per_query=pairs)
+    np.testing.assert_allclose(found.W_, plain_steps(X, triplets, 0.1)[0], atol=1e-5)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_dense_vectors_learn_the_same_on_any_number_of_threads(n_jobs):
     X, y = make_images(60, 700, 1.0, 1), np.arange(60) % 4
