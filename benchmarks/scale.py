@@ -25,7 +25,7 @@ from .vectors import ROOT
 from .webscale import D, load
 
 COMMAND = "python -m benchmarks scale"
-PAIRS = 32  # of a query
+PAIRS = 128  # of a query
 C = 0.1
 WATCHED = 20_000  # validation images that mAP is measured on
 THREADS = 2
@@ -90,7 +90,8 @@ def train(size: Size, folder: str, options: dict) -> None:
         parameters = {"C": C, "n_steps": size.steps, "pass_steps": size.pass_steps, "pairs_per_query": PAIRS}
         learner = OASIS(**(parameters | {"click_cutoff": 0.0, "random_state": 0} | options))
         learner.fit(X, y, validation_rows=watched, callback=report)
-    tell(history=[(entry["step"], entry["validation"]) for entry in learner.history_])
+    looks = [entry for entry in learner.history_ if entry["validation"] is not None]
+    tell(history=[(look["step"], look["validation"]) for look in looks])
 
 
 def start(size: Size, folder: Path, options: dict) -> subprocess.Popen:
@@ -148,7 +149,8 @@ def start_seconds(size: Size) -> float:
 def kept(name: str, size: Size, measure, *, keep: bool) -> dict:
     """What `measure` finds; kept on disk, so that a run that was stopped goes on, until the code has changed."""
     digest = hashlib.sha256(repr((size, C, PAIRS, WATCHED, THREADS, LINEAR)).encode())
-    for file in ("learners/oasis.py", "learners/online.py", "learners/triplets.py", "benchmarks/webscale.py"):
+    learners = (f"learners/{name}.py" for name in ("blocks", "oasis", "online", "triplets"))
+    for file in (*learners, "benchmarks/webscale.py"):
         digest.update((ROOT / file).read_bytes())
     file = ROOT / "build" / "webscale" / f"{name}-{size.images}-{digest.hexdigest()[:8]}.json"
     if keep and file.exists():
@@ -165,7 +167,7 @@ def kept(name: str, size: Size, measure, *, keep: bool) -> dict:
 def whole_training(size: Size) -> dict:
     """The paper's task, by threads without locks, killed and resumed on the way."""
     first = start_seconds(size)
-    moments = first + np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 20e-6
+    moments = first + np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 5e-6
     return trained(size, {"lock_free": True, "n_jobs": THREADS}, moments.tolist())
 
 
@@ -210,7 +212,8 @@ def mixing(size: Size) -> dict:
 def linear(size: Size) -> dict:
     """Seconds a triplet by the number of images; W, the pairs and the passes are the same."""
     from visterm.learners import TripletSampler
-    from visterm.learners.oasis import oasis_pass
+    from visterm.learners.blocks import block_size
+    from visterm.learners.oasis import _learn
     from visterm.learners.online import as_rows, take_rows
     from visterm.learners.triplets import stream
 
@@ -227,7 +230,8 @@ def linear(size: Size) -> dict:
             np.fill_diagonal(W, 1.0)
             W[:] += 0  # pages that exist: the first touch of a page is no part of a triplet
             begun = time.perf_counter()
-            oasis_pass(rows, sampler.draw(stream(turn), n_steps, pairs_per_query=PAIRS), C, False, W)
+            triplets = sampler.draw(stream(turn), n_steps, pairs_per_query=PAIRS)
+            _learn(rows, triplets, C, None, block_size(rows, D, PAIRS), W)
             times[n].append((time.perf_counter() - begun) / n_steps)
     return {str(n): 1e6 * float(np.median(found[1:])) for n, found in times.items()}
 

@@ -209,7 +209,8 @@ class OASIS(OnlineLearner):
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
-        Threads among which the rankers are shared out, or that are `lock_free`. Only then does the model depend on it.
+        Threads that learn one model together, or among which the rankers are shared out, or that are `lock_free`. Only
+        then does the model depend on it.
 
     Attributes
     ----------
@@ -224,12 +225,16 @@ class OASIS(OnlineLearner):
 
     Notes
     -----
-    Time per triplet is proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is.
+    Triplets are learned in blocks of queries, which gives the model of the steps one by one up to rounding: `blocks`
+    has the derivation. A triplet takes time in proportion to nnz(p+) + nnz(p-), and a query, with all of its pairs, to
+    nnz(q) d. With few pairs a query and few non-zeros, and with "online-symmetric" and "dissim", each triplet is
+    learned by itself, in proportion to nnz(q) (nnz(p+) + nnz(p-)) and on one thread: a step of "online-symmetric"
+    changes the columns of W at the query too, and "dissim" has no vector that all pairs of a query share.
 
     Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
-    ranker with `n_rankers` > 1; 3 while "psd" projects. "identity" and "zero" are pages that the system hands out when
-    they are first written, so that a W of which few rows were learned takes less. W larger than 32 MB is kept on huge
-    pages where the system grants them (NumPy asks).
+    ranker with `n_rankers` > 1; 3 while "psd" projects. Blocks take up to 2 kB a dimension beside it. "identity" and
+    "zero" are pages that the system hands out when they are first written, so that a W of which few rows were learned
+    takes less. W larger than 32 MB is kept on huge pages where the system grants them (NumPy asks).
 
     Departures from the paper: W is float32. `pairs_per_query` > 1, `mix_every` and `lock_free` are ours. The similarity
     of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping measures the W

@@ -164,7 +164,7 @@ class OASISConfig(_Section):
     """The online similarity learner; see OASIS."""
 
     C: float = Field(default=_OASIS["C"], gt=0)
-    n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
+    n_steps: int = _differs(3_000_000, _STOPS_EARLY, gt=0)
     init: Literal["identity", "zero"] = _OASIS["init"]
     variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = _OASIS["variant"]
     psd_every: int | None = Field(default=_OASIS["psd_every"], gt=0)
@@ -172,7 +172,7 @@ class OASISConfig(_Section):
     n_rankers: int = Field(default=_OASIS["n_rankers"], gt=0)
     mix_every: int | None = Field(default=_OASIS["mix_every"], gt=0)
     lock_free: bool = _OASIS["lock_free"]
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
+    pass_steps: int = Field(default=_OASIS["pass_steps"], gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
     patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
     refit: bool = _differs(True, _REFIT)
