@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .oasis import difference, row_dot, squared_norm, widest_row
-from .online import FASTMATH, OnlineLearner, Rows, check_integer
+from .online import FASTMATH, OnlineLearner, Rows, check_integer, entry_cost, mean_entries
 from .sums import product
 from .triplets import TripletSampler, stream
 
@@ -395,6 +395,13 @@ class AROMA(OnlineLearner):
         if self._is_factored() != (self.covariance == "factored"):
             raise ValueError(f"the fitted covariance is not {self.covariance!r}; use fit to learn from scratch")
         super()._continue()
+
+    def _step_cost(self, rows: Rows) -> float:
+        d, n = self.n_features_in_, mean_entries(rows)
+        n_p = min(2 * n, d)
+        if self._is_factored():  # a share of reading and writing all: few pending updates take as long as many
+            return 0.3 * d * (n + n_p + _PENDING) + 0.01 * d**2
+        return 2 * entry_cost(rows, d) * n * n_p
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps, pairs_per_query=self.pairs_per_query)

@@ -23,6 +23,7 @@ falls with t, so that t = eta loss(A) has one root with det > 0, and A is two of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -32,9 +33,10 @@ from numba import njit
 
 from .mahalanobis import MahalanobisMixin
 from .oasis import difference, widest_row
-from .online import FASTMATH, OnlineLearner, Rows
+from .online import FASTMATH, OnlineLearner, Rows, mean_entries
 from .triplets import TripletSampler, stream
 
+_COLUMNS = 512  # columns of a large Cholesky decomposition that are computed at a time: half a second at d = 10,000
 _BISECTIONS = 60  # takes an interval to the last bits of a double
 
 
@@ -220,20 +222,42 @@ class LEGO(MahalanobisMixin, OnlineLearner):
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps)
-        losses, violating = lego_pass(rows, triplets, float(self.eta), float(self.margin), self.A_)
-        _lift(self.A_)
-        return losses, violating
+        return lego_pass(rows, triplets, float(self.eta), float(self.margin), self.A_)
+
+    def _step_cost(self, rows: Rows) -> float:
+        d = self.n_features_in_
+        return d * (0.5 * d + min(2 * mean_entries(rows), d))
+
+    def _end_pass(self) -> None:
+        _lift(self.A_, self._report_progress)
 
 
-def _lift(A: np.ndarray) -> None:
-    """Lift eigenvalues that rounding hides or makes negative to the size of rounding, in place."""
+def _lift(A: np.ndarray, pause: Callable[[], None]) -> None:
+    """Lift eigenvalues that rounding hides or makes negative to the size of rounding, in place.
+
+    `pause` is called several times a second while they are looked for, when A is as it was.
+    """
     floor = np.finfo(np.float32).eps * np.trace(A)
     lower = A.copy()
     np.fill_diagonal(lower, lower.diagonal() - floor)
-    try:
-        scipy.linalg.cholesky(lower.T, overwrite_a=True, check_finite=False)
-    except scipy.linalg.LinAlgError:
+    if not _is_positive_definite(lower, pause):
         values, vectors = scipy.linalg.eigh(A.astype(np.float64), check_finite=False)
         root = vectors * np.sqrt(np.maximum(values, 2 * floor))
         lifted = root @ root.T
         A[:] = (lifted + lifted.T) / 2
+
+
+def _is_positive_definite(lower: np.ndarray, pause: Callable[[], None]) -> bool:
+    """Whether there is a Cholesky decomposition of a symmetric matrix, which is overwritten."""
+    size = _COLUMNS if len(lower) > 8 * _COLUMNS else len(lower)
+    for start in range(0, len(lower), size):
+        columns, below = slice(start, start + size), slice(start + size, None)
+        lower[start:, columns] -= lower[start:, :start] @ lower[columns, :start].T
+        try:
+            corner = scipy.linalg.cholesky(lower[columns, columns], lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            return False
+        solved = scipy.linalg.solve_triangular(corner, lower[below, columns].T, lower=True, check_finite=False)
+        lower[below, columns] = solved.T
+        pause()
+    return True

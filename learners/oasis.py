@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from .blocks import Run, block_size, difference, learn_blocks
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, writable
+from .online import FASTMATH, OnlineLearner, Rows, check_integer, entry_cost, mean_entries, writable
 from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
@@ -400,25 +400,34 @@ class OASIS(OnlineLearner):
                 self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
 
     def fit(
-        self, X: Any, y: Any, *, validation_rows: Any = None, callback: Any = None, distribute: Distribute | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        validation_rows: Any = None,
+        callback: Any = None,
+        progress: Any = None,
+        distribute: Distribute | None = None,
     ) -> Self:
         """Learn from scratch; see `OnlineLearner.fit`.
 
         Parameters
         ----------
-        X, y, validation_rows, callback
+        X, y, validation_rows, callback, progress
         distribute : callable, optional
             Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it has
             them done. Rankers then learn there, in place of `n_jobs` threads here; the model is the same. Each pass
             sends a ranker its W and the images of its triplets, and gets W back.
         """
         with self._distributed_by(distribute):
-            return super().fit(X, y, validation_rows=validation_rows, callback=callback)
+            return super().fit(X, y, validation_rows=validation_rows, callback=callback, progress=progress)
 
-    def resume(self, X: Any, y: Any, *, callback: Any = None, distribute: Distribute | None = None) -> Self:
+    def resume(
+        self, X: Any, y: Any, *, callback: Any = None, progress: Any = None, distribute: Distribute | None = None
+    ) -> Self:
         """Resume from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
         with self._distributed_by(distribute):
-            return super().resume(X, y, callback=callback)
+            return super().resume(X, y, callback=callback, progress=progress)
 
     @contextlib.contextmanager
     def _distributed_by(self, distribute: Distribute | None) -> Iterator[None]:
@@ -427,6 +436,17 @@ class OASIS(OnlineLearner):
             yield
         finally:
             del self._distribute
+
+    def _step_cost(self, rows: Rows) -> float:
+        if self.n_rankers > 1:
+            return 0.0  # their passes are as long as the transfers to a cluster ask for
+        d, n, entry = self.n_features_in_, mean_entries(rows), entry_cost(rows, self.n_features_in_)
+        if self.variant == "dissim":
+            return entry * 2 * min(2 * n, d) ** 2
+        if self.variant == "online-symmetric" or not block_size(rows, d, self.pairs_per_query):
+            return entry * 2 * n**2
+        # The rows of W of a query are products of its block, and shared among its triplets.
+        return entry * (4 * n + 0.2 * n * d / self.pairs_per_query)
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         n_threads = joblib.effective_n_jobs(self.n_jobs)

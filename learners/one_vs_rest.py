@@ -19,7 +19,7 @@ from numba import njit
 
 from .annotation import Labels
 from .linear import LinearAnnotator
-from .online import FASTMATH, Rows
+from .online import FASTMATH, Rows, mean_entries
 from .triplets import draw_below, stream
 
 
@@ -153,6 +153,9 @@ class OneVsRestPA(LinearAnnotator):
         self.refit = refit
         self.pass_steps = pass_steps
         self.random_state = random_state
+
+    def _step_cost(self, rows: Rows) -> float:
+        return mean_entries(rows) * len(self.classes_)
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         label_start, labels, usable = sampler

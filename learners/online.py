@@ -1,12 +1,14 @@
 """The loop around learners that see one triplet at a time: passes, early stopping, refitting, checkpoints.
 
 Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.2.1: "a small subset of the training set to trace the mean
-average precision of the model at regular intervals". A learner brings its state and a kernel that does one pass.
+average precision of the model at regular intervals". A learner brings its state and a kernel that does a pass, or where
+a pass takes long a chunk of it: training can end, and a checkpoint be saved, after every chunk.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,11 +40,13 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 _ROWS_AT_ONCE = 100_000
 _QUERIES_AT_ONCE = 64  # of a validation, for a thread
+_NO_STEPS = {"steps": 0, "loss": 0.0, "violating": 0.0}
+_CHUNK_COST = 2e8  # nanoseconds of a slow core, as `_step_cost` estimates them
 _FEW_HELD_OUT = 20  # below it the best of many passes is mostly chance
 
 
 class OnlineLearner(SimilarityLearner):
-    """Base of learners of triplets; `fit` runs passes of `pass_steps` triplets.
+    """Base of learners of triplets; `fit` runs passes of `pass_steps` triplets, long ones in equal chunks.
 
     A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
     `check_negatives` and `random_state`, and the methods marked abstract below. With `validation_fraction` the mean
@@ -84,6 +88,7 @@ class OnlineLearner(SimilarityLearner):
         "seed_",
         "n_images_",
         "held_out_",
+        "pass_sums_",
     )
 
     validation_measure = "mAP"  # what `_validator` measures, for progress and reports
@@ -109,6 +114,8 @@ class OnlineLearner(SimilarityLearner):
     target_step_: int
     history_: list[dict[str, Any]]
     held_out_: np.ndarray | None
+    pass_sums_: dict[str, Any]  # of the pass under way; not there between passes
+    _progress: Callback | None = None  # during `fit`, `partial_fit` and `resume`
 
     # -- what a subclass brings ----------------------------------------------------------------------------------------
 
@@ -124,10 +131,29 @@ class OnlineLearner(SimilarityLearner):
     def _pass(self, rows: Rows, sampler: Any, n_steps: int) -> tuple[float, float]:
         """Learn from `n_steps` draws of what `_sampler` made; the sum of their losses and how many violated.
 
-        A function of state, seed_ and n_steps_ alone.
+        A chunk of a pass, or all of it. A function of state, seed_ and n_steps_ alone.
         """
 
     # -- what a subclass may extend ------------------------------------------------------------------------------------
+
+    def _step_cost(self, rows: Rows) -> float:
+        """Nanoseconds that a step takes at most on a slow core, estimated from sizes and parameters alone.
+
+        Never measured: the chunks of a pass, and with them the model, must not depend on the machine. 0: a pass is not
+        split.
+        """
+        return 0.0
+
+    def _end_pass(self) -> None:
+        """Last step of a pass, before validation; nothing by default."""
+
+    def _report_progress(self) -> None:
+        """Call `progress`, which may end the training: called where a checkpoint can be resumed.
+
+        Work of seconds that leaves the state as it was calls this between its parts.
+        """
+        if self._progress is not None:
+            self._progress(self)
 
     def _continue(self) -> None:
         """Make a fitted or loaded state ready for more learning: writable, with the arrays that `_finish` removed."""
@@ -159,7 +185,15 @@ class OnlineLearner(SimilarityLearner):
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, validation_rows: Any = None, callback: Callback | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        validation_rows: Any = None,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+    ) -> Self:
         """Learn from scratch.
 
         Parameters
@@ -172,6 +206,9 @@ class OnlineLearner(SimilarityLearner):
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
+        progress : callable, optional
+            As `callback`, but called several times a second, also within a pass. An exception that it raises ends the
+            training.
 
         Raises
         ------
@@ -192,14 +229,17 @@ class OnlineLearner(SimilarityLearner):
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
         self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
         self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
-        return self._run(X, y, callback)
+        return self._run(X, y, callback, progress)
 
-    def partial_fit(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None
+    ) -> Self:
         """Learn from `n_steps` more triplets, of these images, starting at the fitted state.
 
         Never starts again, except on a learner that was never fitted. Nothing is held out: what the model has already
         seen cannot validate it. `fit` of n steps and `partial_fit` of n more on the same images is `fit` of 2n where
-        n is a multiple of `pass_steps` and nothing is projected after learning.
+        n is a multiple of `pass_steps` and nothing is projected after learning. See `fit` for `callback` and
+        `progress`.
         """
         new = not hasattr(self, "phase_")
         X, y = self._check_supervised(X, y, reset=new)
@@ -218,10 +258,12 @@ class OnlineLearner(SimilarityLearner):
             self.phase_, self.target_step_ = "train", self.n_steps_ + n_steps
         self.n_images_ = X.shape[0]
         self.steps_done_, self.steps_total_ = 0, n_steps
-        return self._run(X, y, callback)
+        return self._run(X, y, callback, progress)
 
-    def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+    def resume(self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None) -> Self:
         """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
+
+        See `fit` for `callback` and `progress`.
 
         Raises
         ------
@@ -235,33 +277,57 @@ class OnlineLearner(SimilarityLearner):
         if self.phase_ == "done":
             return self
         self._continue()
-        return self._run(X, y, callback)
+        return self._run(X, y, callback, progress)
 
-    def _run(self, X: sp.csr_array, y: Any, callback: Callback | None) -> Self:
-        while self.phase_ != "done":
-            if self.phase_ == "search":
-                held_out = np.asarray(self.held_out_)
-                training = np.setdiff1d(np.arange(X.shape[0]), held_out)
-                rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
-                watch = self._validator(X, y, held_out)
-            else:
-                rows, sampler = as_rows(X), self._sampler(y, None)
-                watch = None
-            if watch is not None and not self.history_:
-                self._record(0.0, 0.0, 0, watch)
-            phase = self.phase_
-            while self.phase_ == phase:
-                n_steps = min(self.pass_steps, self.target_step_ - self.n_steps_)
-                if n_steps > 0:
-                    loss, violating = self._pass(rows, sampler, n_steps)
-                    self.n_steps_ += n_steps
-                    self.steps_done_ += n_steps
-                    self._record(loss, violating, n_steps, watch)
-                if self.n_steps_ >= self.target_step_ or (watch is not None and self._is_saturated()):
-                    self._end_phase()
-                if callback is not None:
-                    callback(self)
+    def _run(self, X: sp.csr_array, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
+        self._progress = progress
+        try:
+            while self.phase_ != "done":
+                self._run_phase(X, y, callback)
+        finally:
+            del self._progress
         return self
+
+    def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
+        if self.phase_ == "search":
+            held_out = np.asarray(self.held_out_)
+            training = np.setdiff1d(np.arange(X.shape[0]), held_out)
+            rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
+            watch = self._validator(X, y, held_out)
+        else:
+            rows, sampler = as_rows(X), self._sampler(y, None)
+            watch = None
+        if watch is not None and not self.history_:
+            self._record(dict(_NO_STEPS), watch)
+        phase, chunk = self.phase_, self._chunk_steps(rows)
+        while self.phase_ == phase:
+            if self.n_steps_ < self.target_step_ or hasattr(self, "pass_sums_"):
+                self._learn_to_the_end_of_the_pass(rows, sampler, chunk)
+                self._end_pass()
+                self._record(self.pass_sums_, watch)
+                del self.pass_sums_
+            if self.n_steps_ >= self.target_step_ or (watch is not None and self._is_saturated()):
+                self._end_phase()
+            if callback is not None:
+                callback(self)
+
+    def _chunk_steps(self, rows: Rows) -> int:
+        """Steps of a chunk: of equal ones, as many as keep within `_CHUNK_COST`, all pairs of a query in one."""
+        n_chunks = max(1, math.ceil(self.pass_steps * self._step_cost(rows) / _CHUNK_COST))
+        pairs = getattr(self, "pairs_per_query", 1)
+        return pairs * math.ceil(self.pass_steps / n_chunks / pairs)
+
+    def _learn_to_the_end_of_the_pass(self, rows: Rows, sampler: Any, chunk: int) -> None:
+        if not hasattr(self, "pass_sums_"):
+            self.pass_sums_ = dict(_NO_STEPS)
+        while left := min(self.pass_steps - self.pass_sums_["steps"], self.target_step_ - self.n_steps_):
+            n_steps = min(chunk, left)
+            loss, violating = self._pass(rows, sampler, n_steps)
+            for name, more in (("steps", n_steps), ("loss", float(loss)), ("violating", float(violating))):
+                self.pass_sums_[name] += more
+            self.n_steps_ += n_steps
+            self.steps_done_ += n_steps
+            self._report_progress()
 
     def _begin_phase(self, phase: str, n_steps: int) -> None:
         self._start()
@@ -281,16 +347,16 @@ class OnlineLearner(SimilarityLearner):
     def _refits(self) -> bool:
         return bool(self.refit and self.held_out_ is not None)
 
-    def _record(self, loss: float, violating: float, n_steps: int, watch: Callable[[], float] | None) -> None:
-        """Add to the history, and keep the state if it is the best so far."""
+    def _record(self, sums: dict[str, Any], watch: Callable[[], float] | None) -> None:
+        """Add a pass to the history, and keep the state if it is the best so far."""
         found = None if watch is None or not self._looks() else watch()
         self.history_.append(
             {
                 "phase": self.phase_,
                 "step": self.n_steps_,
                 "validation": found,
-                "loss": float(loss / n_steps) if n_steps else None,
-                "violating": float(violating / n_steps) if n_steps else None,
+                "loss": sums["loss"] / sums["steps"] if sums["steps"] else None,
+                "violating": sums["violating"] / sums["steps"] if sums["steps"] else None,
             }
         )
         eligible = self.n_steps_ > 0 or self._starts_informed()
@@ -443,6 +509,20 @@ def _with_zeros(X: sp.csr_array) -> sp.csr_array:
     """The same array with all of its entries stored."""
     columns = np.tile(np.arange(X.shape[1], dtype=np.int32), X.shape[0])
     return sp.csr_array((X.toarray().ravel(), columns, np.arange(X.shape[0] + 1) * X.shape[1]), X.shape)
+
+
+def mean_entries(rows: Rows) -> float:
+    """Non-zero entries per image."""
+    indptr, indices, _, _ = rows
+    return len(indices) / (len(indptr) - 1)
+
+
+def entry_cost(rows: Rows, n_features: int) -> float:
+    """Nanoseconds, as for `_step_cost`, to read and update an entry of a matrix of which images name the columns.
+
+    Where they name most columns, entries are read in the order that memory has them.
+    """
+    return 1.0 if 2 * mean_entries(rows) >= n_features else 8.0
 
 
 def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:

@@ -19,7 +19,7 @@ from numba import njit
 
 from .annotation import Labels
 from .linear import LinearAnnotator
-from .online import Rows
+from .online import Rows, mean_entries
 from .triplets import draw_below, stream
 
 
@@ -150,6 +150,9 @@ class PAMIR(LinearAnnotator):
         self.refit = refit
         self.pass_steps = pass_steps
         self.random_state = random_state
+
+    def _step_cost(self, rows: Rows) -> float:
+        return 10 * mean_entries(rows)
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))

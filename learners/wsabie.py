@@ -30,7 +30,7 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels, OnlineAnnotator
-from .online import FASTMATH, Rows, check_integer
+from .online import FASTMATH, Rows, check_integer, mean_entries
 from .sums import product
 from .triplets import draw_below, stream
 
@@ -403,6 +403,10 @@ class WSABIE(OnlineAnnotator):
                 f"fitted with n_components={self.member_sizes_}, not {self._sizes()}; use fit to learn from scratch"
             )
         super()._continue()
+
+    def _step_cost(self, rows: Rows) -> float:
+        # To embed the image and to move its vectors; at worst all labels are drawn.
+        return 0.5 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_))
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         steps = self.n_steps_ + np.arange(n_steps)

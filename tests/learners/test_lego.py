@@ -3,7 +3,7 @@ import pytest
 import scipy.optimize
 import scipy.sparse as sp
 
-from visterm.learners import LEGO, TripletSampler
+from visterm.learners import LEGO, TripletSampler, lego
 from visterm.learners.lego import lego_pass
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import stream
@@ -117,3 +117,14 @@ class TestPositiveDefinite:
             learn(X, A, triplet, 1e6, margin=10.0)
             assert np.isfinite(A).all()
             assert np.linalg.eigvalsh(A.astype(float)).min() > -1e-6
+
+
+@pytest.mark.parametrize("block", [1, 3, 512])
+def test_positive_definite_in_blocks(block, monkeypatch):
+    monkeypatch.setattr(lego, "_COLUMNS", block)
+    vectors = np.linalg.qr(np.random.default_rng(0).standard_normal((30, 30)))[0]
+    pauses = []
+    for least, expected in ((0.01, True), (-0.01, False)):
+        A = (vectors * np.linspace(least, 1, 30)) @ vectors.T
+        assert lego._is_positive_definite(A.astype(np.float32), lambda: pauses.append(block)) == expected
+    assert len(pauses) >= -(-30 // block)  # at least those of the first matrix

@@ -75,6 +75,46 @@ def test_nothing_left_to_learn_from_is_refused(synonyms):
         OASIS(n_steps=10).fit(X, y, validation_rows=np.arange(len(y)))
 
 
+def rows_of(n_entries):
+    """What a learner reads to estimate the cost of a step, for images of so many non-zeros each."""
+    return np.array([0, n_entries]), np.zeros(n_entries, np.uint32), np.zeros(n_entries, np.float32), np.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("cost", "pairs", "expected"), [(0, 1, 5000), (3e4, 1, 5000), (1e5, 1, 1667), (1e5, 64, 1728), (1e9, 64, 64)]
+)
+def test_chunks_are_equal_and_hold_whole_queries(cost, pairs, expected, monkeypatch):
+    learner = OASIS(pass_steps=5000, pairs_per_query=pairs)
+    monkeypatch.setattr(learner, "_step_cost", lambda rows: cost)
+    assert learner._chunk_steps(rows_of(1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("learner", "d", "n_entries", "n_chunks"),
+    [
+        (OASIS(pass_steps=10_000), 10_000, 26, 1),
+        (OASIS(pass_steps=10_000, pairs_per_query=1), 10_000, 26, 1),
+        (OASIS(pass_steps=10_000), 1280, 1280, 1),
+        (OASIS(pass_steps=10_000, pairs_per_query=1), 1280, 1280, 16),
+        (OASIS(pass_steps=10_000, n_rankers=2), 1280, 1280, 1),  # on a cluster a chunk would move W to and fro
+        (AROMA(pass_steps=10_000), 1280, 1280, 100),
+        (AROMA(pass_steps=10_000, covariance="factored"), 1280, 1280, 50),
+        (LEGO(pass_steps=5000), 10_000, 26, 1000),
+        (PAMIR(pass_steps=20_000), 10_000, 26, 1),
+        (OneVsRestPA(pass_steps=2000), 10_000, 26, 1),
+        (WSABIE(pass_steps=10_000), 10_000, 26, 1),
+        (WSABIE(pass_steps=10_000), 1280, 1280, 5),
+    ],
+)
+def test_only_long_passes_are_split(learner, d, n_entries, n_chunks):
+    """The more chunks, the longer a pass takes: as many as given here or up to twice as many."""
+    learner.n_features_in_ = d
+    learner.classes_, learner.member_sizes_ = np.arange(100), [100]
+    learner.distribution_ = np.broadcast_to(0, (3, d, d) if "factored" in learner.get_params().values() else (d, d, 2))
+    chunk = learner._chunk_steps(rows_of(n_entries))
+    assert n_chunks <= -(-learner.pass_steps // chunk) <= max(1, 2 * n_chunks - 1)
+
+
 def test_rows_that_follow_each_other_are_not_copied():
     X = sp.random_array((50, 20), density=0.3, format="csr", dtype=np.float32, random_state=0)
     for rows in (np.arange(10, 45), np.arange(50)):  # SciPy itself copies what is less than half of an array
