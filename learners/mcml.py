@@ -17,6 +17,7 @@ has not, and df/dA is positive semi-definite with L df/dA = 0; both are the cond
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -25,23 +26,40 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from .mahalanobis import MahalanobisMixin
-from .online import OnlineLearner, Rows
+from .online import OnlineLearner, Rows, dense_rows
 
 _log = logging.getLogger(__name__)
 
 _MEMORY = 10  # pairs of steps and gradients that L-BFGS keeps
+_MUCH_WORK = 2e9  # multiplications of a product that are done at once: a fraction of a second
 _MUCH_MEMORY = 4e9  # bytes that are worth a word before they are taken
 
 
-def collapse_loss(L: np.ndarray, X: sp.csr_array, classes: np.ndarray, trace_penalty: float) -> Any:
+def _product(a: np.ndarray, b: np.ndarray, pause: Callable[[], None]) -> np.ndarray:
+    """``a @ b``, a large product some rows at a time with `pause` called after each."""
+    n_rows = max(1, int(_MUCH_WORK / b.size))
+    if n_rows >= len(a):
+        return a @ b
+    out = np.empty((len(a), b.shape[1]))
+    for start in range(0, len(a), n_rows):
+        np.matmul(a[start : start + n_rows], b, out=out[start : start + n_rows])
+        pause()
+    return out
+
+
+def collapse_loss(
+    L: np.ndarray, X: Any, classes: np.ndarray, trace_penalty: float, pause: Callable[[], None] = lambda: None
+) -> Any:
     """f(L' L), its gradient, and how many images have one of another class nearest to them.
 
     Parameters
     ----------
     L : float64 array of shape (d, d)
-    X : float64 CSR of shape (n, d)
+    X : float64 CSR or dense of shape (n, d)
     classes : int array of shape (n,)
     trace_penalty : float
+    pause : callable, optional
+        Called several times a second.
 
     Returns
     -------
@@ -53,15 +71,16 @@ def collapse_loss(L: np.ndarray, X: sp.csr_array, classes: np.ndarray, trace_pen
     asks = related > 0  # images alone in their class have no p0
     n = np.count_nonzero(asks)
 
-    Z = np.asarray(X @ L.T)  # (n, d)
+    Z = X @ L.T if sp.issparse(X) else _product(X, L.T, pause)  # (n, d)
     squares = np.einsum("ij,ij->i", Z, Z)
-    logits = 2 * (Z @ Z.T)
+    logits = 2 * _product(Z, Z.T, pause)
     logits -= squares
     logits -= squares[:, None]  # -d_ij
     mean_distance = -np.where(same, logits, 0).sum(axis=1)[asks] / related[asks]
     np.fill_diagonal(logits, -np.inf)
     nearest = logits.argmax(axis=1)
     top = logits[np.arange(len(logits)), nearest]
+    pause()
     p = np.exp(logits - top[:, None], out=logits)
     total = p.sum(axis=1)
     # KL = -sum_j p0 log(n_i - 1) - sum_j p0 log p
@@ -72,7 +91,8 @@ def collapse_loss(L: np.ndarray, X: sp.csr_array, classes: np.ndarray, trace_pen
     W += same / np.maximum(related, 1)[:, None]
     W[~asks] = 0
     S = W + W.T
-    gradient = np.asarray(X.T @ (S.sum(axis=1)[:, None] * Z - S @ Z)).T * (2 / n)  # (d, d)
+    pulls = S.sum(axis=1)[:, None] * Z - _product(S, Z, pause)  # (n, d)
+    gradient = (X.T @ pulls if sp.issparse(X) else _product(X.T, pulls, pause)).T * (2 / n)  # (d, d)
     gradient += 2 * trace_penalty * L
     loss = divergence.mean() + trace_penalty * np.vdot(L, L)
     return float(loss), gradient, int(np.count_nonzero(~same[np.arange(len(same)), nearest] & asks))
@@ -205,10 +225,16 @@ class MCML(MahalanobisMixin, OnlineLearner):
     def _pass(self, rows: Rows, sampler: np.ndarray, n_steps: int) -> tuple[float, float]:
         indptr, indices, data, _ = rows
         d = self.n_features_in_
-        X = sp.csr_array((data.astype(np.float64), indices.view(np.int32), indptr), shape=(len(indptr) - 1, d))
+        X: Any = dense_rows(rows, d)
+        if X is None:
+            X = sp.csr_array((data, indices.view(np.int32), indptr), shape=(len(indptr) - 1, d))
+        X = X.astype(np.float64)
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient, _ = collapse_loss(flat.reshape(d, d), X, sampler, self.trace_penalty)
+            self._report_progress()  # a checkpoint then is of the end of the last pass
+            value, gradient, _ = collapse_loss(
+                flat.reshape(d, d), X, sampler, self.trace_penalty, self._report_progress
+            )
             return value, gradient.ravel()
 
         found = scipy.optimize.minimize(

@@ -22,6 +22,7 @@ to the next, and images that lack the feature are never visited: n additions an 
 from __future__ import annotations
 
 import logging
+import math
 from numbers import Real
 from typing import Any, Self
 
@@ -43,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _GROUPINGS = ("joint", "kmeans", "random")
 _MIDPOINTS = ("final", "running")
+_MUCH_WORK = 5e8  # additions that a thread does at once: a fraction of a second
 # What a start learns; that of the best one so far is kept.
 _LEARNED = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
 
@@ -305,7 +307,7 @@ class MuSL(SimilarityLearner):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None) -> Self:
         """Learn from scratch.
 
         Parameters
@@ -317,6 +319,9 @@ class MuSL(SimilarityLearner):
         callback : callable, optional
             Called with the learner after every round. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
+        progress : callable, optional
+            As `callback`, but called several times a second, also within a round; a checkpoint is then of the round
+            before. An exception that it raises ends the training.
         """
         X, y = self._check_supervised(X, y, reset=True)
         self._check_params()
@@ -340,10 +345,12 @@ class MuSL(SimilarityLearner):
         self.phase_, self.n_steps_ = "group" if grouped else "train", 0
         self.start_, self.start_losses_ = 0, []
         self.steps_done_, self.steps_total_ = 0, self.n_bits * (self.n_starts * (1 + self.retrain) if grouped else 1)
-        return self._run(X, y, callback)
+        return self._run(X, y, callback, progress)
 
-    def resume(self, X: Any, y: Any, *, callback: Callback | None = None) -> Self:
+    def resume(self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None) -> Self:
         """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
+
+        See `fit` for `callback` and `progress`.
 
         Raises
         ------
@@ -360,7 +367,7 @@ class MuSL(SimilarityLearner):
             raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
         for name in _LEARNED:
             setattr(self, name, np.array(getattr(self, name)))  # those of a mapped model are read-only
-        return self._run(X, y, callback)
+        return self._run(X, y, callback, progress)
 
     # Of the fit; the parameters are those of the next one.
     @property
@@ -417,7 +424,7 @@ class MuSL(SimilarityLearner):
         self.likelihoods_ = np.concatenate([self.likelihoods_, likelihoods[new]])[order]
         return metrics
 
-    def _run(self, X: sp.csr_array, y: np.ndarray, callback: Callback | None) -> Self:
+    def _run(self, X: sp.csr_array, y: np.ndarray, callback: Callback | None, progress: Callback | None) -> Self:
         category = np.searchsorted(self.classes_, y).astype(np.int32)
         kept = self._choose_images(category)
         X, category = X[kept], readonly(category[kept])
@@ -433,8 +440,10 @@ class MuSL(SimilarityLearner):
         A, degree = np.empty((n, n), np.float32), np.empty(n)
         columns = _as_columns(X)
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
-        # Features are shared out so that each thread has as many entries.
-        edges = np.searchsorted(columns[0], np.linspace(0, columns[0][-1], n_jobs + 1)[1:-1])
+        # Features are shared out so that each thread has as many entries, a fraction of a second at a time.
+        n_entries = columns[0][-1]
+        n_rounds = max(1, math.ceil(n_entries * n / (_MUCH_WORK * n_jobs)))
+        edges = np.searchsorted(columns[0], np.linspace(0, n_entries, n_rounds * n_jobs + 1)[1:-1])
         parts = list(zip([0, *edges], [*edges, X.shape[1]], strict=True))
 
         with joblib.Parallel(n_jobs, prefer="threads") as parallel:
@@ -451,9 +460,15 @@ class MuSL(SimilarityLearner):
                 for t in range(self.n_steps_, self._n_bits):
                     for k in learned:
                         weigh_pairs(pairs, category, H[k], *self._pair_weights(k, counts[k]), A, degree)
-                        found = parallel(
-                            joblib.delayed(least_cut)(columns, first, last, A, degree) for first, last in parts
-                        )
+                        found = []
+                        for start in range(0, len(parts), n_jobs):
+                            found += parallel(
+                                joblib.delayed(least_cut)(columns, first, last, A, degree)
+                                for first, last in parts[start : start + n_jobs]
+                            )
+                            # What is learned of this round is not read, and learned again, after a resume.
+                            if progress is not None:
+                                progress(self)
                         _, feature, below, above = min(found)  # of equal cuts the first feature
                         if feature >= 0:
                             self.stump_features_[k, t] = feature

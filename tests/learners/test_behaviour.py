@@ -21,9 +21,11 @@ from visterm.learners import (
     OneVsRestPA,
     aroma,
     load_learner,
+    musl,
 )
 from visterm.learners.blocks import _sparse_steps
 from visterm.learners.oasis import oasis_pass
+from visterm.learners.online import OnlineLearner
 from visterm.learners.validation import mean_average_precision
 from visterm.learners.wsabie import warp_pass
 
@@ -514,6 +516,70 @@ class TestPasses:
         X, y = synonyms
         with pytest.raises(ValueError, match="made with 60 images, got 59"):
             each_trained.fit(X, y).resume(X[:-1], y[:-1])
+
+
+class TestChunks:
+    """Passes that take long are learned in chunks: a training can end after each, and go on to the same model."""
+
+    NAMES = (
+        *("oasis", "oasis-one-pair", "oasis-psd-often", "oasis-mixing", "oasis-patience", "oasis-refit-rankers"),
+        *("aroma-refit", "aroma-factored-validation", "pamir-validation", "ovr-refit", "lego-validation", "mcml-refit"),
+        *("wsabie-auc", "wsabie-owpc", "wsabie-refit", "musl", "musl-starts"),
+    )
+
+    @pytest.fixture(params=NAMES)
+    def chunked(self, request, monkeypatch):
+        """A learner, three chunks of whose passes are equal and the last is smaller."""
+        learner = clone(LEARNERS[request.param])
+        pass_steps = getattr(learner, "pass_steps", 0)
+        monkeypatch.setattr(OnlineLearner, "_chunk_steps", lambda self, rows: 3 * pass_steps // 10)
+        monkeypatch.setattr(musl, "_MUCH_WORK", 3000)
+        if isinstance(learner, MCML):  # no chunks: L-BFGS has no state between passes
+            monkeypatch.undo()
+        if isinstance(learner, MuSL):
+            learner.set_params(n_jobs=1)  # sharing out so little work takes longer than the work
+        return learner
+
+    def test_ended_anywhere_they_go_on_to_the_same_model(self, chunked, synonyms, tmp_path):
+        X, y = synonyms
+        calls = []
+        expected = clone(chunked).fit(X, y, progress=lambda learner: calls.append(learner.steps_done_))
+        assert calls == sorted(calls)
+        assert len(calls) > 2 * len(expected.history_)
+        for stop in range(1, len(calls), 1 + len(calls) // 12):
+            left = iter(range(stop, -1, -1))
+
+            def end(learner, left=left):
+                if not next(left):
+                    learner.save(tmp_path / "checkpoint")
+                    raise Killed
+
+            with pytest.raises(Killed):
+                clone(chunked).fit(X, y, progress=end)
+            later = []
+            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None)
+            assert resumed.steps_done_ == calls[stop]
+            resumed.resume(X, y, progress=lambda learner, later=later: later.append(learner.steps_done_))
+            assert min(later, default=calls[-1]) >= calls[stop]
+            assert_same(resumed, expected)
+
+    def test_callback_and_history_stay_at_the_ends_of_passes(self, chunked, synonyms):
+        if isinstance(chunked, MuSL):
+            pytest.skip("its passes are rounds")
+        steps = []
+        chunked.fit(*synonyms, callback=lambda learner: steps.append(learner.n_steps_ % learner.pass_steps))
+        assert not any(steps)
+        assert all(entry["step"] % chunked.pass_steps == 0 for entry in chunked.history_)
+        assert all(0 <= entry["violating"] <= 1 for entry in chunked.history_ if entry["step"])
+
+    def test_partial_fit_reports_progress_too(self, chunked, synonyms):
+        if isinstance(chunked, MuSL):
+            pytest.skip("it has no partial_fit")
+        chunked.set_params(n_steps=chunked.pass_steps).fit(*synonyms)
+        calls = []
+        chunked.partial_fit(*synonyms, progress=lambda learner: calls.append(learner.steps_done_))
+        assert len(calls) >= 4
+        assert calls[-1] in (0, chunked.pass_steps)  # MCML's calls come before its steps
 
 
 def assert_same_models(one, other):

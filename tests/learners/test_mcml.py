@@ -5,7 +5,7 @@ import pytest
 import scipy.optimize
 import scipy.sparse as sp
 
-from visterm.learners import MCML
+from visterm.learners import MCML, mcml
 from visterm.learners.mcml import collapse_loss
 
 
@@ -178,3 +178,17 @@ def test_labels_without_pairs_are_refused(overlapping):
     ):
         with pytest.raises(ValueError, match=message):
             MCML().fit(X, labels)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_large_products_pause(overlapping, dense, monkeypatch):
+    X, y = overlapping
+    X = X.toarray() if dense else X
+    L = np.random.default_rng(0).standard_normal((4, 4))
+    at_once = collapse_loss(L, X, y, 0.1)
+    monkeypatch.setattr(mcml, "_MUCH_WORK", 500)
+    pauses = []
+    in_parts = collapse_loss(L, X, y, 0.1, lambda: pauses.append(None))
+    assert len(pauses) > 10
+    for one, other in zip(at_once, in_parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
