@@ -5,16 +5,22 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+_LINE_EVERY = 30.0  # seconds, of a phase without a bar
 
 
 class Console:
     """Progress for people; when quiet, only warnings.
 
-    ``progress`` draws bars; None: where standard error is a terminal. Without bars each phase is one plain line.
+    ``progress`` draws bars; None: where standard error is a terminal. Without bars each phase is one plain line, and a
+    long one says every half minute how far it is.
     """
+
+    _bar: Any = None
 
     def __init__(self, *, quiet: bool = False, progress: bool | None = None):
         self.quiet = quiet
@@ -24,21 +30,26 @@ class Console:
     def say(self, text: str) -> None:
         """Print a line."""
         if not self.quiet:
-            print(one_line(text), file=sys.stderr, flush=True)
+            self._print(text)
 
     def warn(self, text: str) -> None:
         """Print a line that is shown even when quiet."""
-        print(f"warning: {one_line(text)}", file=sys.stderr, flush=True)
+        self._print(f"warning: {text}")
+
+    def _print(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.clear()  # it is drawn again with the next progress
+        print(one_line(text), file=sys.stderr, flush=True)
 
     @contextmanager
     def phase(self, title: str, total: int | None = None, unit: str = "it") -> Iterator[_Phase]:
         """Show a bar with rate and time left; without bars the title, and the seconds when it ended."""
-        started = time.perf_counter()
-        bar = None
+        started = perf_counter()
+        outer, bar = self._bar, None
         if self.bars:
             from tqdm import tqdm
 
-            bar = tqdm(
+            bar = self._bar = tqdm(
                 total=total,
                 desc=title,
                 unit=f" {unit}",
@@ -49,11 +60,12 @@ class Console:
         else:
             self.say(f"{title} ...")
         try:
-            yield _Phase(bar)
+            yield _Phase(bar, lambda text: self.say(f"{title}: {text}"), total, unit)
         finally:
+            self._bar = outer
             if bar is not None:
                 bar.close()
-        self.say(f"{title}: {duration(time.perf_counter() - started)}")
+        self.say(f"{title}: {duration(perf_counter() - started)}")
 
 
 def _columns() -> int | None:
@@ -82,18 +94,39 @@ class _Warnings(logging.Handler):
 class _Phase:
     """One piece of work under way."""
 
-    def __init__(self, bar):
-        self._bar = bar
+    def __init__(self, bar: Any, say: Callable[[str], None], total: int | None, unit: str):
+        self._bar, self._say, self._total, self._unit = bar, say, total, unit
+        self._started = self._said = perf_counter()
+        self._first = 0
+
+    def start_at(self, done: int) -> None:
+        """Say how much an interrupted command has done: it does not count for the time left."""
+        self._first = done
+        if self._bar is not None:
+            self._bar.initial = self._bar.n = self._bar.last_print_n = done
 
     def advance_to(self, done: int, total: int | None = None, note: str = "") -> None:
         """Say how much is done."""
-        if self._bar is None:
-            return
         if total is not None:
-            self._bar.total = total
-        if note:
-            self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(done - self._bar.n)
+            self._total = total
+        if self._bar is not None:
+            self._bar.total = self._total
+            if note:
+                self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif perf_counter() - self._said >= _LINE_EVERY:
+            self._said = perf_counter()
+            self._say(", ".join(filter(None, [self._amount(done), self._time_left(done), note])))
+
+    def _amount(self, done: int) -> str:
+        return f"{100 * done // self._total} %" if self._total else f"{done:,} {self._unit}"
+
+    def _time_left(self, done: int) -> str:
+        """Nothing where it is not known."""
+        if not self._total or done <= self._first:
+            return ""
+        left = (perf_counter() - self._started) * (self._total - done) / (done - self._first)
+        return f"{duration(left)} left"
 
 
 def one_line(text: str) -> str:

@@ -60,7 +60,8 @@ def _main(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")] = False,
     no_progress: Annotated[
-        bool, typer.Option("--no-progress", help="Print one line per phase instead of progress bars.")
+        bool,
+        typer.Option("--no-progress", help="Print lines instead of progress bars: one per phase, one per half minute."),
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")

@@ -1,0 +1,79 @@
+"""What long phases say, on a clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from visterm.pipeline import console
+from visterm.pipeline.console import Console
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that the console reads; a test moves them."""
+    seconds = [1000.0]
+    monkeypatch.setattr(console, "perf_counter", lambda: seconds[0])
+    return seconds
+
+
+def work(phase, clock, start, end, total, note=""):
+    """Do one step per second."""
+    for done in range(start + 1, end + 1):
+        clock[0] += 1
+        phase.advance_to(done, total, note)
+
+
+def test_a_line_every_half_minute_without_bars(clock, capsys):
+    with Console(progress=False).phase("training oasis on 3,409 images", unit="steps") as phase:
+        work(phase, clock, 0, 29, 200)
+        assert capsys.readouterr().err.splitlines() == ["training oasis on 3,409 images ..."]
+        work(phase, clock, 29, 90, 200, "validation mAP 0.512")
+    assert capsys.readouterr().err.splitlines() == [
+        "training oasis on 3,409 images: 15 %, 2 min 50 s left, validation mAP 0.512",
+        "training oasis on 3,409 images: 30 %, 2 min 20 s left, validation mAP 0.512",
+        "training oasis on 3,409 images: 45 %, 1 min 50 s left, validation mAP 0.512",
+        "training oasis on 3,409 images: 1 min 30 s",
+    ]
+
+
+def test_steps_of_an_interrupted_command_took_no_time(clock, capsys):
+    with Console(progress=False).phase("training") as phase:
+        phase.start_at(60)
+        clock[0] += 30
+        phase.advance_to(60, 100)
+        work(phase, clock, 60, 90, 100)
+    assert capsys.readouterr().err.splitlines()[1:-1] == ["training: 60 %", "training: 90 %, 20.0 s left"]
+
+
+def test_without_a_total_there_is_no_time_left(clock, capsys):
+    with Console(progress=False).phase("reading", unit="images") as phase:
+        work(phase, clock, 0, 30, None, "2 skipped")
+    assert capsys.readouterr().err.splitlines()[1] == "reading: 30 images, 2 skipped"
+
+
+@pytest.mark.parametrize("options", [{"quiet": True}, {"quiet": True, "progress": True}])
+def test_quiet(clock, capsys, options):
+    with Console(**options).phase("training") as phase:
+        work(phase, clock, 0, 90, 100)
+    assert capsys.readouterr().err == ""
+
+
+def test_phases_within_a_phase(clock, capsys):
+    with (shown := Console(progress=True)).phase("outside") as outer:
+        with shown.phase("inside") as inner:
+            inner.advance_to(1, 2)
+        outer.advance_to(1, 2)
+        assert shown._bar is not None
+    assert shown._bar is None
+
+
+def test_a_bar_instead_of_lines(clock, capsys):
+    """A line in between is not written at the end of the bar."""
+    shown = Console(progress=True)
+    with shown.phase("training", unit="steps") as phase:
+        phase.start_at(50)
+        work(phase, clock, 50, 90, 100)
+        shown.say("saving the checkpoint ...")
+    drawn = capsys.readouterr().err
+    assert "training: 30 %" not in drawn
+    assert drawn.split("\n")[-3].split("\r")[-1] == "saving the checkpoint ..."
