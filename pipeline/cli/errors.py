@@ -31,7 +31,8 @@ def command(function: Callable) -> Callable:
         except typer.Exit:
             raise
         except KeyboardInterrupt as interrupt:
-            print(f"visterm: interrupted; {again} to resume", file=sys.stderr)
+            saved = f"{interrupt}; " if interrupt.args else ""  # what a training says of its checkpoint
+            print(f"visterm: interrupted; {saved}{again} to resume", file=sys.stderr)
             raise typer.Exit(143 if isinstance(interrupt, Terminated) else 130) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe

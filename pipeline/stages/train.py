@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import shutil
+import signal
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,7 +103,7 @@ def _train(
     console: Console,
     force: bool,
 ) -> dict[str, Any]:
-    """Fit or resume, with checkpoints between passes if the learner has any; publish the model."""
+    """Fit or resume, with checkpoints if the learner resumes; publish the model."""
     import numpy as np
 
     from visterm.learners import LEARNERS, load_learner
@@ -128,22 +130,27 @@ def _train(
         publish(run.learner(learner_name), record) as target,
     ):
         options: dict[str, Any] = {}
-        if "callback" in fit_parameters:
-            every = config.compute.checkpoint_seconds
-            options["callback"] = _BetweenPasses(phase, console, checkpoint, record, started, every)
+        watch = _BetweenChunks(phase, console, checkpoint, record, started, config.compute.checkpoint_seconds)
+        if "progress" in fit_parameters:
+            options["progress"] = watch
         if cluster is not None:
             options["distribute"] = cluster.map
+        # On a cluster a pass may take minutes: there a signal ends the training at once, with the checkpoint before.
+        signals_wait = "progress" in options and cluster is None
         try:
-            if resumes:
-                console.say("resuming from the checkpoint of an interrupted training")
-                learner: Any = load_learner(checkpoint / "files")
-                learner.resume(X, y, **options)
-            else:
-                # Images of a folder validation/ are held out, instead of a share of the training images.
-                rows = np.flatnonzero([image.split == "validation" for image in images])
-                if len(rows):
-                    options["validation_rows"] = rows
-                learner = kind(**_parameters(kind, config, learner_name)).fit(X, y, **options)
+            with watch if signals_wait else contextlib.nullcontext():
+                if resumes:
+                    console.say("resuming from the checkpoint of an interrupted training")
+                    learner: Any = load_learner(checkpoint / "files")
+                    phase.start_at(learner.steps_done_)
+                    learner.resume(X, y, **options)
+                else:
+                    # Images of a folder validation/ are held out, instead of a share of the training images.
+                    rows = np.flatnonzero([image.split == "validation" for image in images])
+                    if len(rows):
+                        options["validation_rows"] = rows
+                    learner = kind(**_parameters(kind, config, learner_name)).fit(X, y, **options)
+                watch.end_if_told(learner)
         except ValueError as error:
             hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
             raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
@@ -161,8 +168,13 @@ def _train(
     return record["result"]
 
 
-class _BetweenPasses:
-    """Callback that shows a learner's progress, and saves a checkpoint every so many seconds if the learner has any."""
+class _BetweenChunks:
+    """Callback that shows a learner's progress and saves a checkpoint every so many seconds.
+
+    As a context, it ends the training on Ctrl-C or SIGTERM: when the learner calls next, which is within a second, a
+    checkpoint is saved, and only then is the signal let through. A second signal is let through at once, and so is the
+    first before the learner has called, when there is nothing to save.
+    """
 
     def __init__(
         self, phase: Any, console: Console, checkpoint: Path, record: dict[str, Any], started: float, every: float
@@ -171,22 +183,63 @@ class _BetweenPasses:
         self._checkpoint, self._record = checkpoint, record
         self._started, self._every = started, every
         self._saved = time.perf_counter()
+        self._handlers: dict[int, Any] = {}  # that were there before, by signal
+        self._called = False
+        self._signal: int | None = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # no other can set handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # jobs in the background ignore Ctrl-C
+                    self._handlers[number] = signal.signal(number, self._hold)
+
+    def __exit__(self, *error: object) -> None:
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
+
+    def _hold(self, number: int, frame: Any) -> None:
+        self.__exit__()
+        if self._called:
+            self._signal = number
+        else:
+            signal.raise_signal(number)
 
     def __call__(self, learner: Any) -> None:
-        if (done := getattr(learner, "steps_done_", None)) is not None:
-            history = getattr(learner, "history_", None) or [{}]
-            validation = history[-1].get("validation")
-            note = "" if validation is None else f"validation {learner.validation_measure} {validation:.3f}"
-            self._phase.advance_to(done, learner.steps_total_, note)
-        if hasattr(learner, "resume") and time.perf_counter() - self._saved > self._every:
-            seconds = {"seconds": round(time.perf_counter() - self._started, 3)}
-            try:
-                with publish(self._checkpoint, self._record | seconds) as folder:
-                    learner.save(folder / "files")
-            except OSError as error:  # the previous one stays; hours of training are not lost to a full disk
-                problem, advice = "the checkpoint could not be written", "training continues"
-                self._console.warn(explain_system_error(error, self._checkpoint, problem, advice) or str(error))
+        self._called = True
+        checks = (entry["validation"] for entry in reversed(learner.history_) if learner.phase_ == "search")
+        last = next((figure for figure in checks if figure is not None), None)
+        note = "" if last is None else f"validation {learner.validation_measure} {last:.3f}"
+        self._phase.advance_to(learner.steps_done_, learner.steps_total_, note)
+        self.end_if_told(learner)
+        if time.perf_counter() - self._saved > self._every:
+            self._save(learner, "training continues")
+
+    def end_if_told(self, learner: Any) -> None:
+        """Save a checkpoint and let the signal through, if there was one."""
+        if self._signal is None:
+            return
+        self._console.say("saving the checkpoint ...")
+        saved = self._save(learner, "the one before is kept")
+        number, self._signal = self._signal, None
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt as interrupt:
+            if saved:
+                interrupt.args = (f"checkpoint saved at {learner.steps_done_:,} of {learner.steps_total_:,} steps",)
+            raise
+
+    def _save(self, learner: Any, advice: str) -> bool:
+        seconds = {"seconds": round(time.perf_counter() - self._started, 3)}
+        try:
+            with publish(self._checkpoint, self._record | seconds) as folder:
+                learner.save(folder / "files")
+        except OSError as error:  # the previous one stays; hours of training are not lost to a full disk
+            problem = "the checkpoint could not be written"
+            self._console.warn(explain_system_error(error, self._checkpoint, problem, advice) or str(error))
+            return False
+        finally:
             self._saved = time.perf_counter()
+        return True
 
 
 def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: str) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
+import threading
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from running import end_by_signal, set_all, visterm
 
+from visterm.pipeline.stages.train import _BetweenChunks
 from visterm.pipeline.store.catalogue import Collection
 
 CLASSES = ("apple", "pear", "plum", "quince")
@@ -20,7 +25,7 @@ SETTINGS = set_all(
     split={"train": 8, "test": 4},
 )
 SEGMENT = "visterm.pipeline.store.catalogue:Collection enter_segment"
-PASS = "visterm.pipeline.stages.train:_BetweenPasses __call__"
+CHUNK = "visterm.pipeline.stages.train:_BetweenChunks __call__"
 KILLS = {  # moments by stage
     "features": (
         "visterm.features:VistermExtractor save 1",  # visterms are learned
@@ -30,7 +35,7 @@ KILLS = {  # moments by stage
     ),
     "train": (
         "visterm.learners:OASIS fit 1",  # nothing is there but an empty folder
-        f"{PASS} 3",
+        f"{CHUNK} 3",
         "numpy save 4",  # the second checkpoint is half-written
         "pathlib:Path rename 2",  # the old checkpoint has left its place, the next is not there yet
     ),
@@ -98,8 +103,118 @@ def test_a_terminated_training_goes_on(undisturbed, tmp_path):
     """With a learner of labels."""
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     again = ["train", "--learner", "pamir", "--force"]
-    lines = end_by_signal(signal.SIGTERM, f"{PASS} 4", *again, cwd=tmp_path)
+    lines = end_by_signal(signal.SIGTERM, f"{CHUNK} 4", *again, cwd=tmp_path)
     assert "visterm: interrupted; " in lines
     assert (tmp_path / "runs/fruit/learners/pamir.checkpoint/record.json").exists()
     assert "resuming from the checkpoint" in visterm("train", "--learner", "pamir", cwd=tmp_path).stderr
     assert arrays(tmp_path, "learners/pamir") == arrays(undisturbed, "learners/pamir")
+
+
+ONE_PASS = {"n_steps": 200_000, "pass_steps": 200_000, "validation_fraction": "null", "refit": False}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_within_a_pass_leaves_a_checkpoint(undisturbed, tmp_path, number):
+    """However long a pass is: the signal comes in its third chunk, and is the last that is learned."""
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
+    command = ["train", "--learner", "lego", *set_all(lego=ONE_PASS)]
+    visterm(*command, cwd=tmp_path)
+    expected = arrays(tmp_path, "learners/lego")
+
+    lines = end_by_signal(number, "visterm.learners:LEGO _pass 3", *command, "--force", cwd=tmp_path).splitlines()
+    checkpoint = tmp_path / "runs/fruit/learners/lego.checkpoint"
+    state = json.loads((checkpoint / "files/learner.json").read_text())["state"]
+    assert state["n_steps_"] % 3 == 0
+    assert state["n_steps_"] < 150_000
+    assert lines[-2:] == [
+        "saving the checkpoint ...",
+        f"visterm: interrupted; checkpoint saved at {state['n_steps_']:,} of 200,000 steps; re-run the same command "
+        "without --force to resume",
+    ]
+
+    shutil.rmtree(tmp_path / "runs/fruit/learners/lego")  # what is there later is new
+    assert "resuming from the checkpoint" in visterm(*command, cwd=tmp_path).stderr
+    assert arrays(tmp_path, "learners/lego") == expected
+    assert not checkpoint.exists()
+
+
+def test_a_signal_before_the_first_chunk_saves_nothing(undisturbed, tmp_path):
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
+    command = ["train", "--learner", "lego", *set_all(lego=ONE_PASS), "--force"]
+    lines = end_by_signal(signal.SIGINT, "visterm.learners:LEGO _pass 1", *command, cwd=tmp_path).splitlines()
+    assert lines[-1] == "visterm: interrupted; re-run the same command without --force to resume"
+    assert not (tmp_path / "runs/fruit/learners/lego.checkpoint").exists()
+
+
+def train_under(watch, learner, *numbers, last=_BetweenChunks.__call__):
+    """Two chunks with signals between them."""
+    with watch:
+        watch(learner)
+        for number in numbers:
+            signal.raise_signal(number)
+        assert not learner.save.called
+        last(watch, learner)
+
+
+class TestSignals:
+    """What the callback does with signals, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def handlers(self):
+        """The test's own handlers come back, whatever happens."""
+        before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        for number, handler in before:
+            signal.signal(number, handler)
+
+    @pytest.fixture
+    def learner(self):
+        save = Mock(side_effect=lambda folder: folder.mkdir())
+        return SimpleNamespace(steps_done_=1000, steps_total_=4000, history_=[], phase_="train", save=save)
+
+    @pytest.fixture
+    def watch(self, tmp_path):
+        return _BetweenChunks(Mock(), Mock(), tmp_path / "checkpoint", {}, 0.0, 1e9)
+
+    def test_the_first_waits_for_the_end_of_a_chunk(self, watch, learner, tmp_path):
+        with pytest.raises(KeyboardInterrupt, match="checkpoint saved at 1,000 of 4,000 steps"):
+            train_under(watch, learner, signal.SIGINT)
+        assert learner.save.call_count == 1
+        assert (tmp_path / "checkpoint/record.json").exists()
+
+    @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+    def test_the_second_does_not_wait(self, watch, learner, first):
+        with pytest.raises(KeyboardInterrupt):
+            train_under(watch, learner, first, signal.SIGINT)
+        assert not learner.save.called
+
+    def test_one_in_the_last_chunk_is_not_lost(self, watch, learner):
+        with pytest.raises(KeyboardInterrupt):
+            train_under(watch, learner, signal.SIGINT, last=_BetweenChunks.end_if_told)
+        assert learner.save.called
+
+    def test_a_full_disk_does_not_hold_it_up(self, watch, learner):
+        learner.save.side_effect = OSError(28, "No space left on device")
+        with pytest.raises(KeyboardInterrupt) as raised:
+            train_under(watch, learner, signal.SIGINT)
+        assert not raised.value.args
+        assert "No space left on device); the one before is kept" in watch._console.warn.call_args.args[0]
+
+    def test_handlers_come_back(self, watch, learner):
+        with watch:
+            watch(learner)
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_an_ignored_signal_stays_ignored(self, watch, learner):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        train_under(watch, learner, signal.SIGINT)
+        assert not learner.save.called
+
+    def test_another_thread_trains_without_handlers(self, watch, learner):
+        thread = threading.Thread(target=train_under, args=(watch, learner))
+        thread.start()
+        thread.join()
+        assert watch._called
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
