@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from typing import Annotated, Any
@@ -104,4 +105,5 @@ def main() -> None:
         where = error.ctx.command_path if error.ctx else "visterm"
         print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
         code = 2
+    gc.freeze()  # or the interpreter looks for garbage among all that was imported, half a second at the end
     sys.exit(code)
