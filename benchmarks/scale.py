@@ -231,7 +231,7 @@ def linear(size: Size) -> dict:
             W[:] += 0  # pages that exist: the first touch of a page is no part of a triplet
             begun = time.perf_counter()
             triplets = sampler.draw(stream(turn), n_steps, pairs_per_query=PAIRS)
-            _learn(rows, triplets, C, None, block_size(rows, D, PAIRS), W)
+            _learn(rows, triplets, (C, None, block_size(rows, D, PAIRS)), W)
             times[n].append((time.perf_counter() - begun) / n_steps)
     return {str(n): 1e6 * float(np.median(found[1:])) for n, found in times.items()}
 

@@ -91,7 +91,9 @@ def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size
         if len(some) > 1:
             following = images.block(triplets[some[0] : some[-1]], some - some[0], *buffers[k % 2])
         tiles = range(0, len(W), images.tile_columns)
-        tasks = [partial(images.tile, slice(left, left + images.tile_columns), before, following) for left in tiles]
+        tasks: list[Callable[[], Any]] = [
+            partial(images.tile, slice(left, left + images.tile_columns), before, following) for left in tiles
+        ]
         if block is not None:  # first: it takes longest
             tasks.insert(0, partial(images.steps, before, block))
         found = list(run(lambda task: task(), tasks))

@@ -34,6 +34,7 @@ from .online import FASTMATH, OnlineLearner, Rows, check_integer, entry_cost, me
 from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
+Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
 
 
@@ -457,9 +458,9 @@ class OASIS(OnlineLearner):
             works = [(n_steps, 0, self.W_)]
         else:
             works = [(n_steps, k, W) for k, W in enumerate(self.ranker_W_)]
-        settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
+        settings: Settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
         if self._distribute is not None and self.n_rankers > 1:
-            tasks = ((*_needed(rows, self._draw(sampler, n, k)), *settings, W) for n, k, W in works)
+            tasks = ((*_needed(rows, self._draw(sampler, n, k)), settings, W) for n, k, W in works)
             found = []
             for W, (learned, *figures) in zip(self.ranker_W_, self._distribute(_learn_there, tasks), strict=True):
                 W[:] = learned
@@ -469,7 +470,7 @@ class OASIS(OnlineLearner):
             with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
                 run = map if n_threads == 1 else pool.map
                 if len(works) == 1:
-                    found = [_learn(rows, self._draw(sampler, n_steps, 0), *settings, self.W_, run)[1:]]
+                    found = [_learn(rows, self._draw(sampler, n_steps, 0), settings, self.W_, run)[1:]]
                 else:
                     found = list(run(lambda work: self._ranker_pass(rows, sampler, settings, *work), works))
         self._mix(n_steps)
@@ -489,7 +490,7 @@ class OASIS(OnlineLearner):
                 self.ranker_W_[:] = self.W_
 
     def _ranker_pass(self, rows: Rows, sampler: TripletSampler, settings: Any, n: int, ranker: int, W: Any) -> Any:
-        return _learn(rows, self._draw(sampler, n, ranker), *settings, W)[1:]
+        return _learn(rows, self._draw(sampler, n, ranker), settings, W)[1:]
 
     def _draw(self, sampler: TripletSampler, n_steps: int, ranker: int) -> np.ndarray:
         state = stream(self.seed_, ranker, self.n_steps_)
@@ -505,8 +506,9 @@ class OASIS(OnlineLearner):
             _project_psd(self.W_)
 
 
-def _learn(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, size: int, W: Any, run: Run = map) -> Any:
-    """Learn from triplets, in blocks of `size` queries or one by one; W, the sum of losses, how many violated."""
+def _learn(rows: Rows, triplets: np.ndarray, settings: Settings, W: np.ndarray, run: Run = map) -> Any:
+    """Learn from triplets, in blocks of queries or one by one; W, the sum of losses, how many violated."""
+    C, variant, size = settings
     if variant == "dissim":
         return W, *dissim_pass(rows, triplets, C, W)
     if variant == "online-symmetric" or not size:
@@ -514,10 +516,10 @@ def _learn(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, size
     return W, *learn_blocks(rows, triplets, C, W, size, run)
 
 
-def _learn_there(rows: Rows, triplets: np.ndarray, C: float, variant: str | None, size: int, W: np.ndarray) -> Any:
+def _learn_there(rows: Rows, triplets: np.ndarray, settings: Settings, W: np.ndarray) -> Any:
     """`_learn` on another machine, where W may have arrived as read-only."""
     with threadpool_limits(1, user_api="blas"):
-        return _learn(rows, triplets, C, variant, size, writable(W))
+        return _learn(rows, triplets, settings, writable(W))
 
 
 def _needed(rows: Rows, triplets: np.ndarray) -> tuple[Rows, np.ndarray]:
