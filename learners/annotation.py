@@ -37,8 +37,9 @@ Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same type as what they are added to
 
 
-# Inlined by force, as helpers in other kernels are: compiled apart it would round a little otherwise than the copies in
-# the kernels, and the linker would take the one or the other, as this process compiles or finds kernels in the cache.
+# Inlined by force: compiled apart it would round a little otherwise than the copies in the kernels, and the linker would
+# take the one or the other, as this process compiles or finds kernels in the cache. That cache knows a kernel by its own
+# file, so a change here needs `rm learners/__pycache__/*.nb?`.
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
 def combine_rows(indices, data, start, end, M, width, size, out):
     """Out = the sum of data[i] times row indices[i] of M, for i of start to end - 1.
@@ -248,7 +249,10 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
 
 def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Places and values of the k largest of every row, largest first, of equal ones the smaller place first."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    if k == 1:  # as early stopping asks after every pass, and no sorting
+        order = scores.argmax(axis=1)[:, None]
+    else:
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return order.astype(np.int32), np.take_along_axis(scores, order, axis=1).astype(np.float32)
 
 
