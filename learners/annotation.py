@@ -37,9 +37,9 @@ Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
 _ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same type as what they are added to
 
 
-# Inlined by force: compiled apart it would round a little otherwise than the copies in the kernels, and the linker would
-# take the one or the other, as this process compiles or finds kernels in the cache. That cache knows a kernel by its own
-# file, so a change here needs `rm learners/__pycache__/*.nb?`.
+# Inlined by force: compiled apart it would round a little otherwise than the copies in kernels, and the linker would
+# take the one or the other, as this process compiles kernels or finds them in the cache. The cache knows a kernel by
+# the kernel's own file: after a change here, `rm learners/__pycache__/*.nb?`.
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
 def combine_rows(indices, data, start, end, M, width, size, out):
     """Out = the sum of data[i] times row indices[i] of M, for i of start to end - 1.
