@@ -15,7 +15,6 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import OnlineAnnotator
-from .online import Rows, dense_rows
 from .sums import product, row_lengths, row_means, unit_rows
 
 
@@ -38,7 +37,6 @@ class LinearAnnotator(OnlineAnnotator):
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
     C: float
     W_: np.ndarray  # (d, n_labels)
-    _kept_dense: tuple[Rows, np.ndarray | None] | None = None  # while learning: the rows, and what is made of them
 
     def label_scores(self, X: Any) -> np.ndarray:
         """Score w_i' x of every label for every image: float32 of shape (n, n_labels)."""
@@ -77,13 +75,3 @@ class LinearAnnotator(OnlineAnnotator):
 
     def _start(self) -> None:
         self.W_ = np.zeros((self.n_features_in_, len(self.classes_)), np.float32)
-
-    def _finish(self) -> None:
-        self._kept_dense = None
-
-    def _dense_rows(self, rows: Rows) -> np.ndarray | None:
-        """`dense_rows`, kept from pass to pass: a copy would take as long as a pass of few steps."""
-        if self._kept_dense is None or self._kept_dense[0] is not rows:
-            self._kept_dense = None  # free a copy of other rows first
-            self._kept_dense = rows, dense_rows(rows, self.n_features_in_)
-        return self._kept_dense[1]

@@ -27,7 +27,7 @@ from threadpoolctl import ThreadpoolController
 
 from .annotation import Labels, combine_rows
 from .linear import LinearAnnotator
-from .online import FASTMATH, Rows, mean_entries
+from .online import FASTMATH, Rows, dense_rows, mean_entries
 from .triplets import draw_below, stream
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
@@ -164,8 +164,8 @@ class OneVsRestPA(LinearAnnotator):
     the images or more are not zero, blocks of images are learned by matrix products.
 
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
-    to 24 MB while labels are ranked for the held-out images. Images of few zeros take one W more, and those with any
-    zero a dense copy.
+    to 24 MB while labels are ranked for the held-out images. Images of few zeros take one W more, and their zeros
+    are stored.
 
     Images are drawn uniformly, with replacement, from those that have a label and lack another; the rest are skipped,
     and counted in a warning. Every label an image lacks is learned as a negative, none are sampled.
@@ -218,7 +218,7 @@ class OneVsRestPA(LinearAnnotator):
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         label_start, labels, usable = sampler
         images = draw_images(usable, n_steps, stream(self.seed_, 0, self.n_steps_))
-        X, C = self._dense_rows(rows), float(self.C)
+        X, C = dense_rows(rows, self.n_features_in_), float(self.C)
         if X is None:
             losses, violating = one_vs_rest_pass(rows, label_start, labels, images, C, self.W_)
         else:

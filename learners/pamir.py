@@ -19,7 +19,7 @@ from numba import njit
 
 from .annotation import Labels
 from .linear import LinearAnnotator
-from .online import FASTMATH, Rows, mean_entries
+from .online import FASTMATH, Rows, dense_rows, mean_entries
 from .triplets import draw_below, stream
 
 
@@ -126,7 +126,7 @@ class PAMIR(LinearAnnotator):
 
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
     to 24 MB while labels are ranked for the held-out images. Where half of the entries of the images or more are not
-    zero, W is learned transposed, one W more, and from a dense copy unless there is no zero.
+    zero, W is learned transposed, one W more, and zeros are stored.
 
     The papers leave open how comparisons are drawn. Here the image is uniform over those that have a label and lack
     another, then the label over its own, then the other over those that it lacks. Images with no label, or with all,
@@ -179,7 +179,7 @@ class PAMIR(LinearAnnotator):
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))
-        X = self._dense_rows(rows)
+        X = dense_rows(rows, self.n_features_in_)
         if X is None:
             return pamir_pass(rows, comparisons, float(self.C), self.W_)
         W = np.ascontiguousarray(self.W_.T)  # (n_labels, d): the weights of a label as neighbours

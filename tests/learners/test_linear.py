@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import PAMIR, OneVsRestPA, load_learner
-from visterm.learners.online import as_rows
 
 
 @pytest.fixture(params=[PAMIR, OneVsRestPA])
@@ -106,15 +105,6 @@ class TestDenseImages:
         annotator.set_params(**self.settings).fit(X, sp.csr_array(labels))
         kept = [value for value in vars(annotator).values() if isinstance(value, np.ndarray) and value.size >= X.size]
         assert not kept
-        assert annotator._kept_dense is None
-
-    def test_partial_fit_of_other_images(self, annotator, dense_problem, tmp_path):
-        """Also where the fit before was interrupted, what is kept of its images is not learned from."""
-        X, labels = dense_problem[0], sp.csr_array(dense_problem[1])
-        annotator.set_params(**self.settings).fit(X, labels).save(tmp_path)
-        annotator._dense_rows(as_rows(sp.csr_array(X)))
-        annotator.partial_fit(X[::-1], labels)
-        np.testing.assert_array_equal(load_learner(tmp_path).partial_fit(X[::-1], labels).W_, annotator.W_)
 
 
 def test_weights_of_labels_do_not_matter(annotator, several):
