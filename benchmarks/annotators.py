@@ -1,9 +1,9 @@
 """The comparison systems of WSABIE that rank labels for an image: ``python -m benchmarks annotators [--quick]``.
 
 k-NN (exact, and in the leaf of a random-projection tree), one-vs-rest passive-aggressive and PAMIR-IA, on 38 classes of
-Caltech-101 (see benchmarks/vectors.py): speed beside scikit-learn or the paper's loop, precision on the test images,
-and memory. The settings below were chosen by cross-validation on the training images, which
-``python -m benchmarks.annotators`` prints.
+Caltech-101 (see benchmarks/vectors.py): speed beside scikit-learn or the paper's loop, also on synthetic embeddings,
+precision on the test images, and memory. The settings below were chosen by cross-validation on the training images,
+which ``python -m benchmarks.annotators`` prints.
 
 Times are processor time of the one thread that works, medians of repetitions taken in turns with the peer's.
 """
@@ -19,6 +19,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import normalize
+from threadpoolctl import threadpool_limits
 
 from visterm.learners import PAMIR, KNNAnnotator, OneVsRestPA
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
@@ -103,6 +104,44 @@ def time_pamir(d: int, quick: bool) -> dict:
     }
 
 
+def dense_vectors(n_labels: int, n_images: int = 3400, d: int = 1280):
+    """Synthetic embeddings without a zero, as those of a network: unit rows around a centre per label, and y."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, n_labels, n_images)
+    centres = rng.standard_normal((n_labels, d), dtype=np.float32)
+    X = normalize(0.3 * centres[y] + rng.standard_normal((n_images, d), dtype=np.float32))
+    return sp.csr_array(X), y
+
+
+def time_dense_pamir(n_labels: int, quick: bool) -> dict:
+    """Passes as the learner runs them, with its copies of W."""
+    X, y = dense_vectors(n_labels)
+    d, n_steps, repeats = X.shape[1], 10_000, 3 if quick else 9
+    learner = PAMIR(**(PAMIR_IA | {"n_steps": 1, "random_state": 0})).fit(X, y)
+    sampler, rows = learner._sampler(y, None), as_rows(X)
+    plain, plain_W = (X.indptr, X.indices, X.data.astype(float)), np.zeros((n_labels, d))
+    bound = 1e6 * 12 * d / machine.cache_bandwidth(learner.W_.nbytes)
+
+    def theirs(k):
+        plain_pamir(*plain, draw_comparisons(*sampler, n_labels, n_steps, stream(k)), PAMIR_IA["C"], plain_W)
+
+    own, peer = 1e6 * in_turns([lambda k: learner._pass(rows, sampler, n_steps), theirs], repeats) / n_steps
+    return {
+        "name": f"pamir-dense-{n_labels}",
+        "what": f"a comparison of PAMIR-IA, dense vectors of {d} numbers, {n_labels} labels",
+        "ours": own,
+        "peer": peer,
+        "peer_name": "plain double-precision loop of the paper, Numba",
+        "ratio": peer / own,
+        "limit": f"{bound:.2g} us: 3 x {d} numbers of the image and of W, at the bandwidth of the cache",
+        "bound": bound,
+        "unit": "us per comparison",
+        "n": n_steps * repeats,
+        "measured": f"{n_steps} comparisons, median of {repeats} in turns, 1 thread each, processor time",
+        "command": COMMAND,
+    }
+
+
 def peer_classifier(n_epochs: int = 1):
     """PA-I of scikit-learn, one classifier per class: the same model as OneVsRestPA."""
     return SGDClassifier(
@@ -138,6 +177,38 @@ def time_one_vs_rest(d: int, quick: bool) -> dict:
         "peer_name": "SGDClassifier(learning_rate='pa1'), scikit-learn",
         "ratio": theirs / own,
         "limit": f"{bound:.2g} us: {n_labels} numbers a visterm of W, read twice, at the bandwidth of the cache",
+        "bound": bound,
+        "unit": "us per image",
+        "n": n_steps * repeats,
+        "measured": f"{n_steps} images, median of {repeats} in turns, 1 thread each, processor time",
+        "command": COMMAND,
+    }
+
+
+def time_dense_one_vs_rest(n_labels: int, quick: bool) -> dict:
+    X, y = dense_vectors(n_labels)
+    d, n_steps, repeats = X.shape[1], X.shape[0], 3 if quick else 5
+    learner = OneVsRestPA(**(OVR | {"n_steps": 1, "random_state": 0})).fit(X, y)
+    sampler, rows, peer, images, classes = (
+        learner._sampler(y, None),
+        as_rows(X),
+        peer_classifier(),
+        X.toarray(),
+        np.unique(y),
+    )
+
+    with threadpool_limits(1, user_api="blas"):
+        passes = [lambda k: learner._pass(rows, sampler, n_steps), lambda k: peer.partial_fit(images, y, classes)]
+        own, theirs = 1e6 * in_turns(passes, repeats) / n_steps
+    bound = 1e6 * 4 * d * n_labels / machine.flops(1)
+    return {
+        "name": f"ovr-pa-dense-{n_labels}",
+        "what": f"an image of one-vs-rest passive-aggressive, dense vectors of {d} numbers, {n_labels} labels",
+        "ours": own,
+        "peer": theirs,
+        "peer_name": "SGDClassifier(learning_rate='pa1'), scikit-learn",
+        "ratio": theirs / own,
+        "limit": f"{bound:.2g} us: {d} x {n_labels} numbers of W, two products, at the speed of matrix products",
         "bound": bound,
         "unit": "us per image",
         "n": n_steps * repeats,
@@ -336,6 +407,7 @@ def measure_memory(name: str, kind, quick: bool) -> dict:
 
 def run(quick: bool = False) -> list[dict]:
     records = [time_case(d, quick) for time_case in (time_exact, time_one_vs_rest, time_pamir) for d in (1000, 10_000)]
+    records += [time_case(n, quick) for time_case in (time_dense_one_vs_rest, time_dense_pamir) for n in (38, 260)]
     records += [time_tree(None, quick), time_tree(20_000 if quick else 100_000, quick)]
     records += [*compare_quality(1000, quick), *compare_quality(10_000, quick)]
     memory = (("knn", KNNAnnotator), ("ovr-pa", OneVsRestPA), ("pamir", PAMIR))

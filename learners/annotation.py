@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .online import OnlineLearner
+from .online import FASTMATH, OnlineLearner
 from .sums import product
 from .triplets import readonly
 
@@ -31,6 +32,36 @@ _N_BEST = 10  # labels of an image, or near a label, where nothing else is asked
 # Labels as kernels take them, read-only: label_start (n + 1,) int64, labels (nnz,) int32, sorted for each image, and
 # usable (m,) int32, the images that have a label and lack another. A plain tuple: triplets.py says why.
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+_ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same type as what they are added to
+
+
+# Inlined by force: compiled apart it would round a little otherwise than the copies in kernels, and the linker would
+# take the one or the other, as this process compiles kernels or finds them in the cache. The cache knows a kernel by
+# the kernel's own file: after a change here, `rm learners/__pycache__/*.nb?`.
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def combine_rows(indices, data, start, end, M, width, size, out):
+    """Out = the sum of data[i] times row indices[i] of M, for i of start to end - 1.
+
+    M has one dimension; row j begins at j * width, and its first `size` numbers are read. All whole numbers are uint64.
+    Four rows at a time, so that the sums are read and written a quarter as often.
+    """
+    for k in range(size):
+        out[k] = np.float32(0.0)
+    i = start
+    while i + _THREE < end:
+        a, b = np.uint64(indices[i]) * width, np.uint64(indices[i + _ONE]) * width
+        c, d = np.uint64(indices[i + _TWO]) * width, np.uint64(indices[i + _THREE]) * width
+        at_a, at_b, at_c, at_d = data[i], data[i + _ONE], data[i + _TWO], data[i + _THREE]
+        for k in range(size):
+            out[k] += (at_a * M[a + k] + at_b * M[b + k]) + (at_c * M[c + k] + at_d * M[d + k])
+        i += _FOUR
+    while i < end:
+        a, at_a = np.uint64(indices[i]) * width, data[i]
+        for k in range(size):
+            out[k] += at_a * M[a + k]
+        i += _ONE
 
 
 class AnnotatorMixin:
@@ -218,7 +249,10 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
 
 def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Places and values of the k largest of every row, largest first, of equal ones the smaller place first."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    if k == 1:  # as early stopping asks after every pass, and no sorting
+        order = scores.argmax(axis=1)[:, None]
+    else:
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return order.astype(np.int32), np.take_along_axis(scores, order, axis=1).astype(np.float32)
 
 

@@ -19,7 +19,7 @@ from numba import njit
 
 from .annotation import Labels
 from .linear import LinearAnnotator
-from .online import Rows, mean_entries
+from .online import FASTMATH, Rows, dense_rows, mean_entries
 from .triplets import draw_below, stream
 
 
@@ -64,6 +64,28 @@ def pamir_pass(rows, comparisons, C, W):
     return losses, violating
 
 
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def dense_pamir_pass(X, norms, comparisons, C, W):
+    """The same for images of few zeros, X (n, d), with W transposed, (n_labels, d): loops over neighbouring numbers."""
+    losses, violating = 0.0, 0
+    for step in range(len(comparisons)):
+        image, own, other = comparisons[step]
+        x, own_weights, other_weights = X[image], W[own], W[other]
+        margin = np.float32(0.0)
+        for k in range(len(x)):
+            margin += x[k] * (own_weights[k] - other_weights[k])
+        loss = np.float32(1.0) - margin
+        if loss <= 0.0:
+            continue
+        losses += float(loss)
+        violating += 1
+        tau = np.float32(min(C, loss / (np.float32(2.0) * norms[image])))
+        for k in range(len(x)):
+            own_weights[k] += tau * x[k]
+            other_weights[k] -= tau * x[k]
+    return losses, violating
+
+
 class PAMIR(LinearAnnotator):
     """Passive-Aggressive Model for Image Retrieval, ranking labels for an image (PAMIR-IA).
 
@@ -103,7 +125,8 @@ class PAMIR(LinearAnnotator):
     nnz(x) n_labels.
 
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
-    to 24 MB while labels are ranked for the held-out images.
+    to 24 MB while labels are ranked for the held-out images. Where half of the entries of the images or more are not
+    zero, W is learned transposed, one W more, and zeros are stored.
 
     The papers leave open how comparisons are drawn. Here the image is uniform over those that have a label and lack
     another, then the label over its own, then the other over those that it lacks. Images with no label, or with all,
@@ -156,4 +179,10 @@ class PAMIR(LinearAnnotator):
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))
-        return pamir_pass(rows, comparisons, float(self.C), self.W_)
+        X = dense_rows(rows, self.n_features_in_)
+        if X is None:
+            return pamir_pass(rows, comparisons, float(self.C), self.W_)
+        W = np.ascontiguousarray(self.W_.T)  # (n_labels, d): the weights of a label as neighbours
+        found = dense_pamir_pass(X, rows[3], comparisons, float(self.C), W)
+        self.W_[:] = W.T
+        return found

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
-from .annotation import Labels, OnlineAnnotator
+from .annotation import Labels, OnlineAnnotator, combine_rows
 from .online import FASTMATH, Rows, check_integer, mean_entries
 from .sums import product
 from .triplets import draw_below, stream
@@ -59,40 +59,65 @@ def _draw_other(own, n_labels, state):
     return label
 
 
-# The three helpers are inlined by force. Compiled apart, they would round a little otherwise than the copies in the
-# kernels, and the linker would take the one or the other, as this process compiles or finds kernels in the cache.
-@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _embed(columns, values, V, first, last, z):
-    """Z = V x."""
-    z[:] = 0.0
-    for i in range(len(columns)):
-        # A view of one vector: with V[columns[i], first + k] each index would be checked for its sign, one at a time.
-        vector, value = V[columns[i], first:last], values[i]
-        for k in range(len(z)):
-            z[k] += value * vector[k]
+# Kernels read the vectors of all visterms, or labels, as one flat array: row j begins at j * width. Views of rows would
+# count references and take longer than the arithmetic. Places are unsigned, since signed ones are checked for counting
+# from the end; all of them, since Numba makes a double of a signed plus an unsigned number.
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _score(w, z):
+def _flat(vectors, first):
+    """All numbers in one dimension from component `first` of the first vector on, and how far vectors are apart."""
+    return vectors.reshape(vectors.size)[first:], np.uint64(vectors.shape[1])
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _score(W, row, z, size):
     """f_i(x) = W_i' z."""
     dot = np.float32(0.0)
-    for k in range(len(z)):
-        dot += w[k] * z[k]
+    for k in range(size):
+        dot += W[row + k] * z[k]
     return dot
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _move(vector, step, direction, max_norm):
-    """Add to a vector, and scale it back where it has become longer than `max_norm`."""
-    squared = np.float32(0.0)
-    for k in range(len(direction)):
-        moved = vector[k] + step * direction[k]
-        vector[k] = moved
-        squared += moved * moved
+def _shorten(vectors, row, size, squared, max_norm):
+    """Scale a vector back if it has become longer than `max_norm`; `squared` is its squared length."""
     if squared > max_norm * max_norm:
         scale = max_norm / np.sqrt(squared)
-        for k in range(len(direction)):
-            vector[k] *= scale
+        for k in range(size):
+            vectors[row + k] *= scale
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _move(vectors, row, step, direction, size, max_norm):
+    """Add to a vector, and scale it back where it has become longer than `max_norm`."""
+    squared = np.float32(0.0)
+    for k in range(size):
+        moved = vectors[row + k] + step * direction[k]
+        vectors[row + k] = moved
+        squared += moved * moved
+    _shorten(vectors, row, size, squared, max_norm)
+
+
+@njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
+def _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm):
+    """Add amount x_j g to each V_j of an image, and scale back the longer ones; two at a time share the reads of g."""
+    i = start
+    while i + _ONE < end:
+        a, b = np.uint64(indices[i]) * width, np.uint64(indices[i + _ONE]) * width
+        a_step, b_step = amount * data[i], amount * data[i + _ONE]
+        a_squared, b_squared = np.float32(0.0), np.float32(0.0)
+        for k in range(size):
+            a_moved, b_moved = V[a + k] + a_step * g[k], V[b + k] + b_step * g[k]
+            V[a + k], V[b + k] = a_moved, b_moved
+            a_squared += a_moved * a_moved
+            b_squared += b_moved * b_moved
+        _shorten(V, a, size, a_squared, max_norm)
+        _shorten(V, b, size, b_squared, max_norm)
+        i += _TWO
+    if i < end:
+        _move(V, np.uint64(indices[i]) * width, amount * data[i], g, size, max_norm)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -104,30 +129,31 @@ def warp_pass(rows, labels, pairs, state, weights, rates, max_norm, first, last,
     """
     indptr, indices, data, _ = rows
     label_start, label_numbers, _ = labels
+    n_labels, size = len(W), np.uint64(last - first)
+    (V, width), (W, _) = _flat(V, first), _flat(W, first)
     z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
     losses, violating = 0.0, 0
     for step in range(len(pairs)):
         image, label = pairs[step]
-        columns, values = indices[indptr[image] : indptr[image + 1]], data[indptr[image] : indptr[image + 1]]
+        start, end = np.uint64(indptr[image]), np.uint64(indptr[image + 1])
         own = label_numbers[label_start[image] : label_start[image + 1]]
-        right = W[label, first:last]
-        _embed(columns, values, V, first, last, z)
-        threshold = _score(right, z) - np.float32(1.0)
+        right = np.uint64(label) * width
+        combine_rows(indices, data, start, end, V, width, size, z)
+        threshold = _score(W, right, z, size) - np.float32(1.0)
         for n in range(1, len(weights)):
-            wrong = W[_draw_other(own, len(W), state), first:last]
-            score = _score(wrong, z)
+            wrong = np.uint64(_draw_other(own, n_labels, state)) * width
+            score = _score(W, wrong, z, size)
             if score <= threshold:
                 continue
             losses += float(weights[n] * (score - threshold))
             violating += 1
             # All right-hand sides hold the values before the step: g is taken before the label vectors move.
             amount = rates[step] * weights[n]
-            for k in range(len(g)):
-                g[k] = right[k] - wrong[k]
-            _move(right, amount, z, max_norm)
-            _move(wrong, -amount, z, max_norm)
-            for i in range(len(columns)):
-                _move(V[columns[i], first:last], amount * values[i], g, max_norm)
+            for k in range(size):
+                g[k] = W[right + k] - W[wrong + k]
+            _move(W, right, amount, z, size, max_norm)
+            _move(W, wrong, -amount, z, size, max_norm)
+            _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm)
             break
     return losses, violating
 
@@ -140,41 +166,42 @@ def owpc_pass(rows, labels, pairs, harmonic, rates, max_norm, first, last, V, W)
     """
     indptr, indices, data, _ = rows
     label_start, label_numbers, _ = labels
+    n_labels, size = len(W), np.uint64(last - first)
+    (V, width), (W, _) = _flat(V, first), _flat(W, first)
     z, g = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
-    wrong = np.empty(len(W), np.int64)
+    wrong = np.empty(n_labels, np.uint64)
     losses, violating = 0.0, 0
     for step in range(len(pairs)):
         image, label = pairs[step]
-        columns, values = indices[indptr[image] : indptr[image + 1]], data[indptr[image] : indptr[image + 1]]
-        right = W[label, first:last]
-        _embed(columns, values, V, first, last, z)
-        threshold = _score(right, z) - np.float32(1.0)
+        start, end = np.uint64(indptr[image]), np.uint64(indptr[image + 1])
+        right = np.uint64(label) * width
+        combine_rows(indices, data, start, end, V, width, size, z)
+        threshold = _score(W, right, z, size) - np.float32(1.0)
         rank, total = 0, np.float32(0.0)
         g[:] = 0.0
         next_own, end_own = label_start[image], label_start[image + 1]
-        for other in range(len(W)):
+        for other in range(n_labels):
             if next_own < end_own and label_numbers[next_own] == other:
                 next_own += 1
                 continue
-            vector = W[other, first:last]
-            score = _score(vector, z)
+            row = np.uint64(other) * width
+            score = _score(W, row, z, size)
             if score > threshold:
-                wrong[rank] = other
+                wrong[rank] = row
                 rank += 1
                 total += score - threshold
-                for k in range(len(g)):
-                    g[k] += right[k] - vector[k]
+                for k in range(size):
+                    g[k] += W[right + k] - W[row + k]
         if rank == 0:
             continue
         weight = harmonic[rank] / np.float32(rank)
         losses += float(weight * total)
         violating += 1
         amount = rates[step] * weight
-        _move(right, amount * np.float32(rank), z, max_norm)
+        _move(W, right, amount * np.float32(rank), z, size, max_norm)
         for r in range(rank):
-            _move(W[wrong[r], first:last], -amount, z, max_norm)
-        for i in range(len(columns)):
-            _move(V[columns[i], first:last], amount * values[i], g, max_norm)
+            _move(W, wrong[r], -amount, z, size, max_norm)
+        _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm)
     return losses, violating
 
 

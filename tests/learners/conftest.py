@@ -52,3 +52,13 @@ def problem():
     labels[np.arange(40), rng.integers(0, 6, 40)] = True
     labels[:, 5] &= ~labels.all(axis=1)
     return X.astype(np.float32), labels
+
+
+@pytest.fixture
+def dense_problem(problem):
+    """The same rows with one zero in ten, but for the row of zeros, so that kernels of dense images learn them."""
+    X, labels = problem
+    rng = np.random.default_rng(1)
+    X = np.where(X == 0, rng.random(X.shape) * (rng.random(X.shape) < 0.9), X)
+    X[4] = 0
+    return (X / 3).astype(np.float32), labels

@@ -38,8 +38,11 @@ class TestAnnotate:
         assert scores.dtype == np.float32
 
     def test_equal_scores_smaller_place_first(self, fixed):
-        labels, _ = fixed.annotate(np.array([[1.0, 2, 2], [0, 0, 0]]), 3)
-        assert labels.tolist() == [[1, 2, 0], [0, 1, 2]]
+        images = np.array([[1.0, 2, 2], [0, 0, 0], [-3, -1, -1]])
+        assert fixed.annotate(images, 3)[0].tolist() == [[1, 2, 0], [0, 1, 2], [1, 2, 0]]
+        labels, scores = fixed.annotate(images, 1)
+        assert labels.tolist() == [[1], [0], [1]]
+        assert scores.tolist() == [[2], [0], [-1]]
 
     def test_piece_by_piece_is_the_same(self, synonyms, monkeypatch):
         X, y = synonyms

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.learners import PAMIR, OneVsRestPA
+from visterm.learners import PAMIR, OneVsRestPA, load_learner
 
 
 @pytest.fixture(params=[PAMIR, OneVsRestPA])
@@ -82,6 +82,29 @@ def test_several_labels_an_image(annotator, several):
     best, _ = annotator.fit(X, labels).annotate(X, 2)
     np.testing.assert_array_equal(annotator.classes_, np.arange(6))
     np.testing.assert_array_equal(np.sort(best, axis=1), labels.indices.reshape(-1, 2))
+
+
+class TestDenseImages:
+    """Kernels of their own; what other tests say of sparse images holds of them too."""
+
+    settings = {"C": 0.1, "n_steps": 900, "pass_steps": 150, "random_state": 0}
+
+    @pytest.mark.parametrize("zeros", [False, True])
+    def test_checkpoints_go_on_to_the_same_model(self, annotator, dense_problem, zeros, tmp_path):
+        X, labels = dense_problem[0] + np.float32(0 if zeros else 0.01), sp.csr_array(dense_problem[1])
+        annotator.set_params(validation_fraction=0.3, refit=True, **self.settings)
+        annotator.fit(X, labels, callback=lambda learner: learner.save(tmp_path / f"{learner.steps_done_}"))
+        checkpoints = sorted(tmp_path.iterdir())
+        assert len(checkpoints) > 6
+        for path in checkpoints:
+            np.testing.assert_array_equal(load_learner(path).resume(X, labels).W_, annotator.W_)
+
+    def test_fit_leaves_neither_copies_nor_changed_input(self, annotator, dense_problem):
+        X, labels = dense_problem
+        X.flags.writeable = False
+        annotator.set_params(**self.settings).fit(X, sp.csr_array(labels))
+        kept = [value for value in vars(annotator).values() if isinstance(value, np.ndarray) and value.size >= X.size]
+        assert not kept
 
 
 def test_weights_of_labels_do_not_matter(annotator, several):

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 import sklearn
 from sklearn.linear_model import SGDClassifier
 
-from visterm.learners import OneVsRestPA
+from visterm.learners import OneVsRestPA, one_vs_rest
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import readonly, stream
@@ -60,10 +60,11 @@ def drawn_images(labels, n_steps):
 
 
 @pytest.mark.parametrize("C", [0.05, 10.0])
-def test_kernel_equals_slow_reference(problem, C):
+@pytest.mark.parametrize("kind", ["problem", "dense_problem"])
+def test_kernels_equal_slow_reference(kind, C, request):
     """The same images, learned in double precision by the formulas of the module's first lines."""
-    X, labels = problem
-    n_steps = 300
+    X, labels = request.getfixturevalue(kind)
+    n_steps = 300  # of dense images: four blocks and a part, each with images that it holds several times
     learner = OneVsRestPA(C=C, n_steps=n_steps, pass_steps=n_steps, random_state=7).fit(X, sp.csr_array(labels))
     W = np.zeros((30, 6))
     losses = []
@@ -78,6 +79,21 @@ def test_kernel_equals_slow_reference(problem, C):
     assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
     # A loss that is zero but for rounding may count or not.
     assert np.mean(np.array(losses) > 1e-4) <= learner.history_[0]["violating"] <= np.mean(np.array(losses) > -1e-4)
+
+
+def test_dense_images_are_learned_in_blocks(problem, dense_problem, monkeypatch):
+    """Chosen by the number of zeros. A block of one image is one step after another; models differ by rounding only."""
+    seen = []
+    kernel = one_vs_rest.dense_one_vs_rest_pass
+    monkeypatch.setattr(one_vs_rest, "dense_one_vs_rest_pass", lambda *args: seen.append(args[0]) or kernel(*args))
+    learner = OneVsRestPA(C=0.1, n_steps=200, pass_steps=100, random_state=0)
+    learner.fit(problem[0], sp.csr_array(problem[1]))
+    assert not seen
+    X, labels = dense_problem[0], sp.csr_array(dense_problem[1])
+    blocks = learner.fit(X, labels).W_.copy()
+    assert len(seen) == 2
+    monkeypatch.setattr(one_vs_rest, "_BLOCK", 1)
+    np.testing.assert_allclose(learner.fit(X, labels).W_, blocks, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.skipif(tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 8), reason="without learning_rate pa1")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.learners import PAMIR
+from visterm.learners import PAMIR, pamir
 from visterm.learners.online import as_rows
 from visterm.learners.pamir import draw_comparisons, pamir_pass
 from visterm.learners.triplets import stream
@@ -47,10 +47,12 @@ class TestHandWorkedUpdate:
         np.testing.assert_array_equal(W, self.W)
 
 
-def test_kernel_equals_slow_reference(problem):
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("kind", ["problem", "dense_problem"])
+def test_kernels_equal_slow_reference(kind, C, request):
     """The same comparisons, learned in double precision by the formulas of the module's first lines."""
-    X, labels = problem
-    n_steps, C = 500, 0.1
+    X, labels = request.getfixturevalue(kind)
+    n_steps = 500
     learner = PAMIR(C=C, n_steps=n_steps, pass_steps=n_steps, random_state=7).fit(X, sp.csr_array(labels))
 
     sampler = learner._sampler(sp.csr_array(labels), None)
@@ -67,6 +69,17 @@ def test_kernel_equals_slow_reference(problem):
     np.testing.assert_allclose(learner.W_, W, rtol=1e-4, atol=1e-5)
     assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
     assert learner.history_[0]["violating"] == pytest.approx(np.mean(np.array(losses) > 0), abs=2 / n_steps)
+
+
+def test_kernel_is_chosen_by_the_number_of_zeros(problem, dense_problem, monkeypatch):
+    seen = []
+    kernel = pamir.dense_pamir_pass
+    monkeypatch.setattr(pamir, "dense_pamir_pass", lambda *args: seen.append(args[0]) or kernel(*args))
+    learner = PAMIR(n_steps=200, pass_steps=100, random_state=0)
+    learner.fit(problem[0], sp.csr_array(problem[1]))
+    assert not seen
+    learner.fit(dense_problem[0], sp.csr_array(dense_problem[1]))
+    assert len(seen) == 2
 
 
 def test_comparisons_are_uniform(problem):

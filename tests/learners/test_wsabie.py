@@ -142,13 +142,17 @@ def indicator(own, n_labels):
     return sp.csr_array((np.ones(len(rows)), (rows, np.concatenate(own))), (len(own), n_labels))
 
 
+@pytest.mark.parametrize("n_components", [7, 41])  # 41: with whole vectors of the processor and a remainder
+@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("loss", ["warp", "auc", "owpc"])
-def test_kernels_equal_the_slow_reference(images, loss, several):
+def test_kernels_equal_the_slow_reference(images, loss, several, dense, n_components):
     X, own = images
+    if dense:
+        X = X + np.float32(0.1) * np.random.default_rng(2).random(X.shape, np.float32)
     if not several:
         own = [labels[:1] for labels in own]
-    params = {"n_components": 7, "max_norm": 0.9, "learning_rate": 0.05, "random_state": 7}
+    params = {"n_components": n_components, "max_norm": 0.9, "learning_rate": 0.05, "random_state": 7}
     # The vectors that the steps begin at.
     start = WSABIE(**params | {"learning_rate": 1e-12}, n_steps=1).fit(X, indicator(own, 6))
     V, W = start.visterm_vectors_.astype(float), start.label_vectors_.astype(float)
