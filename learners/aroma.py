@@ -226,9 +226,12 @@ def diagonal_pairs(X, triplets, r, sums, n_queries, pending, most):
         if loss <= 0.0:
             continue
 
+        z[:] = y
+        if updates:
+            for j in range(d):
+                z[j] += c[j] * y3[j] - a[j] * y2[j]
         v = np.float32(0.0)
         for j in range(d):
-            z[j] = y[j] - a[j] * y2[j] + c[j] * y3[j]
             v += p[j] * p[j] * z[j]
         scale = float(v) + r
         step_size, shrinkage = np.float32(float(loss) / scale), np.float32(1.0 / scale)
@@ -237,8 +240,8 @@ def diagonal_pairs(X, triplets, r, sums, n_queries, pending, most):
             share = np.float32(0.0)
             for j in range(d):
                 share = max(share, (a[j] + shrinkage * p[j] * p[j]) * top[j])
-            # Then this triplet comes again, after the updates before it were added.
-            if share > most or steepest > _STEEP:
+            # This triplet then comes again, after the updates before it were added. Of large numbers y3 overflows.
+            if share > most or steepest > _STEEP or not v < np.inf:
                 return step, k + 1, updates, least, losses, violating
         losses += float(loss)
         violating += 1

@@ -316,6 +316,17 @@ class TestDenseKernels:
             eigenvalues = np.linalg.eigvalsh(matrix.astype(float))
             assert -1e-5 < eigenvalues.min() <= eigenvalues.max() <= 1 + 1e-5
 
+    @pytest.mark.parametrize("size", [1e-4, 1e3, 1e7])
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_numbers_of_any_size(self, covariance, size):
+        X, y = dense_problem(40)
+        triplets = TripletSampler(y).draw(stream(1), 500, pairs_per_query=10)
+        learn, reference = DENSE[covariance]
+        X *= np.float32(size)
+        *expected, _ = reference(X, triplets, 0.1 * size**4)
+        for matrix, correct in zip(learn(X, triplets, 0.1 * size**4), expected, strict=False):
+            np.testing.assert_allclose(matrix, correct, atol=1e-5 * np.abs(correct).max())
+
 
 class TestDenseLearner:
     @pytest.fixture(params=[(form, pairs) for form in FORMS for pairs in (1, 4)], ids=str)
