@@ -40,6 +40,7 @@ from .triplets import TripletSampler, stream
 _COLUMNS = 512  # columns of a large Cholesky decomposition that are computed at a time: half a second at d = 10,000
 _BISECTIONS = 60  # takes an interval to the last bits of a double
 _BLOCK = 128  # triplets that share their matrix products
+_TILE = 256  # rows and columns of A that are added to at once
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -123,7 +124,6 @@ def lego_block(products, eta, margin, of_G, of_H):
 def lego_pass(X: Any, triplets: np.ndarray, eta: float, margin: float, A: np.ndarray) -> tuple[float, int]:
     """Learn from the triplets in turn, X sparse or dense; sum of the losses and number of violating triplets."""
     of_G, of_H = np.empty((2, _BLOCK, 2 * _BLOCK), np.float32)
-    square = np.empty_like(A)
     losses, violating = 0.0, 0
     with threadpool_limits(1, user_api="blas"):  # sums would depend on the number of threads
         for start in range(0, len(triplets), _BLOCK):
@@ -133,15 +133,19 @@ def lego_pass(X: Any, triplets: np.ndarray, eta: float, margin: float, A: np.nda
             Y = Z @ A
             products = np.ascontiguousarray((Z @ Y.T).T)
             k, loss = lego_block(products, eta, margin, of_G[:, : 2 * n], of_H[:, : 2 * n])
-            A += _square(of_H[:k, : 2 * n] @ Y, square)
-            A -= _square(of_G[:k, : 2 * n] @ Y, square)
+            _add_squares(A, of_G[:k, : 2 * n] @ Y, of_H[:k, : 2 * n] @ Y)
             losses, violating = losses + loss, violating + k
     return losses, violating
 
 
-def _square(vectors: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Sum of x x' over the rows x: symmetric to the last bit, since BLAS computes one half."""
-    return np.matmul(vectors.T, vectors, out=out)
+def _add_squares(A: np.ndarray, G: np.ndarray, H: np.ndarray) -> None:
+    """A <- A - G' G + H' H, in place: tiles below the diagonal, which are mirrored so that A stays symmetric."""
+    slices = [slice(start, start + _TILE) for start in range(0, len(A), _TILE)]
+    for i, rows in enumerate(slices):
+        for columns in slices[: i + 1]:
+            A[rows, columns] += H[:, rows].T @ H[:, columns] - G[:, rows].T @ G[:, columns]
+            if rows != columns:
+                A[columns, rows] = A[rows, columns].T
 
 
 class LEGO(MahalanobisMixin, OnlineLearner):

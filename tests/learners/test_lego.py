@@ -109,6 +109,14 @@ def random_problem(d, seed, density, spread=1.0):
     return (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9)).astype(np.float32), y
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_tiles():
+    """Whole tiles, and what is left at the edges."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lego, "_TILE", 16)
+        yield
+
+
 class TestBlocks:
     @pytest.mark.parametrize("form", FORMS)
     @given(
