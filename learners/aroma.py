@@ -118,7 +118,7 @@ def diagonal_pass(rows, triplets, r, model):
 #     y <- y - a y^2 + c y^3,    a <- a + x, c <- c + 2 x a                                        for each update
 #     W_ij <- W_ij + q_i Sigma_ij (b_0 - b_1 y + b_2 y^2),    b_0, b_1, b_2 the sums of loss / (v + r) p_j (1, a, c)
 #
-# so that margin and variance need only the sums over i of q_i W_ij, y, y^2 and y^3, once a query.
+# so that margin and variance need only the sums over i of q_i W_ij, y, y^2 and y^3, once per query.
 _A, _C, _B0, _B1, _B2 = range(5)  # rows of `pending`
 _W, _Y, _Y2, _Y3, _TOP = range(5)  # rows of `sums`; the last is the largest y
 
