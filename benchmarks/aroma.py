@@ -241,7 +241,7 @@ def time_factored_large(quick: bool) -> dict:
 # -- speed on dense vectors --------------------------------------------------------------------------------------------
 
 
-def dense_vectors(d: int = 1280, n_classes: int = 68, per_class: int = 50):
+def dense_classes(d: int = 1280, n_classes: int = 68, per_class: int = 50):
     """X (unit rows without zeros, as embeddings are) and y: classes of points about centres, behind a soft rectifier.
 
     The cosine of two rows ranks them with a mean average precision of 0.6.
@@ -293,7 +293,7 @@ def plain_pass(X: np.ndarray, triplets: np.ndarray, learner: AROMA) -> float:
 
 def time_dense(name: str, covariance: str, pairs: int, quick: bool) -> dict:
     """Seconds of 150,000 steps on two cores; the peer learns a few triplets from each of some states on the way."""
-    X, y = dense_vectors()
+    X, y = dense_classes()
     d, sampler = X.shape[1], TripletSampler(y)
     n_steps, n_states, few = (10_000, 2, 20) if quick else (150_000, 6, 100)
     learner = AROMA(covariance=covariance, pairs_per_query=pairs, n_steps=300, random_state=0, n_jobs=2)

@@ -21,7 +21,7 @@ from visterm.learners.triplets import stream
 from visterm.retrieval import evaluate_test_test
 
 from . import machine
-from .aroma import dense_vectors
+from .aroma import dense_classes
 from .metric_learn_peer import REQUIREMENTS, Linear, learn_metric
 from .oasis import SETTINGS, cpu_time
 from .peers import PeerTimeout, attempt, environment
@@ -210,6 +210,6 @@ def run(quick: bool = False) -> list[dict]:
     X, y, train = load_vectors(D)
     lego = [
         time_lego("lego-1000", f"{D} visterms", X[train], y[train], quick),
-        time_lego("lego-dense-1280", "dense vectors of 1280 numbers", *dense_vectors(), quick),
+        time_lego("lego-dense-1280", "dense vectors of 1280 numbers", *dense_classes(), quick),
     ]
     return [*lego, time_mcml(quick), *peers]
