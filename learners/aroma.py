@@ -33,17 +33,28 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .oasis import difference, row_dot, squared_norm, widest_row
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, entry_cost, mean_entries
-from .sums import product
+from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries
+from .sums import inner_products, product
 from .triplets import TripletSampler, stream
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
 _ROUNDING = 1e-6
 
-# Updates of the factored form that wait until they are added as one matrix product, and the rows and columns of W that
-# one task adds them to: a product of (1024, 192) and (192, 1024).
+# Updates of the factored form that wait until they are added as one matrix product, and the most rows and columns of W
+# that one task adds them to: a product of (1024, 192) and (192, 1024).
 _PENDING = 192
 _TILE = 1024
+
+# Dense vectors, factored: triplets that share their matrix products.
+_BLOCK = 256
+
+# Dense vectors, diagonal: queries for which W and Sigma are read at once, and the parts of rows that tasks take. Of the
+# updates of a query, more than one wait only while they take no more than this share of an entry's variance (its cube
+# is the error: rounding), and 1 / (v + r) is so small that products of several do not overflow.
+_AHEAD = 8
+_PARTS = 4
+_SHARE = 2.0**-8
+_STEEP = np.float32(1e6)
 
 
 # -- diagonal ----------------------------------------------------------------------------------------------------------
@@ -97,6 +108,187 @@ def diagonal_pass(rows, triplets, r, model):
                 model[row, column - one] += weight * delta[j] * variance
                 model[row, column] = variance * max(np.float32(1.0) - share * squares[j] * variance, least)
     return losses, violating
+
+
+# -- diagonal, dense vectors -------------------------------------------------------------------------------------------
+
+# The pairs of a query q change column j of W and Sigma through a few numbers. With y = q_i^2 Sigma_ij and an update's
+# x = p_j^2 / (v + r), y <- y - x y^2. After several updates, up to (sum of x y)^3, which is kept below rounding,
+#
+#     y <- y - a y^2 + c y^3,    a <- a + x, c <- c + 2 x a                                        for each update
+#     W_ij <- W_ij + q_i Sigma_ij (b_0 - b_1 y + b_2 y^2),    b_0, b_1, b_2 the sums of loss / (v + r) p_j (1, a, c)
+#
+# so that margin and variance need only the sums over i of q_i W_ij, y, y^2 and y^3, once per query.
+_A, _C, _B0, _B1, _B2 = range(5)  # rows of `pending`
+_W, _Y, _Y2, _Y3, _TOP = range(5)  # rows of `sums`; the last is the largest y
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _update_row(W, Sigma, q, pending, least):
+    """Add the pending updates to a row of W and Sigma."""
+    a, c, b0, b1, b2 = pending[_A], pending[_C], pending[_B0], pending[_B1], pending[_B2]
+    for j in range(len(W)):
+        variance = Sigma[j]
+        y = q * q * variance
+        W[j] += q * variance * (b0[j] - y * (b1[j] - y * b2[j]))
+        Sigma[j] = variance * max(np.float32(1.0) - y * (a[j] - y * c[j]), least)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _sum_one(W0, W1, W2, W3, S0, S1, S2, S3, q0, q1, q2, q3, w, y):
+    """Add four rows to the sums that a query with one pair needs; one by one, these would be loaded four times."""
+    for j in range(len(w)):
+        w[j] += q0 * W0[j] + q1 * W1[j] + q2 * W2[j] + q3 * W3[j]
+        y[j] += q0 * q0 * S0[j] + q1 * q1 * S1[j] + q2 * q2 * S2[j] + q3 * q3 * S3[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _sum_several(W0, W1, W2, W3, S0, S1, S2, S3, q0, q1, q2, q3, w, y, y2, y3, top):
+    """Add four rows to the sums that a query with several pairs needs."""
+    for j in range(len(w)):
+        w[j] += q0 * W0[j] + q1 * W1[j] + q2 * W2[j] + q3 * W3[j]
+        s0, s1, s2, s3 = q0 * q0 * S0[j], q1 * q1 * S1[j], q2 * q2 * S2[j], q3 * q3 * S3[j]
+        y[j] += s0 + s1 + s2 + s3
+        y2[j] += s0 * s0 + s1 * s1 + s2 * s2 + s3 * s3
+        y3[j] += s0 * s0 * s0 + s1 * s1 * s1 + s2 * s2 * s2 + s3 * s3 * s3
+        top[j] = max(top[j], max(max(s0, s1), max(s2, s3)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def sweep(W, Sigma, updates, q, pending, least, queries, several, first, last, sums):
+    """Add the pending updates of query q to rows first to last of W and Sigma, and sum these rows for other queries.
+
+    `queries` (n, d), and `several` tells which of them have several pairs; `sums` (n, 5, d) receives the sums.
+    """
+    sums[:] = np.float32(0.0)
+    for i in range(first, last, 4):
+        rows = min(i + 4, last) - i
+        if updates:
+            for k in range(i, i + rows):
+                _update_row(W[k], Sigma[k], q[k], pending, least)
+        # Fewer than four rows at the end: the last one again, with weights of zero.
+        i1, i2, i3 = i + min(1, rows - 1), i + min(2, rows - 1), i + min(3, rows - 1)
+        n1, n2, n3 = np.float32(rows > 1), np.float32(rows > 2), np.float32(rows > 3)
+        for n in range(len(queries)):
+            x, out = queries[n], sums[n]
+            x0, x1, x2, x3 = x[i], n1 * x[i1], n2 * x[i2], n3 * x[i3]
+            W0, W1, W2, W3 = W[i], W[i1], W[i2], W[i3]
+            S0, S1, S2, S3 = Sigma[i], Sigma[i1], Sigma[i2], Sigma[i3]
+            if several[n]:
+                _sum_several(
+                    *(W0, W1, W2, W3, S0, S1, S2, S3, x0, x1, x2, x3),
+                    *(out[_W], out[_Y], out[_Y2], out[_Y3], out[_TOP]),
+                )
+            else:
+                _sum_one(W0, W1, W2, W3, S0, S1, S2, S3, x0, x1, x2, x3, out[_W], out[_Y])
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def diagonal_pairs(X, triplets, r, sums, n_queries, pending, most):
+    """Learn from the triplets in turn, as far as the sums of their queries reach.
+
+    `sums` (n_parts, n, 5, d) holds those of the next `n_queries`; `pending` (5, d) receives the updates, of one query,
+    until a second one would make them take more than the share `most` of an entry's variance.
+
+    Returns
+    -------
+    tuple
+        Number of triplets seen, number of queries seen, number of updates, least share of a variance that these leave,
+        sum of the losses, number of violating triplets.
+    """
+    d = X.shape[1]
+    known = sums[0]
+    for part in range(1, len(sums)):
+        for n in range(n_queries):
+            for k in range(_TOP):
+                for j in range(d):
+                    known[n, k, j] += sums[part, n, k, j]
+            for j in range(d):
+                known[n, _TOP, j] = max(known[n, _TOP, j], sums[part, n, _TOP, j])
+    pending[:] = np.float32(0.0)
+    a, c, b0, b1, b2 = pending[_A], pending[_C], pending[_B0], pending[_B1], pending[_B2]
+    p = np.empty(d, np.float32)
+    z = np.empty(d, np.float32)
+    k, updates, least, steepest, losses, violating = 0, 0, np.float32(1.0), np.float32(0.0), 0.0, 0
+    for step in range(len(triplets)):
+        query, positive, negative = triplets[step]
+        if step and query != triplets[step - 1][0]:
+            if updates or k + 1 == n_queries:
+                return step, k + 1, updates, least, losses, violating
+            k += 1
+        w, y, y2, y3, top = known[k, _W], known[k, _Y], known[k, _Y2], known[k, _Y3], known[k, _TOP]
+        x_positive, x_negative = X[positive], X[negative]
+        margin = np.float32(0.0)
+        for j in range(d):
+            p[j] = x_positive[j] - x_negative[j]
+            margin += w[j] * p[j]
+        loss = np.float32(1.0) - margin
+        if loss <= 0.0:
+            continue
+
+        z[:] = y
+        if updates:
+            for j in range(d):
+                z[j] += c[j] * y3[j] - a[j] * y2[j]
+        v = np.float32(0.0)
+        for j in range(d):
+            v += p[j] * p[j] * z[j]
+        scale = float(v) + r
+        step_size, shrinkage = np.float32(float(loss) / scale), np.float32(1.0 / scale)
+        steepest = max(steepest, shrinkage)
+        if updates:
+            share = np.float32(0.0)
+            for j in range(d):
+                share = max(share, (a[j] + shrinkage * p[j] * p[j]) * top[j])
+            # This triplet then comes again, after the updates before it were added. Of large numbers y3 overflows.
+            if share > most or steepest > _STEEP or not v < np.inf:
+                return step, k + 1, updates, least, losses, violating
+        losses += float(loss)
+        violating += 1
+        updates += 1
+        least *= np.float32(r / scale)
+        for j in range(d):
+            weight, x = step_size * p[j], shrinkage * p[j] * p[j]
+            w[j] += weight * z[j]
+            b0[j] += weight
+            b1[j] += weight * a[j]
+            b2[j] += weight * c[j]
+            c[j] += np.float32(2.0) * x * a[j]
+            a[j] += x
+    return len(triplets), k + 1, updates, least, losses, violating
+
+
+def dense_diagonal_pass(
+    X: np.ndarray, triplets: np.ndarray, r: float, W: np.ndarray, Sigma: np.ndarray, run: Callable[..., Iterable]
+) -> tuple[float, int]:
+    """Learn from the triplets of dense vectors in turn; sum of the losses and number of violating triplets.
+
+    W and Sigma, (d, d) each, are read and written once for each query with a violating pair; that sweep also prepares
+    the queries that follow. `run` maps a function over parts of the rows, in any order or at once.
+    """
+    d = X.shape[1]
+    sums, pending = np.empty((_PARTS, _AHEAD, 5, d), np.float32), np.zeros((5, d), np.float32)
+    height = -(-d // (4 * _PARTS)) * 4
+    first_rows = range(0, _PARTS * height, height)
+    last_rows = [min(row + height, d) for row in first_rows]
+    starts = np.flatnonzero(np.diff(triplets[:, 0], prepend=-1))
+    several = np.diff(starts, append=len(triplets)) > 1
+    q, updates, least = np.zeros(d, np.float32), 0, 1.0
+    seen, ahead, losses, violating = 0, 1, 0.0, 0
+    while True:
+        first = np.searchsorted(starts, seen, side="right") - 1 if seen < len(triplets) else len(starts)
+        queries = X[triplets[starts[first : first + ahead], 0]]
+        n_queries = len(queries)
+        common = W, Sigma, updates > 0, q, pending, np.float32(least), queries, several[first : first + n_queries]
+        for _ in run(partial(sweep, *common), first_rows, last_rows, sums[:, :n_queries]):
+            pass
+        if seen == len(triplets):
+            return losses, violating
+        rest = triplets[seen:]
+        new, used, updates, least, loss, n = diagonal_pairs(X, rest, r, sums, n_queries, pending, np.float32(_SHARE))
+        q, seen, losses, violating = queries[used - 1], seen + new, losses + loss, violating + n
+        # Where many queries in a row have no violating pair, more are prepared at once.
+        ahead = used if updates else min(2 * ahead, _AHEAD)
 
 
 # -- factored ----------------------------------------------------------------------------------------------------------
@@ -204,13 +396,135 @@ def fold(
         if rows != columns:  # only the lower triangle is computed
             covariance[columns, rows] = covariance[rows, columns].T
 
-    slices = [slice(start, min(start + _TILE, len(W))) for start in range(0, len(W), _TILE)]
+    slices = _slices(len(W))
     tiles = [partial(add, rows, columns) for rows in slices for columns in slices]
     for covariance, pending in ((Lambda, U), (Omega, V)):
         for i, rows in enumerate(slices):
             tiles += [partial(subtract, covariance, pending, rows, columns) for columns in slices[: i + 1]]
     for _ in run(lambda tile: tile(), tiles):
         pass
+
+
+def _slices(d: int) -> list[slice]:
+    """Tiles of d columns: as few as `_TILE` allows, and alike."""
+    n = -(-d // _TILE)
+    return [slice(k * d // n, (k + 1) * d // n) for k in range(n)]
+
+
+# -- factored, dense vectors -------------------------------------------------------------------------------------------
+
+# Of a block of triplets with the queries Q and the differences P, (n, d) each, matrix products give Q W, S = Q Lambda,
+# T = P Omega and the inner products D = S Q' and E = T P'. An update is then one of (n,) vectors: with c = Q s and
+# f = P t, columns of D and E as they are at the time,
+#
+#     margins <- margins + loss / (r + a b) c f,    D <- D - b / (d r + a b) c c',    E <- E - a / (d r + a b) f f'
+#
+# and s and t are combinations of rows of S and T.
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _combine(matrix, weights, k, out, start, end):
+    """out[start:end] less a weighted sum of the first k rows of a matrix."""
+    for i in range(k):
+        row, weight = matrix[i], weights[i]
+        for j in range(start, end):
+            out[j] -= weight * row[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def factored_block(margins, D, E, q_norms, p_norms, r, d, of_S, of_T, weights):
+    """Learn from a block of triplets in turn (figure 2), in inner products.
+
+    The k updates are U = of_S[:k, :k] S[chosen] and V = of_T[:k, :k] T[chosen], with `weights`, as `fold` takes them.
+
+    Returns
+    -------
+    tuple
+        Which triplets are the updates (k,), sum of the losses, number of violating triplets.
+    """
+    n = len(margins)
+    C, F = np.empty((n, n), np.float32), np.empty((n, n), np.float32)  # Q U' and P V', transposed
+    c_here, f_here = np.empty(n, np.float32), np.empty(n, np.float32)
+    chosen = np.empty(n, np.int64)
+    of_S[:], of_T[:] = np.float32(0.0), np.float32(0.0)
+    k, losses, violating = 0, 0.0, 0
+    for step in range(n):
+        loss = np.float32(1.0) - margins[step]
+        if loss <= 0.0:
+            continue
+        losses += float(loss)
+        violating += 1
+
+        c, f = C[k], F[k]
+        for j in range(k):
+            c_here[j], f_here[j] = C[j, step], F[j, step]
+        c[step:], f[step:] = D[step, step:], E[step, step:]
+        _combine(C, c_here, k, c, step, n)
+        _combine(F, f_here, k, f, step, n)
+        a, b = float(c[step]), float(f[step])
+        if a <= _ROUNDING * q_norms[step] or b <= _ROUNDING * p_norms[step]:
+            continue
+        weight = np.float32(float(loss) / (r + a * b))
+        for j in range(step, n):
+            margins[j] += weight * c[j] * f[j]
+        s_scale, t_scale = np.float32(np.sqrt(b / (d * r + a * b))), np.float32(np.sqrt(a / (d * r + a * b)))
+        _combine(of_S, c_here, k, of_S[k], 0, k)
+        _combine(of_T, f_here, k, of_T[k], 0, k)
+        of_S[k, k] = of_T[k, k] = np.float32(1.0)
+        of_S[k] *= s_scale
+        of_T[k] *= t_scale
+        c[step:] *= s_scale
+        f[step:] *= t_scale
+        weights[k], chosen[k] = weight / (s_scale * t_scale), step
+        k += 1
+    return chosen[:k], losses, violating
+
+
+def _products(pairs: list[tuple[np.ndarray, np.ndarray]], run: Callable[..., Iterable]) -> list[np.ndarray]:
+    """A @ B of each pair, tile by tile."""
+    out = [np.empty((len(A), B.shape[1]), np.float32) for A, B in pairs]
+
+    def multiply(task: tuple[int, slice]) -> None:
+        k, columns = task
+        A, B = pairs[k]
+        out[k][:, columns] = A @ B[:, columns]
+
+    for _ in run(multiply, [(k, columns) for k in range(len(pairs)) for columns in _slices(out[k].shape[1])]):
+        pass
+    return out
+
+
+def dense_factored_pass(
+    X: np.ndarray,
+    triplets: np.ndarray,
+    r: float,
+    W: np.ndarray,
+    Lambda: np.ndarray,
+    Omega: np.ndarray,
+    run: Callable[..., Iterable],
+) -> tuple[float, int]:
+    """Learn from the triplets of dense vectors in turn, a block at a time; sum of the losses, violating triplets.
+
+    `run` maps a function over tiles of the matrices, in any order or at once: none depends on another.
+    """
+    of_S, of_T = np.empty((2, _BLOCK, _BLOCK), np.float32)
+    weights = np.empty(_BLOCK, np.float32)
+    losses, violating = 0.0, 0
+    for start in range(0, len(triplets), _BLOCK):
+        query, positive, negative = triplets[start : start + _BLOCK].T
+        query, place = np.unique(query, return_inverse=True)  # pairs of one query share its products
+        Q, P = X[query], X[positive] - X[negative]
+        QW, S, T = _products([(Q, W), (Q, Lambda), (P, Omega)], run)
+        D, E = (S @ Q.T)[place][:, place], T @ P.T
+        margins, q_norms = inner_products(QW[place], P), inner_products(Q, Q)[place]
+        chosen, loss, n = factored_block(
+            margins, D, E, q_norms, inner_products(P, P), r, X.shape[1], of_S, of_T, weights
+        )
+        k = len(chosen)
+        U, V = _products([(of_S[:k, :k], S[place[chosen]]), (of_T[:k, :k], T[chosen])], run)
+        fold(W, Lambda, Omega, U, V, weights[:k], run)
+        losses, violating = losses + loss, violating + n
+    return losses, violating
 
 
 # -- the learner -------------------------------------------------------------------------------------------------------
@@ -231,7 +545,8 @@ class AROMA(OnlineLearner):
     init : {"zero", "identity"}, default="zero"
         W before the first triplet. "identity" starts at the inner product of the vectors.
     pairs_per_query : int, default=1
-        Pairs (p+, p-) drawn for each query drawn; see `OASIS`.
+        Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
+        and Sigma.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best mean average precision is kept.
     patience : int, optional
@@ -247,7 +562,7 @@ class AROMA(OnlineLearner):
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
-        Threads that add up the updates of the factored form. The model does not depend on it.
+        Threads for dense vectors, and for adding up the updates of the factored form. The model does not depend on it.
 
     Attributes
     ----------
@@ -269,14 +584,18 @@ class AROMA(OnlineLearner):
     Notes
     -----
     Time per triplet: diagonal, proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is; factored, the same, and 4 d^2
-    operations of matrix products for a triplet that violates.
+    operations of matrix products for a triplet that violates. Where half of the entries of the images or more are not
+    zero: diagonal, W and Sigma are read and written once per query with a violating pair; factored, 6 d^2 operations of
+    matrix products per triplet (2 d^2 with many pairs per query), and 4 d^2 for one that violates.
 
     Peak memory, in units of the 4 d^2 bytes of W: 2 for the diagonal and 3 for the factored form; twice as much with
-    `validation_fraction` unless `refit`. Beside it the factored form takes 2.3 kB a dimension for pending updates and 4
-    MB a thread for a tile of their product.
+    `validation_fraction` unless `refit`; on dense vectors the diagonal form takes 2 more. Beside it the factored form
+    takes 2.3 kB per dimension for pending updates (dense vectors: 10 kB) and 4 MB per thread for a tile of their
+    product.
 
     The rank-1 updates of the factored form wait in U and V until 192 are pending, or the pass ends, and are then added
-    as matrix products. That changes results by rounding only.
+    as matrix products; on dense vectors they wait for the end of a block of 256 triplets, and those of the diagonal
+    form for the end of a query's pairs. That changes results by rounding only.
 
     Departures from the paper: W and the covariance are float32. `init="identity"` and `pairs_per_query` are ours. The
     state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` continues as if
@@ -398,6 +717,8 @@ class AROMA(OnlineLearner):
 
     def _step_cost(self, rows: Rows) -> float:
         d, n = self.n_features_in_, mean_entries(rows)
+        if dense_rows(rows, d) is not None:
+            return 0.1 * d**2 if self._is_factored() else 0.25 * d**2 / self.pairs_per_query + 4 * d
         n_p = min(2 * n, d)
         if self._is_factored():  # a share of reading and writing all: few pending updates take as long as many
             return 0.3 * d * (n + n_p + _PENDING) + 0.01 * d**2
@@ -405,21 +726,33 @@ class AROMA(OnlineLearner):
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps, pairs_per_query=self.pairs_per_query)
-        if self._is_factored():
-            return self._factored_pass(rows, triplets)
-        d = self.n_features_in_
-        return diagonal_pass(rows, triplets, float(self.r), self.distribution_.reshape(d, 2 * d))
+        d, r = self.n_features_in_, float(self.r)
+        X = dense_rows(rows, d)
+        if X is None and not self._is_factored():
+            return diagonal_pass(rows, triplets, r, self.distribution_.reshape(d, 2 * d))
+        n_threads = joblib.effective_n_jobs(self.n_jobs)
+        # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            run = map if n_threads == 1 else pool.map
+            if X is None:
+                return self._sparse_factored_pass(rows, triplets, run)
+            if self._is_factored():
+                W, Lambda, Omega = self.distribution_
+                return dense_factored_pass(X, triplets, r, W, Lambda, Omega, run)
+            W, Sigma = (np.ascontiguousarray(self.distribution_[..., k]) for k in (0, 1))
+            losses, violating = dense_diagonal_pass(X, triplets, r, W, Sigma, run)
+            self.distribution_[..., 0], self.distribution_[..., 1] = W, Sigma
+            return losses, violating
 
-    def _factored_pass(self, rows: Rows, triplets: np.ndarray) -> tuple[float, float]:
+    def _sparse_factored_pass(
+        self, rows: Rows, triplets: np.ndarray, run: Callable[..., Iterable]
+    ) -> tuple[float, float]:
         W, Lambda, Omega = self.distribution_
         U, V = np.empty((2, _PENDING, self.n_features_in_), np.float32)
         weights = np.empty(_PENDING, np.float32)
         losses, violating = 0.0, 0.0
-        n_threads = joblib.effective_n_jobs(self.n_jobs)
-        # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
-            while len(triplets):
-                seen, k, loss, n = factored_pass(rows, triplets, float(self.r), W, Lambda, Omega, U, V, weights)
-                fold(W, Lambda, Omega, U[:k], V[:k], weights[:k], map if n_threads == 1 else pool.map)
-                triplets, losses, violating = triplets[seen:], losses + loss, violating + n
+        while len(triplets):
+            seen, k, loss, n = factored_pass(rows, triplets, float(self.r), W, Lambda, Omega, U, V, weights)
+            fold(W, Lambda, Omega, U[:k], V[:k], weights[:k], run)
+            triplets, losses, violating = triplets[seen:], losses + loss, violating + n
         return losses, violating

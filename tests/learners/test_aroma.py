@@ -3,9 +3,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from visterm.learners import AROMA, Cosine, aroma
-from visterm.learners.aroma import diagonal_pass, factored_pass, fold
+from visterm.learners import AROMA, Cosine, aroma, load_learner
+from visterm.learners.aroma import dense_diagonal_pass, dense_factored_pass, diagonal_pass, factored_pass, fold
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import TripletSampler, stream
 
@@ -39,14 +41,30 @@ def learn_factored(X, triplets, r, n_pending=7, run=map):
     return *state, losses, violating, folds
 
 
-def diagonal_reference(X, triplets, r):
-    """Figure 1 in double precision, on dense arrays."""
+def learn_dense_diagonal(X, triplets, r, run=map):
+    """W, Sigma, sum of losses, number of violations."""
+    X, triplets = np.asarray(X, np.float32), np.asarray(triplets, np.int32)
+    state = np.zeros((X.shape[1],) * 2, np.float32), np.ones((X.shape[1],) * 2, np.float32)
+    return *state, *dense_diagonal_pass(X, triplets, r, *state, run)
+
+
+def learn_dense_factored(X, triplets, r, run=map):
+    """W, Lambda, Omega, sum of losses, number of violations."""
+    X, triplets = np.asarray(X, np.float32), np.asarray(triplets, np.int32)
+    state = np.zeros((X.shape[1],) * 2, np.float32), *np.tile(np.eye(X.shape[1], dtype=np.float32), (2, 1, 1))
+    return *state, *dense_factored_pass(X, triplets, r, *state, run)
+
+
+def diagonal_reference(X, triplets, r, undecided=None):
+    """Figure 1 in double precision, on dense arrays; `undecided` is called with each loss."""
     X = X.astype(float)
     W, Sigma = np.zeros((X.shape[1],) * 2), np.ones((X.shape[1],) * 2)
     losses = []
     for query, positive, negative in triplets:
         q, p = X[query], X[positive] - X[negative]
         loss = 1 - q @ W @ p
+        if undecided:
+            undecided(loss)
         if loss <= 0:
             continue
         losses.append(loss)
@@ -56,7 +74,7 @@ def diagonal_reference(X, triplets, r):
     return W, Sigma, losses
 
 
-def factored_reference(X, triplets, r):
+def factored_reference(X, triplets, r, undecided=None):
     """Figure 2 in double precision, on dense arrays: three rank-1 updates for each violating triplet."""
     X = X.astype(float)
     d = X.shape[1]
@@ -65,6 +83,8 @@ def factored_reference(X, triplets, r):
     for query, positive, negative in triplets:
         q, p = X[query], X[positive] - X[negative]
         loss = 1 - q @ W @ p
+        if undecided:
+            undecided(loss)
         if loss <= 0:
             continue
         losses.append(loss)
@@ -182,6 +202,185 @@ class TestKernels:
             together = learn_factored(X, draw(y), 0.1, run=pool.map)
         for one, other in zip(learn_factored(X, draw(y), 0.1), together, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def dense_problem(d, seed=0, n_classes=4, per_class=8, spread=1.5):
+    """Unit rows without zeros, of classes that overlap."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), per_class)
+    X = rng.normal(size=(n_classes, d))[y] + spread * rng.normal(size=(len(y), d))
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32), y
+
+
+DENSE = {"diagonal": (learn_dense_diagonal, diagonal_reference), "factored": (learn_dense_factored, factored_reference)}
+
+
+class TestDenseKernels:
+    @pytest.mark.parametrize("covariance", FORMS)
+    @pytest.mark.parametrize("pairs", [1, 7, 300])
+    @pytest.mark.parametrize("r", [0.01, 1.0])
+    def test_are_the_reference(self, covariance, pairs, r, monkeypatch):
+        """Blocks and sweeps that end in the middle of a query's pairs, and vectors of zeros."""
+        monkeypatch.setattr(aroma, "_TILE", 8)
+        X, y = dense_problem(37)
+        X[3], X[20] = 0, X[21]
+        triplets = TripletSampler(y).draw(stream(1), 1000, pairs_per_query=pairs)
+        learn, reference = DENSE[covariance]
+        *expected, expected_losses = reference(X, triplets, r)
+        *matrices, losses, violating = learn(X, triplets, r)
+        assert violating == len(expected_losses) < len(triplets)
+        assert losses == pytest.approx(sum(expected_losses), rel=1e-5)
+        for matrix, correct in zip(matrices, expected, strict=True):
+            np.testing.assert_allclose(matrix, correct, atol=1e-5 * np.abs(correct).max())
+
+    @pytest.mark.parametrize("covariance", FORMS)
+    @given(
+        d=st.integers(1, 40),
+        density=st.sampled_from([0.3, 1.0]),
+        pairs=st.integers(1, 40),
+        n=st.integers(1, 400),
+        r=st.floats(0.01, 10),
+        spread=st.floats(0.3, 3),
+        seed=st.integers(0, 1000),
+    )
+    @settings(max_examples=40)
+    def test_equal_the_updates_one_by_one(self, covariance, d, density, pairs, n, r, spread, seed):
+        if covariance == "factored":
+            d += 10  # of few features hundreds of updates leave no variance but rounding, one by one as well
+        X, y = dense_problem(d, seed, spread=spread)
+        X *= np.random.default_rng(seed).random(X.shape) < density
+        triplets = TripletSampler(y).draw(stream(seed), n, pairs_per_query=pairs)
+        learn, reference = DENSE[covariance]
+        # Where rounding decides whether a triplet violates, both ways are right.
+        *expected, _ = reference(X, triplets, r, lambda loss: assume(abs(loss) > 1e-4))
+        for matrix, correct in zip(learn(X, triplets, r), expected, strict=False):
+            # Of few entries the updates may cancel: they are of the size of one.
+            np.testing.assert_allclose(matrix, correct, rtol=0, atol=1e-5 * max(np.abs(correct).max(), 0.1))
+
+    @pytest.mark.parametrize("large", [0.5, 0.9, 1.0])
+    def test_large_shares_of_a_variance(self, large):
+        """One entry of q and p takes nearly all of v, so that few updates may wait for each other, or none."""
+        X, y = dense_problem(30)
+        X *= np.sqrt(1 - large)
+        X[:, 0] = np.sqrt(large) * np.where(y % 2, 1, -1)
+        triplets = TripletSampler(y).draw(stream(1), 500, pairs_per_query=20)
+        W, Sigma, *_ = learn_dense_diagonal(X, triplets, 1e-3)
+        expected_W, expected_Sigma, _ = diagonal_reference(X, triplets, 1e-3)
+        np.testing.assert_allclose(W, expected_W, atol=1e-5 * np.abs(expected_W).max())
+        np.testing.assert_allclose(Sigma, expected_Sigma, rtol=1e-4)
+
+    def test_the_error_of_waiting_is_a_cube(self, monkeypatch):
+        """Seen where updates wait for longer than they should: then rounding does not hide it."""
+        monkeypatch.setattr(aroma, "_SHARE", 2.0**-4)
+        X, y = dense_problem(40)
+        triplets = TripletSampler(y).draw(stream(1), 600, pairs_per_query=60)
+        W, Sigma, *_ = learn_dense_diagonal(X, triplets, 0.1)
+        expected_W, expected_Sigma, _ = diagonal_reference(X, triplets, 0.1)
+        # 3.7e-5 and 2.2e-4, where 2^-12 is 2.4e-4; without the terms of y^3 or of c, W is off by 4.6e-5 and more.
+        assert 1e-5 < np.abs(W - expected_W).max() / np.abs(expected_W).max() < 4.1e-5
+        assert np.abs(Sigma / expected_Sigma - 1).max() < 2.0**-12
+
+    def test_pairs_of_a_query_share_a_sweep(self):
+        X, y = dense_problem(400)
+        triplets = TripletSampler(y).draw(stream(1), 640, pairs_per_query=32)
+        sweeps = []
+
+        def run(function, *parts):
+            sweeps.append(1)
+            return map(function, *parts)
+
+        *_, violating = learn_dense_diagonal(X, triplets, 10.0, run)
+        assert violating > 100
+        assert len(sweeps) <= 640 / 32 + 1
+
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_tasks_may_run_at_once(self, covariance, monkeypatch):
+        monkeypatch.setattr(aroma, "_TILE", 8)
+        X, y = dense_problem(50)
+        triplets = TripletSampler(y).draw(stream(1), 500, pairs_per_query=2)
+        learn, _ = DENSE[covariance]
+        with ThreadPoolExecutor(4) as pool:
+            together = learn(X, triplets, 0.1, pool.map)
+        for one, other in zip(learn(X, triplets, 0.1), together, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+    @pytest.mark.parametrize("d", [1, 40])
+    @pytest.mark.parametrize("r", [1e-30, 1e-6, 1e30])
+    def test_extreme_regularisers_are_harmless(self, r, d):
+        X, y = dense_problem(d)
+        triplets = TripletSampler(y).draw(stream(1), 4000, pairs_per_query=4)
+        W, Sigma, *_ = learn_dense_diagonal(X, triplets, r)
+        assert np.abs(W).max() < 1e4
+        assert 0 < Sigma.min() <= Sigma.max() <= 1
+        W, *factors, _, _ = learn_dense_factored(X, triplets, r)
+        assert np.abs(W).max() < 1e4
+        for matrix in factors:
+            np.testing.assert_array_equal(matrix, matrix.T)
+            eigenvalues = np.linalg.eigvalsh(matrix.astype(float))
+            assert -1e-5 < eigenvalues.min() <= eigenvalues.max() <= 1 + 1e-5
+
+    @pytest.mark.parametrize("size", [1e-4, 1e3, 1e7])
+    @pytest.mark.parametrize("covariance", FORMS)
+    def test_numbers_of_any_size(self, covariance, size):
+        X, y = dense_problem(40)
+        triplets = TripletSampler(y).draw(stream(1), 500, pairs_per_query=10)
+        learn, reference = DENSE[covariance]
+        X *= np.float32(size)
+        *expected, _ = reference(X, triplets, 0.1 * size**4)
+        for matrix, correct in zip(learn(X, triplets, 0.1 * size**4), expected, strict=False):
+            np.testing.assert_allclose(matrix, correct, atol=1e-5 * np.abs(correct).max())
+
+
+class TestDenseLearner:
+    @pytest.fixture(params=[(form, pairs) for form in FORMS for pairs in (1, 4)], ids=str)
+    def dense(self, request):
+        covariance, pairs = request.param
+        return {
+            **{"covariance": covariance, "pairs_per_query": pairs, "r": 0.3, "n_steps": 600, "pass_steps": 200},
+            **{"random_state": 5},
+        }
+
+    def test_fit_is_the_reference(self, dense):
+        X, y = dense_problem(30)
+        learner = AROMA(**dense).fit(X, y)
+        sampler, pairs = TripletSampler(y), dense["pairs_per_query"]
+        triplets = [sampler.draw(stream(5, 0, step), 200, pairs_per_query=pairs) for step in (0, 200, 400)]
+        reference = DENSE[dense["covariance"]][1]
+        *expected, losses = reference(X, np.concatenate(triplets), 0.3)
+        covariance = learner.covariance_ if dense["covariance"] == "factored" else [learner.covariance_]
+        for matrix, correct in zip([learner.W_, *covariance], expected, strict=True):
+            np.testing.assert_allclose(matrix, correct, atol=1e-5 * np.abs(correct).max())
+        assert np.mean([entry["violating"] for entry in learner.history_]) == pytest.approx(len(losses) / 600)
+
+    def test_a_checkpoint_is_resumed_to_the_same_bytes(self, dense, tmp_path):
+        X, y = dense_problem(30)
+        states = []
+
+        def keep(learner):
+            learner.save(tmp_path / str(learner.n_steps_))
+            states.append(learner.n_steps_)
+
+        expected = AROMA(**dense).fit(X, y, callback=keep).distribution_.tobytes()
+        for step in states[:-1]:
+            loaded = load_learner(tmp_path / str(step), mmap_mode="r")
+            assert loaded.resume(X, y).distribution_.tobytes() == expected
+        half = AROMA(**dense | {"n_steps": 200}).fit(X, y).set_params(n_steps=400).partial_fit(X, y)
+        assert half.distribution_.tobytes() == expected
+
+    def test_the_number_of_threads_does_not_matter(self, dense, monkeypatch):
+        monkeypatch.setattr(aroma, "_TILE", 8)
+        one, three = (AROMA(n_jobs=n, **dense).fit(*dense_problem(30)) for n in (1, 3))
+        assert one.distribution_.tobytes() == three.distribution_.tobytes()
+
+    def test_the_kernel_does_not_change_the_model(self, dense, monkeypatch):
+        """Half of the entries or more decide which is used; with three in five both give the same but for rounding."""
+        X, y = dense_problem(30)
+        X[np.random.default_rng(0).random(X.shape) < 0.4] = 0
+        one = AROMA(**dense).fit(X, y)
+        monkeypatch.setattr(aroma, "dense_rows", lambda *_: None)
+        other = AROMA(**dense).fit(X, y)
+        assert one.distribution_.tobytes() != other.distribution_.tobytes()
+        np.testing.assert_allclose(one.distribution_, other.distribution_, atol=1e-5 * one.distribution_.max())
 
 
 class TestCovariance:

@@ -2,11 +2,14 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from visterm.learners import LEGO, TripletSampler, lego
+from visterm.learners import LEGO, TripletSampler, lego, load_learner
 from visterm.learners.lego import lego_pass
-from visterm.learners.online import as_rows
 from visterm.learners.triplets import stream
+
+FORMS = {"sparse": sp.csr_array, "dense": np.asarray}
 
 
 @pytest.fixture
@@ -18,8 +21,8 @@ def images(images):
 
 def learn(X, A, triplet, eta, margin=1.0):
     """Update A by one triplet; loss before it, as the kernel found it."""
-    rows = as_rows(sp.csr_array(np.asarray(X, np.float32)))
-    losses, _ = lego_pass(rows, np.array([triplet], np.int32), eta, margin, A)
+    X = sp.csr_array(np.asarray(X, np.float32))
+    losses, _ = lego_pass(X, np.array([triplet], np.int32), eta, margin, A)
     return losses
 
 
@@ -81,6 +84,72 @@ def test_kernel_equals_slow_reference(images, eta):
     np.testing.assert_allclose(learner.A_, A, rtol=2e-3, atol=2e-4 * np.abs(A).max())
     assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-3)
     assert learner.history_[0]["violating"] == pytest.approx(np.mean(np.greater(losses, 0)), abs=2 / n_steps)
+
+
+def plain_pass(X, triplets, eta, margin, undecided=None):
+    """One triplet after the other in double precision, in the two rank-one steps; `undecided` is called with losses."""
+    A, losses = np.eye(X.shape[1]), []
+    for query, positive, negative in triplets:
+        u, v = X[query].astype(float) - X[positive], X[query].astype(float) - X[negative]
+        a, b, c = u @ A @ u, v @ A @ v, u @ A @ v
+        losses.append(max(margin + a - b, 0.0))
+        if undecided:
+            undecided(margin + a - b)
+        if losses[-1] > 0:
+            t, det = lego.lego_step(a, b, c, eta, margin)
+            A -= t / (1 + t * a) * np.outer(A @ u, A @ u)
+            A += t * (1 + t * a) / det * np.outer(A @ v, A @ v)
+    return A, losses
+
+
+def random_problem(d, seed, density, spread=1.0):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(4), 8)
+    X = (rng.normal(size=(4, d))[y] + spread * rng.normal(size=(32, d))) * (rng.random((32, d)) < density)
+    return (X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9)).astype(np.float32), y
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tiles():
+    """Whole tiles, and what is left at the edges."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lego, "_TILE", 16)
+        yield
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("form", FORMS)
+    @given(
+        d=st.integers(8, 40),
+        density=st.sampled_from([0.2, 1.0]),
+        n=st.integers(1, 400),
+        eta=st.floats(0.01, 0.2),
+        margin=st.floats(0.1, 2),
+        spread=st.floats(0.3, 3),
+        seed=st.integers(0, 1000),
+    )
+    @settings(max_examples=40)
+    def test_equal_the_steps_one_by_one(self, form, d, density, n, eta, margin, spread, seed):
+        X, y = random_problem(d, seed, density, spread)
+        triplets = TripletSampler(y).draw(stream(seed), n)
+        # Where rounding decides whether a triplet has a loss, both ways are right.
+        expected, losses = plain_pass(X, triplets, eta, margin, lambda loss: assume(abs(loss) > 1e-4))
+        A = np.eye(d, dtype=np.float32)
+        loss, violating = lego_pass(FORMS[form](X), triplets, eta, margin, A)
+        np.testing.assert_allclose(A, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_array_equal(A, A.T)
+        assert loss == pytest.approx(sum(losses), rel=1e-4)
+        assert violating == np.count_nonzero(losses)
+
+    @pytest.mark.parametrize("density", [0.2, 1.0])
+    def test_a_checkpoint_is_resumed_to_the_same_bytes(self, density, tmp_path):
+        X, y = random_problem(30, 0, density)
+        learner = LEGO(n_steps=600, pass_steps=200, random_state=5)
+        whole = learner.fit(X, y, callback=lambda found: found.save(tmp_path / str(found.n_steps_))).A_.tobytes()
+        for step in (200, 400):
+            assert load_learner(tmp_path / str(step), mmap_mode="r").resume(X, y).A_.tobytes() == whole
+        part = LEGO(n_steps=200, pass_steps=200, random_state=5).fit(X, y)
+        assert part.set_params(n_steps=400).partial_fit(X, y).A_.tobytes() == whole
 
 
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 10.0, 1e6])
