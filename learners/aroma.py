@@ -718,11 +718,10 @@ class AROMA(OnlineLearner):
     def _step_cost(self, rows: Rows) -> float:
         d, n = self.n_features_in_, mean_entries(rows)
         if dense_rows(rows, d) is not None:
-            return 0.1 * d**2 if self._is_factored() else 0.25 * d**2 / self.pairs_per_query + 4 * d
-        n_p = min(2 * n, d)
-        if self._is_factored():  # a share of reading and writing all: few pending updates take as long as many
-            return 0.3 * d * (n + n_p + _PENDING) + 0.01 * d**2
-        return 2 * entry_cost(rows, d) * n * n_p
+            return 0.4 * d**2 if self._is_factored() else d**2 / self.pairs_per_query + 20 * d
+        if self._is_factored():  # products of rows; few pending updates take as long to add as many
+            return 0.3 * d * (3 * n + _PENDING) + 0.01 * d**2
+        return entry_cost(rows, d) * 4 * n**2
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps, pairs_per_query=self.pairs_per_query)

@@ -265,7 +265,7 @@ class LEGO(MahalanobisMixin, OnlineLearner):
 
     def _step_cost(self, rows: Rows) -> float:
         d = self.n_features_in_
-        return d * (0.03 * d + 0.1 * min(2 * mean_entries(rows), d))
+        return d * (0.05 * d + 0.2 * min(2 * mean_entries(rows), d))
 
     def _end_pass(self) -> None:
         _lift(self.A_, self._report_progress)

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from .blocks import Run, block_size, difference, learn_blocks
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, entry_cost, mean_entries, writable
+from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries, writable
 from .sums import product
 from .triplets import TripletSampler, readonly, stream
 
@@ -446,8 +446,8 @@ class OASIS(OnlineLearner):
             return entry * 2 * min(2 * n, d) ** 2
         if self.variant == "online-symmetric" or not block_size(rows, d, self.pairs_per_query):
             return entry * 2 * n**2
-        # The rows of W of a query are products of its block, and shared among its triplets.
-        return entry * (4 * n + 0.2 * n * d / self.pairs_per_query)
+        products = 0.1 if dense_rows(rows, d) is not None else 0.4  # of a query with W, shared among its pairs
+        return entry * 2 * n + products * n * d / self.pairs_per_query
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
         n_threads = joblib.effective_n_jobs(self.n_jobs)

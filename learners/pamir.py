@@ -175,7 +175,7 @@ class PAMIR(LinearAnnotator):
         self.random_state = random_state
 
     def _step_cost(self, rows: Rows) -> float:
-        return 10 * mean_entries(rows)
+        return 5 * mean_entries(rows)
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         comparisons = draw_comparisons(*sampler, len(self.classes_), n_steps, stream(self.seed_, 0, self.n_steps_))

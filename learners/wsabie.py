@@ -433,7 +433,7 @@ class WSABIE(OnlineAnnotator):
 
     def _step_cost(self, rows: Rows) -> float:
         # To embed the image and to move its vectors; at worst all labels are drawn.
-        return 0.5 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_))
+        return 0.15 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_))
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         steps = self.n_steps_ + np.arange(n_steps)

@@ -37,7 +37,7 @@ class TestScore:
 
 class TestGridSearch:
     def test_oasis(self, synonyms):
-        learner = make_pipeline(Normalizer(), OASIS(n_steps=2000, random_state=0))
+        learner = make_pipeline(Normalizer(), OASIS(n_steps=20_000, random_state=0))
         search = GridSearchCV(learner, {"oasis__C": [1e-6, 0.1]}, cv=FOLDS, error_score="raise").fit(*synonyms)
         assert search.best_params_ == {"oasis__C": 0.1}
         assert search.best_score_ > 0.8
