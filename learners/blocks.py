@@ -32,10 +32,11 @@ from .online import FASTMATH, Rows, dense_rows
 
 Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 
-# Columns of W that one task takes, and queries of a block. More queries make fewer, larger tasks, and add more g to
-# each v: in products of dense vectors that is little.
-_SPARSE_TILE, _DENSE_TILE = 2560, 256
-_SPARSE_BLOCK, _DENSE_BLOCK = 8, 128
+# Queries of a block: more make larger tasks, and add more g to each v, which is little in products of dense vectors.
+_SPARSE_BLOCK, _DENSE_BLOCK = 16, 128
+_SPARSE_TILES = 3  # parts of the columns of W, with the steps of a block four tasks for two threads
+_DENSE_TILE = 256  # columns
+_FEW_NUMBERS = 1_000_000  # of W that a block reads: with fewer, threads would wait for each other most of the time
 
 
 def block_size(rows: Rows, n_features: int, pairs: int) -> int:
@@ -81,6 +82,8 @@ def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size
     if not len(triplets):
         return 0.0, 0
     images = (_Dense if dense_rows(rows, len(W)) is not None else _Sparse)(rows, C, W)
+    if size * len(rows[2]) / len(rows[3]) * len(W) < _FEW_NUMBERS:
+        run = map
     starts = np.concatenate([[0], np.flatnonzero(np.diff(triplets[:, 0])) + 1, [len(triplets)]])
     buffers = [np.empty((2, size, len(W)), np.float32) for _ in range(2)]
     losses, violating = 0.0, 0
@@ -250,10 +253,9 @@ def _sparse_tile(rows, W, left, right, old, G, moved, new, V):
 class _Sparse:
     """Images as rows of entries."""
 
-    tile_columns = _SPARSE_TILE
-
     def __init__(self, rows: Rows, C: float, W: np.ndarray) -> None:
         self._rows, self._C, self._W = rows, C, W
+        self.tile_columns = -(-len(W) // (16 * _SPARSE_TILES)) * 16  # whole lines of the cache
 
     def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray) -> Block:
         n = len(starts) - 1
