@@ -81,7 +81,7 @@ def test_a_kill_in_an_update_leaves_one_version_or_the_next(tmp_path, write_imag
     write_images(tmp_path / "fruit", [f"{c}/{i}.jpg" for c in ("apple", "pear") for i in range(16)])
     run = Run(tmp_path / "runs/fruit")
     config = load_config(
-        None, ["features.n_visterms=60", "oasis.n_steps=1000", "oasis.validation_fraction=null", "compute.n_jobs=1"]
+        None, ["features.n_visterms=60", "oasis.n_steps=20000", "oasis.validation_fraction=null", "compute.n_jobs=1"]
     )
     features(run, config, tmp_path / "fruit", Console(quiet=True))
     train(run, config, "oasis", Console(quiet=True))

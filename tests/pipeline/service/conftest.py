@@ -19,7 +19,7 @@ from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
 
-SETTINGS = ["features.n_visterms=40", "oasis.n_steps=300", "compute.n_jobs=1"]
+SETTINGS = ["features.n_visterms=40", "oasis.n_steps=20000", "compute.n_jobs=1"]
 PATIENCE = 120  # seconds: of a machine that is busy with other things
 MARKUP = "<img src=x onerror=alert(1)>"
 if any(find_spec(name) is None for name in ("fastapi", "httpx", "uvicorn")):

@@ -37,7 +37,7 @@ def start_extraction(run, collection):
 
 def test_training_and_new_images_without_an_error(own, own_photos, write_images, serving):
     quiet = Console(quiet=True)
-    config = own.configure(None, ["oasis.n_steps=3000"])
+    config = own.configure(None, ["oasis.C=0.5"])
     with serving(own) as client:
         first = client.health()["version"]
         answered, stop = [], threading.Event()

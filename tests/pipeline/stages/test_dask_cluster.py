@@ -253,7 +253,7 @@ def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_pa
     assert names[:3] == ["<lambda>", "<lambda>", "count_batch"]  # palette, descriptors, counts
     assert names[3] == "extract_segment"
     assert names[-1] == "_measure_on_worker"
-    assert names.count("_learn") == len(names) - 5 > 0
+    assert names.count("_learn_there") == len(names) - 5 > 0
 
 
 def test_the_workers_are_on_machines_of_their_own(machines, dask):
