@@ -25,7 +25,7 @@ from .vectors import ROOT
 from .webscale import D, load
 
 COMMAND = "python -m benchmarks scale"
-PAIRS = 128  # of a query
+PAIRS = 32  # of a query
 C = 0.1
 WATCHED = 20_000  # validation images that mAP is measured on
 THREADS = 2
@@ -167,7 +167,7 @@ def kept(name: str, size: Size, measure, *, keep: bool) -> dict:
 def whole_training(size: Size) -> dict:
     """The paper's task, by threads without locks, killed and resumed on the way."""
     first = start_seconds(size)
-    moments = first + np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 5e-6
+    moments = first + np.random.default_rng(0).uniform(0.05, 0.3, size.kills) * size.steps * 20e-6
     return trained(size, {"lock_free": True, "n_jobs": THREADS}, moments.tolist())
 
 
