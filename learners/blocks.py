@@ -36,6 +36,7 @@ Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 _SPARSE_BLOCK, _DENSE_BLOCK = 16, 128
 _SPARSE_TILES = 3  # parts of the columns of W, with the steps of a block four tasks for two threads
 _DENSE_TILE = 256  # columns
+_ONE_BY_ONE = 16  # a number of W that is read by itself takes as long as so many in a row
 _FEW_NUMBERS = 1_000_000  # of W that a block reads: with fewer, threads would wait for each other most of the time
 
 
@@ -47,9 +48,6 @@ def block_size(rows: Rows, n_features: int, pairs: int) -> int:
     if _ONE_BY_ONE * pairs * entries < n_features:
         return 0
     return _SPARSE_BLOCK
-
-
-_ONE_BY_ONE = 16  # a number of W that is read by itself takes as long as so many in a row
 
 
 class Block(NamedTuple):
