@@ -305,7 +305,7 @@ def time_dense(name: str, covariance: str, pairs: int, quick: bool) -> dict:
         nonlocal paused
         start = time.perf_counter()
         if learner.n_steps_ % (n_steps // n_states) == 0:
-            triplets = sampler.draw(stream(1, learner.n_steps_), few, pairs_per_query=pairs)
+            triplets = sampler.draw_pass((1,), learner.n_steps_, few, pairs_per_query=pairs)
             peer.append(plain_pass(X, triplets, learner) / few)
         paused += time.perf_counter() - start
 

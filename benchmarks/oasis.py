@@ -135,7 +135,7 @@ def time_triplets(name: str, what: str, X, y, quick: bool) -> list[dict]:
 
     def learn(k: int, pairs: int, n: int, W: np.ndarray, run=map) -> None:
         size = block_size(rows, d, pairs)
-        _learn(rows, sampler.draw(stream(k), n, pairs_per_query=pairs), (0.1, None, size), W, run)
+        _learn(rows, sampler.draw_pass((k,), 0, n, pairs_per_query=pairs), (0.1, None, size), W, run)
 
     passes = {
         "ours": (n_steps, lambda k: learn(k, PAIRS, n_steps, W)),

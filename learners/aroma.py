@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from .oasis import difference, row_dot, squared_norm, widest_row
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries
 from .sums import inner_products, product
-from .triplets import TripletSampler, stream
+from .triplets import TripletSampler
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
 _ROUNDING = 1e-6
@@ -724,7 +724,7 @@ class AROMA(OnlineLearner):
         return entry_cost(rows, d) * 4 * n**2
 
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
-        triplets = sampler.draw(stream(self.seed_, 0, self.n_steps_), n_steps, pairs_per_query=self.pairs_per_query)
+        triplets = sampler.draw_pass((self.seed_, 0), self.n_steps_, n_steps, pairs_per_query=self.pairs_per_query)
         d, r = self.n_features_in_, float(self.r)
         X = dense_rows(rows, d)
         if X is None and not self._is_factored():

@@ -32,7 +32,7 @@ from .blocks import Run, block_size, difference, learn_blocks
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries, writable
 from .sums import product
-from .triplets import TripletSampler, readonly, stream
+from .triplets import TripletSampler, readonly
 
 Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
@@ -173,7 +173,7 @@ class OASIS(OnlineLearner):
     ----------
     C : float, default=0.1
         Aggressiveness: the largest step tau.
-    n_steps : int, default=1_000_000
+    n_steps : int, default=2_000_000
         Triplets.
     init : {"identity", "zero"}, default="identity"
         W before the first triplet. "identity" starts at the inner product of the vectors (with "dissim" at the squared
@@ -182,24 +182,25 @@ class OASIS(OnlineLearner):
         "symmetric" projects W on the symmetric matrices after learning (Proj-OASIS), "online-symmetric" after every
         triplet, "dissim" learns S(a, b) = -(a - b)' W (a - b), "psd" projects on the positive semi-definite matrices
         after learning.
-    pairs_per_query : int, default=128
+    pairs_per_query : int, default=256
         Pairs (p+, p-) drawn per query drawn. W is read and written once for all of them, so that more pairs cost less
         each; the precision of as many triplets is a little lower, that of as many seconds higher. The paper draws one.
+        The images then take turns at being the query, instead of being drawn independently.
     n_rankers : int, default=1
         Models trained on triplet streams of their own; W is their mean (section 5.4). Each sees `n_steps` triplets.
     mix_every : int, optional
         Iterative parameter mixing: each ranker draws its queries from a shard of its own, and every so many triplets (a
         multiple of `pass_steps`) all continue from their mean.
     lock_free : bool, default=False
-        `n_jobs` threads learn into one W at the same time, each from a triplet stream of its own, without waiting for
-        each other (Hogwild). The model then depends on how they happen to run.
+        `n_jobs` threads learn into one W at the same time, each from triplets of its own, without waiting for each
+        other (Hogwild). The model then depends on how they happen to run.
     validation_fraction : float, optional
         Share of each class held out for early stopping: W with the best mean average precision is kept.
     patience : int, optional
         Stop after this many validations without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=50_000
+    pass_steps : int, default=100_000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
@@ -237,9 +238,9 @@ class OASIS(OnlineLearner):
     "zero" are pages that the system hands out when they are first written, so that a W of which few rows were learned
     takes less. W larger than 32 MB is kept on huge pages where the system grants them (NumPy asks).
 
-    Departures from the paper: W is float32. `pairs_per_query` > 1, `mix_every` and `lock_free` are ours. The similarity
-    of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping measures the W
-    that is learned, before "symmetric" and "psd" project it.
+    Departures from the paper: W is float32. `pairs_per_query` > 1, with queries in turn, `mix_every` and `lock_free`
+    are ours. The similarity of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking.
+    Early stopping measures the W that is learned, before "symmetric" and "psd" project it.
 
     References
     ----------
@@ -274,17 +275,17 @@ class OASIS(OnlineLearner):
         self,
         *,
         C: float = 0.1,
-        n_steps: int = 1_000_000,
+        n_steps: int = 2_000_000,
         init: str = "identity",
         variant: str | None = None,
-        pairs_per_query: int = 128,
+        pairs_per_query: int = 256,
         n_rankers: int = 1,
         mix_every: int | None = None,
         lock_free: bool = False,
         validation_fraction: float | None = None,
         patience: int | None = None,
         refit: bool = False,
-        pass_steps: int = 50_000,
+        pass_steps: int = 100_000,
         psd_every: int | None = None,
         click_cutoff: float | None = None,
         check_negatives: bool = True,
@@ -453,14 +454,15 @@ class OASIS(OnlineLearner):
         n_threads = joblib.effective_n_jobs(self.n_jobs)
         if self.lock_free:
             shares = np.diff(np.linspace(0, n_steps, n_threads + 1).astype(int))
-            works = [(share, k, self.W_) for k, share in enumerate(shares.tolist()) if share]
+            ahead = np.cumsum(shares) - shares
+            works = [(n, 0, first, self.W_) for n, first in zip(shares.tolist(), ahead.tolist(), strict=True) if n]
         elif self.n_rankers == 1:
-            works = [(n_steps, 0, self.W_)]
+            works = [(n_steps, 0, 0, self.W_)]
         else:
-            works = [(n_steps, k, W) for k, W in enumerate(self.ranker_W_)]
+            works = [(n_steps, k, 0, W) for k, W in enumerate(self.ranker_W_)]
         settings: Settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
         if self._distribute is not None and self.n_rankers > 1:
-            tasks = ((*_needed(rows, self._draw(sampler, n, k)), settings, W) for n, k, W in works)
+            tasks = ((*_needed(rows, self._draw(sampler, *which)), settings, W) for *which, W in works)
             found = []
             for W, (learned, *figures) in zip(self.ranker_W_, self._distribute(_learn_there, tasks), strict=True):
                 W[:] = learned
@@ -470,9 +472,11 @@ class OASIS(OnlineLearner):
             with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
                 run = map if n_threads == 1 else pool.map
                 if len(works) == 1:
-                    found = [_learn(rows, self._draw(sampler, n_steps, 0), settings, self.W_, run)[1:]]
+                    found = [_learn(rows, self._draw(sampler, n_steps), settings, self.W_, run)[1:]]
                 else:
-                    found = list(run(lambda work: self._ranker_pass(rows, sampler, settings, *work), works))
+                    found = list(
+                        run(lambda work: _learn(rows, self._draw(sampler, *work[:-1]), settings, work[-1])[1:], works)
+                    )
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
             for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
@@ -489,13 +493,11 @@ class OASIS(OnlineLearner):
             if self.mix_every is not None and (self.n_steps_ + n_steps) % self.mix_every == 0:
                 self.ranker_W_[:] = self.W_
 
-    def _ranker_pass(self, rows: Rows, sampler: TripletSampler, settings: Any, n: int, ranker: int, W: Any) -> Any:
-        return _learn(rows, self._draw(sampler, n, ranker), settings, W)[1:]
-
-    def _draw(self, sampler: TripletSampler, n_steps: int, ranker: int) -> np.ndarray:
-        state = stream(self.seed_, ranker, self.n_steps_)
+    def _draw(self, sampler: TripletSampler, n_steps: int, ranker: int = 0, ahead: int = 0) -> np.ndarray:
+        """Triplets of a ranker, after those learned and `ahead` more."""
         shard = None if self.mix_every is None else (ranker, self.n_rankers)
-        return sampler.draw(state, n_steps, pairs_per_query=self.pairs_per_query, shard=shard)
+        first, pairs = self.n_steps_ + ahead, self.pairs_per_query
+        return sampler.draw_pass((self.seed_, ranker), first, n_steps, pairs_per_query=pairs, shard=shard)
 
     def _finish(self) -> None:
         if hasattr(self, "ranker_W_"):

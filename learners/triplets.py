@@ -22,6 +22,7 @@ from numba import njit
 
 # Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
 _TRIES = 64
+_DEALS = 1  # makes the streams of deals others than those of pairs
 
 
 class TripletTables(NamedTuple):
@@ -206,13 +207,21 @@ def _draw_unrelated(query, tables, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_by_class(usable, class_of, class_start, by_class, place, check_negatives, state, pairs_per_query, triplets):
-    """Triplets from labels: no rejection, a few reads each."""
+def _shuffled(n, state):
+    """0..n-1 in random order (Fisher and Yates)."""
+    order = np.arange(n).astype(np.int32)
+    for i in range(n - 1, 0, -1):
+        j = draw_below(i + 1, state)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_by_class(class_of, class_start, by_class, place, check_negatives, state, usable, queries, triplets):
+    """Triplets from labels, of `queries` or, if these are none, of a query drawn for each: a few reads each."""
     n_images = len(class_of)
-    query = usable[0]
     for step in range(len(triplets)):
-        if step % pairs_per_query == 0:
-            query = usable[draw_below(len(usable), state)]
+        query = queries[step] if len(queries) else usable[draw_below(len(usable), state)]
         start = class_start[class_of[query]]
         size = class_start[class_of[query] + 1] - start
         # Uniform over the places of the class, with the query's place cut out ...
@@ -228,12 +237,10 @@ def _draw_by_class(usable, class_of, class_start, by_class, place, check_negativ
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_by_walking(tables, state, pairs_per_query, triplets):
-    """Triplets from several labels or clicks."""
-    query = tables[USABLE][0]
+def _draw_by_walking(tables, state, queries, triplets):
+    """Triplets from several labels or clicks; `queries` as above."""
     for step in range(len(triplets)):
-        if step % pairs_per_query == 0:
-            query = tables[USABLE][draw_below(len(tables[USABLE]), state)]
+        query = queries[step] if len(queries) else tables[USABLE][draw_below(len(tables[USABLE]), state)]
         triplets[step, 0] = query
         triplets[step, 1] = _draw_related(query, tables, state)
         if tables[CHECK_NEGATIVES]:
@@ -298,7 +305,9 @@ class TripletSampler:
 
     Notes
     -----
-    Section 5.2 samples a text query's images; here an image is the query throughout, as in section 2.3.
+    Section 5.2 samples a text query's images; here an image is the query throughout, as in section 2.3. Queries of many
+    pairs are few, and drawn independently, as in the paper, some images would be queries twice before others were once:
+    `draw_pass` deals them.
 
     Memory is proportional to the number of entries of `y`. Clicks and several labels are drawn by walking and
     rejecting; after 64 rejections all walks from the query are gone through once, which gives the same distribution.
@@ -332,28 +341,61 @@ class TripletSampler:
         if len(tables.usable) == 0:
             raise ValueError(f"no triplet can be drawn: no {what}")
         self._tables = tables
+        self._deals: dict[tuple, tuple] = {}  # of each seed: number, length and order of the last one
         self.n_skipped_ = int(tables.n_images - len(tables.usable))
 
-    def draw(
-        self, state: np.ndarray, n: int, *, pairs_per_query: int = 1, shard: tuple[int, int] | None = None
-    ) -> np.ndarray:
+    def draw(self, state: np.ndarray, n: int) -> np.ndarray:
         """Draw `n` triplets: int32 of shape (n, 3), columns query, positive, negative.
 
-        `state`, made by `stream`, is moved on. Each query drawn serves `pairs_per_query` triplets in a row. With
-        `shard` (k, n_shards) the queries are of the k-th of so many parts of the images.
+        `state`, made by `stream`, is moved on.
         """
-        triplets = np.empty((n, 3), np.int32)
+        return self._draw(self._tables, state, np.empty(0, np.int32), n)
+
+    def draw_pass(
+        self,
+        seed: tuple[int, ...],
+        first: int,
+        n: int,
+        *,
+        pairs_per_query: int = 1,
+        shard: tuple[int, int] | None = None,
+    ) -> np.ndarray:
+        """Draw the triplets `first` to `first + n` of a training, as `draw`; a function of the arguments alone.
+
+        With several `pairs_per_query` each query serves so many triplets in a row, and queries are dealt: all images
+        have their turn, in random order, before one has its next. With `shard` (k, n_shards) the queries are of the
+        k-th of so many parts of the images.
+        """
         tables = self._tables
         if shard is not None:
             usable = readonly(tables.usable[shard[0] :: shard[1]])
             if not len(usable):
                 raise ValueError(f"{len(tables.usable)} query images are too few for {shard[1]} shards")
             tables = tables._replace(usable=usable)
+        queries = np.empty(0, np.int32)
+        if pairs_per_query > 1 and n:
+            turns = np.arange(first, first + n) // pairs_per_query
+            queries = self._deal(tables.usable, seed, int(turns[0]), int(turns[-1]) + 1)[turns - turns[0]]
+        return self._draw(tables, stream(*seed, first), queries, n)
+
+    def _deal(self, usable: np.ndarray, seed: tuple[int, ...], start: int, stop: int) -> np.ndarray:
+        """Queries whose turns are `start` to `stop` - 1: (stop - start,) int32."""
+        n, dealt = len(usable), []
+        for deal in range(start // n, (stop - 1) // n + 1):
+            # A training asks for one turn after the other, and a deal of millions of images takes a while.
+            kept = self._deals.get(seed)
+            if kept is None or kept[:2] != (deal, n):
+                kept = self._deals[seed] = deal, n, _shuffled(n, stream(*seed, deal, _DEALS))
+            dealt.append(kept[2][max(0, start - deal * n) : stop - deal * n])
+        return usable[np.concatenate(dealt)]
+
+    def _draw(self, tables: TripletTables, state: np.ndarray, queries: np.ndarray, n: int) -> np.ndarray:
+        triplets = np.empty((n, 3), np.int32)
         if tables.has_classes:
             classes = (tables.class_of, tables.class_start, tables.by_class, tables.place)
-            _draw_by_class(tables.usable, *classes, tables.check_negatives, state, pairs_per_query, triplets)
+            _draw_by_class(*classes, tables.check_negatives, state, tables.usable, queries, triplets)
         else:
-            _draw_by_walking(tuple(tables), state, pairs_per_query, triplets)
+            _draw_by_walking(tuple(tables), state, queries, triplets)
         return triplets
 
     def sample(self, n: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

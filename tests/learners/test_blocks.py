@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from visterm.learners import OASIS, TripletSampler
 from visterm.learners.blocks import block_size, learn_blocks
 from visterm.learners.online import as_rows, dense_rows
-from visterm.learners.triplets import stream
 
 
 def make_images(n, d, density, seed):
@@ -50,7 +49,7 @@ def learn(X, triplets, C, size, run=map):
 )
 def test_blocks_are_the_steps_one_by_one(n, d, density, C, pairs, size, seed):
     X = make_images(n, d, density, seed)
-    triplets = TripletSampler(np.arange(n) % 3).draw(stream(seed), 300, pairs_per_query=pairs)
+    triplets = TripletSampler(np.arange(n) % 3).draw_pass((seed,), 0, 300, pairs_per_query=pairs)
     W, losses, violating = learn(X, triplets, C, size)
     expected, expected_losses, expected_violating = plain_steps(X, triplets, C)
     assert np.linalg.norm(W - expected) <= 1e-5 * np.linalg.norm(expected)
@@ -62,7 +61,7 @@ def test_blocks_are_the_steps_one_by_one(n, d, density, C, pairs, size, seed):
 def test_threads_change_no_bit(density):
     """A W of several tiles, and blocks that end in the middle of the triplets."""
     X = make_images(200, 3000, density, 0)
-    triplets = TripletSampler(np.arange(200) % 5).draw(stream(0), 1001, pairs_per_query=10)
+    triplets = TripletSampler(np.arange(200) % 5).draw_pass((0,), 0, 1001, pairs_per_query=10)
     one, *figures = learn(X, triplets, 0.1, 7)
     with ThreadPoolExecutor(3) as pool:
         more, *others = learn(X, triplets, 0.1, 7, pool.map)
@@ -108,7 +107,7 @@ def test_either_kernel_learns_the_same(pairs):
     X, y = make_images(60, 1000, 0.01, 0), np.arange(60) % 3
     found = OASIS(n_steps=500, pairs_per_query=pairs, random_state=3).fit(X, y)
     assert bool(block_size(as_rows(sp.csr_array(X)), 1000, pairs)) == (pairs > 1)
-    triplets = TripletSampler(y).draw(stream(3, 0, 0), 500, pairs_per_query=pairs)
+    triplets = TripletSampler(y).draw_pass((3, 0), 0, 500, pairs_per_query=pairs)
     np.testing.assert_allclose(found.W_, plain_steps(X, triplets, 0.1)[0], atol=1e-5)
 
 

@@ -84,7 +84,7 @@ def test_kernel_equals_slow_reference(images, variant, n_pairs):
 
     W = np.eye(25)
     losses, violating = [], 0
-    for query, positive, negative in TripletSampler(y).draw(stream(7, 0, 0), n_steps, pairs_per_query=n_pairs):
+    for query, positive, negative in TripletSampler(y).draw_pass((7, 0), 0, n_steps, pairs_per_query=n_pairs):
         q, a, b = X[query].astype(float), X[positive].astype(float), X[negative].astype(float)
         if variant == "dissim":
             u, v = q - a, q - b
@@ -164,11 +164,11 @@ class TestVariants:
 
     def test_rankers_that_mix_have_queries_of_their_own(self, synonyms):
         sampler = TripletSampler(synonyms[1])
-        shards = [set(sampler.draw(stream(0), 5000, shard=(k, 3))[:, 0]) for k in range(3)]
+        shards = [set(sampler.draw_pass((0,), 0, 5000, shard=(k, 3))[:, 0]) for k in range(3)]
         assert set.union(*shards) == set(sampler.draw(stream(0), 5000)[:, 0])
         assert sum(map(len, shards)) == len(set.union(*shards))
         with pytest.raises(ValueError, match="60 query images are too few for 61 shards"):
-            sampler.draw(stream(0), 10, shard=(60, 61))
+            sampler.draw_pass((0,), 0, 10, shard=(60, 61))
 
     def test_one_thread_without_locks_is_the_usual_learner(self, synonyms):
         usual = OASIS(n_steps=1000, random_state=5).fit(*synonyms)
@@ -257,10 +257,10 @@ def test_noisy_negatives_do_little_harm(synonyms, unseen_synonyms):
         ({"pairs_per_query": 0}, "pairs_per_query must be"),
         ({"n_rankers": 0}, "n_rankers must be"),
         ({"mix_every": 5000}, "mix_every goes with n_rankers > 1"),
-        ({"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=5000"),
+        ({"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=100000"),
         ({"lock_free": True, "n_rankers": 2}, "n_rankers must be 1"),
         ({"psd_every": 5000}, "psd_every goes with variant='psd'"),
-        ({"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=5000"),
+        ({"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=100000"),
     ],
 )
 def test_bad_parameters(params, message, synonyms):

@@ -75,7 +75,7 @@ class TestClasses:
         assert_triplets(sampler, np.array([1, 1, 0, 1, 1]), same & ~np.eye(5, dtype=bool), ~same)
 
     def test_pairs_share_their_query(self):
-        triplets = TripletSampler(self.y).draw(stream(0), 3 * 20_000, pairs_per_query=3)
+        triplets = TripletSampler(self.y).draw_pass((0,), 0, 3 * 20_000, pairs_per_query=3)
         queries, positives, negatives = triplets.reshape(-1, 3, 3).transpose(2, 0, 1)
         assert (queries == queries[:, :1]).all()
         same = self.y[:, None] == self.y
@@ -84,6 +84,16 @@ class TestClasses:
             of_zero = queries[:, pair] == 0
             assert_distribution(np.bincount(positives[of_zero, pair], minlength=8), same[0] & (np.arange(8) != 0))
             assert_distribution(np.bincount(negatives[of_zero, pair], minlength=8), ~same[0])
+
+    def test_images_take_turns_at_being_the_query_whatever_the_passes(self):
+        whole = TripletSampler(self.y).draw_pass((3,), 0, 4 * 60, pairs_per_query=4)
+        queries = whole[::4, 0].reshape(-1, 6)  # of six images that can be a query
+        assert (np.sort(queries) == np.flatnonzero(np.isin(self.y, ["a", "b"]))).all()
+        assert len(np.unique(queries, axis=0)) > 1
+        sampler = TripletSampler(self.y)
+        for first in (100, 7, 0):  # also where a deal or a query's turn is cut in two, and backwards
+            assert np.array_equal(sampler.draw_pass((3,), first, 90, pairs_per_query=4)[:, 0], whole[first:, 0][:90])
+        assert not np.array_equal(sampler.draw_pass((4,), 0, 240, pairs_per_query=4)[:, 0], whole[:, 0])
 
     def test_same_seed_same_triplets(self):
         sampler = TripletSampler(self.y)
