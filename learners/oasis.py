@@ -200,7 +200,7 @@ class OASIS(OnlineLearner):
         Stop after this many validations without a better one; None runs all steps.
     refit : bool, default=False
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=100_000
+    pass_steps : int, default=250_000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
@@ -285,7 +285,7 @@ class OASIS(OnlineLearner):
         validation_fraction: float | None = None,
         patience: int | None = None,
         refit: bool = False,
-        pass_steps: int = 100_000,
+        pass_steps: int = 250_000,
         psd_every: int | None = None,
         click_cutoff: float | None = None,
         check_negatives: bool = True,

@@ -3,7 +3,8 @@
 BLAS rounds a row of a product differently in a batch of one and of a hundred, and even by where the row lies in memory.
 A score would then depend on the other queries of its batch: ties would break, and pages and caches disagree. Here every
 entry of a product is summed in the order of the inner dimension, and each number is rounded after every operation, so
-the result is determined by the row and the column alone. SciPy's sparse products have a fixed order already.
+the result is determined by the row and the column alone. SciPy's sparse products have a fixed order already; that of
+sparse rows with a dense matrix is here once more, in the same order, since four rows at a time take half as long.
 """
 
 from __future__ import annotations
@@ -77,6 +78,25 @@ def _multiply(A, B, out):
 
 
 @njit(cache=True, nogil=True)
+def _multiply_sparse(indptr, indices, data, B, out):
+    """Out = A B for a CSR array A and a C-contiguous B; the rows of B are read four at a time, in the order of A's."""
+    out[:] = 0
+    for i in range(len(out)):
+        sums, k, end = out[i], indptr[i], indptr[i + 1]
+        while k + 3 < end:
+            a0, a1, a2, a3 = data[k], data[k + 1], data[k + 2], data[k + 3]
+            b0, b1, b2, b3 = B[indices[k]], B[indices[k + 1]], B[indices[k + 2]], B[indices[k + 3]]
+            for j in range(len(sums)):
+                sums[j] = (((sums[j] + a0 * b0[j]) + a1 * b1[j]) + a2 * b2[j]) + a3 * b3[j]
+            k += 4
+        while k < end:
+            a0, b0 = data[k], B[indices[k]]
+            for j in range(len(sums)):
+                sums[j] += a0 * b0[j]
+            k += 1
+
+
+@njit(cache=True, nogil=True)
 def _inner_products(A, B, out):
     """out[i] = the inner product of row i of A and row i of B, summed in double precision."""
     for i in range(A.shape[0]):
@@ -92,11 +112,22 @@ def product(A: Any, B: Any) -> Any:
     Nor do the bytes of a column depend on the other columns of B.
     """
     A, B = (X if sp.issparse(X) else np.asarray(X) for X in (A, B))  # a mapped array as a plain one
+    if sp.issparse(A) and A.format == "csr" and not sp.issparse(B) and B.ndim == 2 and A.dtype == B.dtype:
+        return _sparse_product(A, B)
     if sp.issparse(A) or sp.issparse(B):
         return A @ B
     if not B.flags.c_contiguous and B.flags.f_contiguous:  # a transposed gallery: copy the queries instead
         return _dense_product(B.T, A.T).T
     return _dense_product(A, B)
+
+
+def _sparse_product(A: Any, B: np.ndarray) -> np.ndarray:
+    if A.shape[1] != len(B):
+        raise ValueError(f"shapes {A.shape} and {B.shape} do not match")
+    out = np.empty((A.shape[0], B.shape[1]), B.dtype)
+    indices = readonly(A.indices)
+    _multiply_sparse(readonly(A.indptr.astype(np.int64, copy=False)), indices, readonly(A.data), readonly(B), out)
+    return out
 
 
 def _dense_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -164,7 +164,7 @@ class OASISConfig(_Section):
     """The online similarity learner; see OASIS."""
 
     C: float = Field(default=_OASIS["C"], gt=0)
-    n_steps: int = _differs(6_000_000, _STOPS_EARLY, gt=0)
+    n_steps: int = _differs(4_000_000, _STOPS_EARLY, gt=0)
     init: Literal["identity", "zero"] = _OASIS["init"]
     variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = _OASIS["variant"]
     psd_every: int | None = Field(default=_OASIS["psd_every"], gt=0)

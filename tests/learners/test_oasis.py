@@ -257,10 +257,10 @@ def test_noisy_negatives_do_little_harm(synonyms, unseen_synonyms):
         ({"pairs_per_query": 0}, "pairs_per_query must be"),
         ({"n_rankers": 0}, "n_rankers must be"),
         ({"mix_every": 5000}, "mix_every goes with n_rankers > 1"),
-        ({"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=100000"),
+        ({"mix_every": 7, "n_rankers": 2}, "multiple of pass_steps=250000"),
         ({"lock_free": True, "n_rankers": 2}, "n_rankers must be 1"),
         ({"psd_every": 5000}, "psd_every goes with variant='psd'"),
-        ({"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=100000"),
+        ({"psd_every": 7, "variant": "psd"}, "multiple of pass_steps=250000"),
     ],
 )
 def test_bad_parameters(params, message, synonyms):

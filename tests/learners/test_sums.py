@@ -28,6 +28,18 @@ def test_sparse_products_stay_what_they_were():
     np.testing.assert_array_equal(product(A, B), A @ B)
     np.testing.assert_array_equal(product(B.T, A.T), B.T @ A.T)
     assert sp.issparse(product(A, A.T))
+    with pytest.raises(ValueError, match="match"):
+        product(A.astype(np.float32), B[:29])
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_sparse_rows_are_summed_in_the_order_of_scipy(index):
+    A, B = sp.random_array((20, 300), density=0.05, rng=0, format="csr", dtype=np.float32), numbers(300, 40)
+    A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
+    expected = A @ B
+    np.testing.assert_array_equal(product(A, B), expected)
+    np.testing.assert_array_equal(product(A, np.asfortranarray(B)), expected)
+    assert product(A[:0], B).shape == (0, 40)
 
 
 def test_rows():
