@@ -16,8 +16,8 @@ import numpy as np
 WHOLE = (1,)  # one cell: the image
 
 
-def check_cells(cells: Sequence[int], n_visterms: int) -> None:
-    """Raise ``ValueError`` where the grids make no sense, or leave fewer than two visterms for a cell."""
+def check_cells(cells: Sequence[int], n_visterms: int, least: int = 2) -> None:
+    """Raise ``ValueError`` where the grids make no sense, or leave too few visterms for each of their cells."""
     if (
         isinstance(cells, str)
         or not isinstance(cells, Sequence)
@@ -26,10 +26,11 @@ def check_cells(cells: Sequence[int], n_visterms: int) -> None:
         or len(set(cells)) < len(cells)
     ):
         raise ValueError(f"cells must list the sides of different grids, such as [3] or [1, 3], not {cells!r}")
-    if n_visterms < 2 * n_cells(cells):
+    n = n_cells(cells)
+    if n > 1 and n_visterms < least * n:
         raise ValueError(
-            f"cells {list(cells)} make {n_cells(cells)} cells, and n_visterms {n_visterms} leaves "
-            f"{n_visterms // n_cells(cells)} for each: raise n_visterms to at least {2 * n_cells(cells)}"
+            f"cells {list(cells)} make {n} cells, and n_visterms {n_visterms} leaves {n_visterms // n} for each: "
+            f"raise n_visterms to at least {least * n}"
         )
 
 

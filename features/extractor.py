@@ -391,7 +391,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     def _checked(self, images):
         """Check settings and images; return the images as a list."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
-        check_cells(self.cells, self.n_visterms)
+        check_cells(self.cells, self.n_visterms, 3 * self.n_trees if self.codebook == "forest" else 2)
         if self.max_side is not None and (int(self.max_side) != self.max_side or self.max_side < MIN_SIDE):
             raise ValueError(f"max_side must be a whole number, at least {MIN_SIDE}, or None, not {self.max_side!r}")
         if self.tf not in TERM_FREQUENCIES:

@@ -160,6 +160,13 @@ class FeaturesConfig(_Section):
     weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook learn from at most this many
 
+    def of_extractor(self) -> dict[str, Any]:
+        """Return the settings of VistermExtractor."""
+        own = self.model_dump(exclude={"kind", "onnx", "max_training_images"})
+        sections = own.pop("codebook"), own.pop("weighting")
+        codebook = sections[0].pop("kind")
+        return own | sections[0] | sections[1] | {"codebook": codebook}
+
     @model_validator(mode="after")
     def _cells_fit(self) -> FeaturesConfig:
         if self.cells != [1]:

@@ -149,12 +149,8 @@ class _VistermVectors(_ImageVectors):
         paths, y = self._training_images(collection, root)
         features = self.config.features
         silence_decoders()
-        codebook = features.codebook.model_dump()
         extractor = VistermExtractor(
-            **features.model_dump(exclude={"kind", "onnx", "max_training_images", "codebook", "weighting"}),
-            codebook=codebook.pop("kind"),
-            **codebook,
-            **features.weighting.model_dump(),
+            **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,

@@ -39,6 +39,8 @@ def test_too_many_cells_for_the_visterms_are_refused():
     check_cells([1, 3], 20)
     with pytest.raises(ValueError, match=r"cells \[1, 3\] make 10 cells.*at least 20"):
         check_cells([1, 3], 19)
+    with pytest.raises(ValueError, match=r"raise n_visterms to at least 270"):  # a root and two leaves per tree
+        VistermExtractor(codebook="forest", cells=[3], n_visterms=269).fit([np.zeros((64, 64), np.uint8)], ["a"])
 
 
 SETTINGS = {
