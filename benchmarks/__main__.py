@@ -23,6 +23,7 @@ MODULES = (
     "machine",
     "startup",
     "extraction",
+    "photo_sizes",
     "forest",
     "incremental",
     "edit",
@@ -44,6 +45,7 @@ MODULES = (
     "feedback",
     "growth",
     "configurations",
+    "spatial",
     "scale",
 )
 LONG = {"scale"}  # takes hours: runs only when named

@@ -5,7 +5,7 @@ from .color import Palette
 from .descriptors import describe
 from .extractor import VistermExtractor
 from .forest import ForestCodebook
-from .images import ImageError, decode_image, find_images, printable, read_image, silence_decoders
+from .images import ImageError, decode_image, find_images, printable, read_image, read_picture, silence_decoders
 from .onnx_embedder import OnnxEmbedder
 from .texture import lbp_codes
 from .vector_tables import VectorTable, read_query_vectors, read_vectors
@@ -30,6 +30,7 @@ __all__ = [
     "printable",
     "pyramid",
     "read_image",
+    "read_picture",
     "read_query_vectors",
     "read_vectors",
     "silence_decoders",

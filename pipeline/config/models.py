@@ -121,6 +121,12 @@ class CodebookConfig(_Section):
     min_samples_leaf: int = Field(default=_FOREST["min_samples_leaf"], gt=0)
 
 
+class WeightingConfig(_Section):
+    """From counts of visterms to weights; see VistermWeighting."""
+
+    tf: Literal["count", "sqrt"] = _VISTERMS["tf"]
+
+
 class OnnxConfig(_Section):
     """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
@@ -144,12 +150,30 @@ class FeaturesConfig(_Section):
     n_visterms: int = Field(default=_VISTERMS["n_visterms"], gt=1)
     codebook: CodebookConfig = CodebookConfig()
     n_colors: int = Field(default=_VISTERMS["n_colors"], gt=1, le=256)
+    max_side: int | None = Field(default=_VISTERMS["max_side"], ge=64)  # larger images are scaled down
     block_size: int = Field(default=_VISTERMS["block_size"], ge=8)
     stride: int = Field(default=_VISTERMS["stride"], ge=1)
     scale: float = Field(default=_VISTERMS["scale"], gt=1)
     min_blocks: int = Field(default=_VISTERMS["min_blocks"], ge=1)
+    cells: list[int] = list(_VISTERMS["cells"])  # [3]: 3 x 3 cells with visterms of their own; [1, 3]: two grids
     normalization: Literal["l1", "hellinger"] = _VISTERMS["normalization"]
+    weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook learn from at most this many
+
+    def of_extractor(self) -> dict[str, Any]:
+        """Return the settings of VistermExtractor."""
+        own = self.model_dump(exclude={"kind", "onnx", "max_training_images"})
+        sections = own.pop("codebook"), own.pop("weighting")
+        codebook = sections[0].pop("kind")
+        return own | sections[0] | sections[1] | {"codebook": codebook}
+
+    @model_validator(mode="after")
+    def _cells_fit(self) -> FeaturesConfig:
+        if self.cells != [1]:
+            from visterm.features.cells import check_cells
+
+            check_cells(self.cells, self.n_visterms)
+        return self
 
     @model_validator(mode="after")
     def _has_model(self) -> FeaturesConfig:

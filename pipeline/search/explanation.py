@@ -35,6 +35,7 @@ class _Image(NamedTuple):
     id: int | None  # of an image of the collection
     row: int  # of the collection, -1 for none
     pixels: np.ndarray  # (H, W, 3) uint8
+    described: Any  # what its blocks are taken from: the pixels, or the file as search reads it, scaled down
     vector: np.ndarray | None  # (n_visterms,) of an image of the collection
 
 
@@ -143,12 +144,12 @@ def _image(searcher: Searcher, given: Any) -> _Image:
     """Read one image, of the collection or from outside."""
     import numpy as np
 
-    from visterm.features import ImageError, read_image
+    from visterm.features import ImageError, read_image, read_picture
     from visterm.features.descriptors import as_rgb
 
     if isinstance(given, np.ndarray):
         try:
-            return _Image("image", None, -1, as_rgb(given), None)
+            return _Image("image", None, -1, as_rgb(given), given, None)
         except ValueError as error:
             raise UserError(str(error)) from None
     name = f"id:{given}" if isinstance(given, int | np.integer) else os.fsdecode(given)
@@ -159,15 +160,17 @@ def _image(searcher: Searcher, given: Any) -> _Image:
         raise UserError(f"{name}: {read.errors[0]}")
     row = read.own[0]
     image = searcher.images[row] if row >= 0 else None
+    file = searcher.root / image.path if image else name
     try:
-        pixels = read_image(
-            searcher.root / image.path if image else name, max_pixels=searcher.config.collection.max_pixels
-        )
+        max_side, max_pixels = searcher.extractor.max_side, searcher.config.collection.max_pixels
+        picture = read_picture(file, max_side=max_side, max_pixels=max_pixels)
+        scaled = picture.pixels.shape[:2] != (picture.height, picture.width)
+        pixels = read_image(file, max_pixels=max_pixels) if scaled else picture.pixels
     except ImageError as error:
         raise UserError(f"{image.path if image else name}: {error.reason}") from None
     if image is None:
-        return _Image(name, None, -1, pixels, None)
-    return _Image(image.path, image.id, row, pixels, searcher.X[row].toarray().ravel())
+        return _Image(name, None, -1, pixels, picture, None)
+    return _Image(image.path, image.id, row, pixels, picture, searcher.X[row].toarray().ravel())
 
 
 def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
@@ -175,7 +178,7 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
     import numpy as np
 
     try:
-        boxes, vectors = searcher.extractor.block_vectors(image.pixels)
+        boxes, vectors = searcher.extractor.block_vectors(image.described)
     except ValueError as error:  # no pixels
         raise UserError(f"{image.name}: {error}") from None
     whole = np.asarray(vectors.astype(np.float64).sum(axis=0)).ravel()  # in single precision, long sums would drift

@@ -69,11 +69,13 @@ class ImageSource:
 
         silence_decoders()
         outcomes: list[Outcome] = []
+        extractor: Any = load_extractor(self.files, self.version)
+        max_side = getattr(extractor, "max_side", None)
 
         def readable() -> Iterator[np.ndarray]:
             row = 0
             for id_, path in images:
-                outcome, pixels = try_read(id_, self.root / path, self.max_pixels)
+                outcome, pixels = try_read(id_, self.root / path, self.max_pixels, max_side)
                 if pixels is None:
                     outcomes.append(outcome)
                 else:
@@ -81,22 +83,24 @@ class ImageSource:
                     row += 1
                     yield pixels
 
-        extractor: Any = load_extractor(self.files, self.version)
         if hasattr(extractor, "count"):
             return outcomes, extractor.count(readable())
         return outcomes, embed(extractor, readable(), parent or os.getppid())
 
 
-def try_read(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.ndarray | None]:
-    """Read an image; return its outcome, without a row yet, and its pixels, or None if it must be skipped."""
-    from visterm.features import ImageError, read_image
+def try_read(id_: int, path: Path, max_pixels: int, max_side: int | None = None) -> tuple[Outcome, np.ndarray | None]:
+    """Read an image, scaled down to a longest side; return its outcome, without a row yet, and its pixels.
+
+    The outcome has the size of the original. The pixels are None if the image must be skipped.
+    """
+    from visterm.features import ImageError, read_picture
 
     sha256 = file_sha256(path) or ""
     try:
-        pixels = read_image(path, max_pixels=max_pixels)
+        pixels, height, width = read_picture(path, max_side=max_side, max_pixels=max_pixels)
     except ImageError as error:
         return Outcome(id_, sha256, None, None, None, error.reason), None
-    return Outcome(id_, sha256, pixels.shape[1], pixels.shape[0], None, None), pixels
+    return Outcome(id_, sha256, width, height, None, None), pixels
 
 
 def check_cluster(run: Run, config: Config, source: Source, n_images: int, image: Path | None = None) -> None:

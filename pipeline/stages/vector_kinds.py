@@ -37,6 +37,27 @@ def vector_kind(run: Run, config: Config) -> VectorKind:
     return _ModelVectors(run, config) if config.features.kind == "onnx" else _VistermVectors(run, config)
 
 
+def changed_settings(run: Run, settings: dict[str, Any]) -> str:
+    """Describe how settings differ from those that the extractor of a run was made with; empty if they do not."""
+    record = read_record(run.extractor)
+    if record is None:
+        return ""
+    old, new = _flat(record["config"]), _flat(settings)
+    missing = object()
+    keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
+    if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
+        return f"{', '.join(keys)} differ from those it was made with" if keys else ""
+    return f"made with {keys[0]}={json.dumps(old[keys[0]])}, now {json.dumps(new[keys[0]])}"
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their full names, section.key."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
 class VectorKind(ABC):
     """One way to get the vectors of a run; its methods are called in the order `scan`, `fit`, `source`."""
 
@@ -68,6 +89,8 @@ class VectorKind(ABC):
         """Make the extractor unless it is up to date; return its fingerprint."""
         record = make_record("extractor", self.settings(), self.inputs(collection))
         if force or not is_fresh(self.run.extractor, record):
+            if changes := changed_settings(self.run, self.settings()):
+                console.say(f"run {self.run.name}: {changes}; its visterms are learned and extracted again")
             self._make_extractor(record, collection, root, console)
         return extractor_content(self.run)
 
@@ -126,11 +149,8 @@ class _VistermVectors(_ImageVectors):
         paths, y = self._training_images(collection, root)
         features = self.config.features
         silence_decoders()
-        codebook = features.codebook.model_dump()
         extractor = VistermExtractor(
-            **features.model_dump(exclude={"kind", "onnx", "max_training_images", "codebook"}),
-            codebook=codebook.pop("kind"),
-            **codebook,
+            **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
