@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from .decoding import MAX_PIXELS, ImageError, StrPath, decode_image, printable
+from .decoding import MAX_PIXELS, ImageError, StrPath, decode_image, decode_reduced, printable
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
 EXTENSIONS = frozenset(
@@ -192,6 +192,13 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
       damaged in the middle of a JPEG go unnoticed.
     """
     return decode_image(_read_bytes(path), path, max_pixels=max_pixels)
+
+
+def read_reduced(
+    path: StrPath, *, max_pixels: int = MAX_PIXELS, min_side: int | None = None
+) -> tuple[npt.NDArray[np.uint8], tuple[int, int]]:
+    """Read an image file as `decode_reduced` decodes it: pixels, and height and width of the image itself."""
+    return decode_reduced(_read_bytes(path), path, max_pixels=max_pixels, min_side=min_side)
 
 
 def _read_bytes(path: StrPath) -> bytes:
