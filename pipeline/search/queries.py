@@ -100,12 +100,14 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
 
     from joblib import effective_n_jobs
 
-    from visterm.features import ImageError, read_image
+    from visterm.features import ImageError, read_reduced
 
     extractor, max_pixels = gallery.extractor, config.collection.max_pixels
     errors: dict[int, str] = {}
     if extractor is None:
         return gallery.X[:0], [], dict.fromkeys((position for position, _ in files), _NO_EXTRACTOR)
+
+    min_side = getattr(extractor, "min_side", None)
 
     def vectors_of(some: Sequence[tuple[int, Any]]) -> tuple[Any, list[int]]:
         done: list[int] = []
@@ -114,7 +116,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
             for position, file in some:
                 try:
                     if isinstance(file, str):
-                        file = read_image(file, max_pixels=max_pixels)
+                        file = read_reduced(file, max_pixels=max_pixels, min_side=min_side)[0]
                     else:
                         _check_pixels(file, max_pixels)
                 except ImageError as error:

@@ -194,7 +194,7 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     pixels = np.full((100, 100, 3), 255, np.uint8)
     side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0]}
     weaker = dict(side, heat=[0.4])
-    found = {"learner": "x", "score": 1.0, "positive": 1.0, "negative": 0.0, "pairs": []}
+    found = {"learner": "x", "score": 1.0, "parts": "block", "positive": 1.0, "negative": 0.0, "pairs": []}
     draw_explanation(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
     drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
     row = drawn[int(drawn.shape[0] * 0.75)]
