@@ -23,6 +23,8 @@ MODULES = (
     "machine",
     "startup",
     "extraction",
+    "deep",
+    "vectors_table",
     "forest",
     "incremental",
     "edit",
