@@ -66,6 +66,8 @@ def features(
 
     if images == "":
         raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
+    if deep and (vectors or ids):
+        raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     root = None if images is None else Path(images)
     given = {"file": vectors, "ids": ids}
     of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]

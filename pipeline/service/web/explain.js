@@ -4,7 +4,7 @@
 import { el, figure, plural, svg } from "./dom.js";
 
 const CELLS = 24; // of a heat map, along the longer side
-const FULL = 0.004; // a cell with this share of the best score of the ranking has full colour: one scale for all results
+const FULL = 0.004; // a square with this share of the best score of the ranking has full colour: one scale for all results
 const HUES = [28, 200, 320, 90, 260, 170, 0, 50];
 
 // Every block's contribution is spread evenly over its area; blocks of all scales add up.
@@ -69,7 +69,7 @@ function legend(full) {
   return el("p", { class: "legend" }, el("span", {}, figure(-full)),
     el("span", { class: "ramp", role: "img",
     "aria-label": `Colour scale from ${figure(-full)} (blue) through 0 (transparent) to ${figure(full)} (orange)` }),
-    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per cell; same scale for both images and all results"));
+    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per square; same scale for both images and all results"));
 }
 
 const classOf = (column) => (column < 3 ? null : column < 5 ? "n" : "n wide-only"); // of the table of pairs

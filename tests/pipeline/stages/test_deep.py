@@ -121,6 +121,8 @@ def test_what_cannot_be_made_is_refused_with_one_line_and_the_run_stays(mine, tm
         line = refused("features", "flat", "--deep", cwd=tmp_path)
         assert line == "visterm: features.kind=deep needs onnxruntime: pip install 'visterm[deep]'"
     assert not list(Path(tmp_path / "runs/flat").glob("extractor*"))
+    line = refused("features", "fruit", "--deep", "--vectors", "v.npy", cwd=mine)
+    assert line == "visterm: give --deep or --vectors, not both: precomputed vectors need no network"
     line = refused("features", "fruit", "--deep", "--set", "features.onnx.model=m.onnx", cwd=mine)
     assert "onnx.model is used with kind: onnx only" in line
 
