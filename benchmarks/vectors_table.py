@@ -69,7 +69,7 @@ def of_set(name: str, kind: str, quick: bool, learners: tuple[str, ...] = LEARNE
             "measured": f"defaults, {summary['n_images']} images, {metrics['n_queries']} queries, split.seed 0",
             "command": COMMAND,
             "train_seconds": float(trained[learner]),
-            "bytes_per_image": stored / summary["n_images"],
+            "kilobytes_per_image": stored / summary["n_images"] / 1000,
             "milliseconds_per_image": milliseconds,
         }
         for learner in learners
@@ -91,22 +91,23 @@ def processor_time(run: Run, folder: str) -> float:
 
 
 def table(records: list[dict]) -> str:
-    """The table of the page: a row per set and kind of vectors."""
+    """The table of the page: a row per set and kind of vectors, of those that were measured."""
     rows = "| Photos | Vectors | cosine | OASIS | AROMA | WSABIE | Training (OASIS, AROMA, WSABIE) | An image |\n"
     rows += "|---|---|---|---|---|---|---|---|\n"
     by_name = {record["name"]: record for record in records}
     for name, title in SETS.items():
         for kind in KINDS:
             names = [f"vectors-map-{name}-{kind}-{learner}" for learner in LEARNERS]
-            if not all(record in by_name for record in names):
+            these = [by_name.get(record) for record in names]
+            first = next((record for record in these if record is not None), None)
+            if first is None:
                 continue
-            these = [by_name[record] for record in names]
-            figures = [f"{these[0]['peer']:.3f}", *(f"{record['ours']:.3f}" for record in these)]
-            seconds = ", ".join(f"{record['train_seconds']:.1f} s" for record in these)
-            size = f"{these[0]['bytes_per_image'] / 1024:,.1f} KiB"
-            spent = f"{these[0]['milliseconds_per_image']:.1f} ms"
-            rows += f"| {title} | {kind} | {' | '.join(figures)} | {seconds} | {size}, {spent} | "
-            rows = rows[:-2] + f"<!-- bench: {' '.join(names)} -->\n"
+            figures = [f"{first['peer']:.3f}", *("-" if one is None else f"{one['ours']:.3f}" for one in these)]
+            seconds = ", ".join("-" if one is None else f"{one['train_seconds']:.1f} s" for one in these)
+            stored, spent = first["kilobytes_per_image"], first["milliseconds_per_image"]
+            marker = f"<!-- bench: {' '.join(record for record in names if record in by_name)} -->"
+            cells = [title, kind, *figures, seconds, f"{stored:.1f} kB, {spent:.1f} ms {marker}"]
+            rows += f"| {' | '.join(cells)} |\n"
     return rows
 
 
