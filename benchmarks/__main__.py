@@ -24,6 +24,8 @@ MODULES = (
     "startup",
     "extraction",
     "photo_sizes",
+    "deep",
+    "vectors_table",
     "forest",
     "incremental",
     "edit",
