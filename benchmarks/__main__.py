@@ -26,6 +26,7 @@ MODULES = (
     "photo_sizes",
     "deep",
     "vectors_table",
+    "both",
     "forest",
     "incremental",
     "edit",

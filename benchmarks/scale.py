@@ -25,7 +25,7 @@ from .vectors import ROOT
 from .webscale import D, load
 
 COMMAND = "python -m benchmarks scale"
-PAIRS = 64  # of a query
+PAIRS = 128  # of a query
 C = 0.1
 WATCHED = 20_000  # validation images that mAP is measured on
 STEP_SECONDS = 4e-6  # of a triplet, roughly: kills come while it learns
