@@ -1,8 +1,8 @@
 """Learning at the size of the web: ``python -m benchmarks scale [--quick]``, or ``make webscale [SIZE=small]``.
 
 The images and clicks of benchmarks/webscale.py, memory-mapped; OASIS at d = 10,000, `PAIRS` pairs a query. A training
-is a process of its own that writes checkpoints and can be killed; it reports after every pass. Takes HOURS in full;
-what is measured is kept below build/webscale, so that a run that was stopped goes on.
+is a process of its own that writes checkpoints and can be killed; it reports after every pass. What is measured is kept
+below build/webscale, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
