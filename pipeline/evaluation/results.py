@@ -33,6 +33,10 @@ from .measure import SystemResult, Task
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
+TAKE_CELLS = (
+    "These vectors count visterms in the whole image. To learn a similarity of photos, above all of objects, take "
+    "configs/spatial.yaml, which counts them per cell of the image, if longer training is no matter."
+)
 
 
 def write_results(
@@ -218,6 +222,13 @@ def _report_data(
         environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
         config=_config_shown(config, systems),
+        closing=TAKE_CELLS if _counts_whole_images(config) else "",
+    )
+
+
+def _counts_whole_images(config: Config) -> bool:
+    return (
+        config.collection.vectors.file is None and config.features.kind == "visterms" and config.features.cells == [1]
     )
 
 
