@@ -10,7 +10,7 @@ from typing import Any
 from visterm.features import printable
 
 _COLORS = {"complete": "#0b5cad", "stopped": "#9aa0a6", "unfinished": "#9aa0a6"}
-_COLUMNS = 3
+_COLUMNS = 4
 
 
 def write_tuning_plot(file: Path, learner: str, result: Mapping[str, Any]) -> None:
@@ -25,7 +25,7 @@ def write_tuning_plot(file: Path, learner: str, result: Mapping[str, Any]) -> No
     trials = [trial for trial in result["trials"] if trial["score"] is not None]
     keys = [key for key in trials[0]["settings"] if len({json.dumps(t["settings"][key]) for t in trials}) > 1]
     n_rows = 1 + -(-len(keys) // _COLUMNS)
-    figure = Figure(figsize=(9, 3 + 2.4 * (n_rows - 1)), dpi=150, layout="constrained")
+    figure = Figure(figsize=(11, 3 + 2.4 * (n_rows - 1)), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(n_rows, _COLUMNS)
     top = figure.add_subplot(grid[0, :])
@@ -57,7 +57,7 @@ def write_tuning_plot(file: Path, learner: str, result: Mapping[str, Any]) -> No
                 axes.plot(x, trial["score"], "*", color="#c2185b", markersize=12)
         axes.axhline(result["own_score"], color="#a84300", linestyle="--", linewidth=1)
         axes.set_xticks(range(len(values)), values)
-        axes.set(title=key.removeprefix(f"{learner}."), xlim=(-0.5, len(values) - 0.5), ylim=(low, high))
+        axes.set(title=key.rpartition(".")[2], xlim=(-0.5, len(values) - 0.5), ylim=(low, high))
         axes.title.set_fontsize(10)
     for axes in figure.axes:
         axes.grid(axis="y", alpha=0.3)

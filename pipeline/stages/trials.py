@@ -3,7 +3,7 @@
 Each trial is measured on one fold, the better half on a second one, and the better half of these on all: settings that
 fail cost a quarter of those that do well (K. Jamieson, A. Talwalkar: Non-stochastic best arm identification and
 hyperparameter optimization, AISTATS 2016; L. Li et al.: A system for massively parallel hyperparameter tuning, MLSys
-2020). Optuna proposes the settings and decides which trials end.
+2020). Optuna proposes the settings (TPE: values that did well are drawn more often) and keeps the journal.
 
 Trials are proposed in batches, and depend on the seed and on the results of earlier batches alone: two threads or a
 kill change nothing. How many trials fit into the time is estimated once, and kept in the journal.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import threading
 import time
 import warnings
@@ -85,7 +86,6 @@ class Search:
             storage=JournalStorage(JournalFileBackend(str(journal))),
             study_name="tune",
             direction="maximize",
-            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
             load_if_exists=True,
         )
         # As JSON, since Optuna's choices are plain values, and a setting may be a list.
@@ -196,24 +196,34 @@ class Search:
         running = self._running()
         for n_folds in self._rungs:
             self._measure_folds([(t, fold) for t in running for fold in range(n_folds) if str(fold) not in _folds(t)])
-            running = [trial for trial in running if self._goes_on(trial, n_folds)]
+            running = self._better_half(running, n_folds)
 
-    def _goes_on(self, trial: Any, n_folds: int) -> bool:
-        """Report the mean over the folds; end the trial if all are done, if it is refused or in the worse half."""
-        folds = _folds(trial)
-        if any("error" in fold for fold in folds.values()):
-            self._study.tell(trial, state=TrialState.FAIL)
-            return False
-        values, _ = best_step([folds[str(fold)] for fold in range(n_folds)])
-        with warnings.catch_warnings(action="ignore"):  # of a value that a killed process has reported
-            trial.report(sum(values) / n_folds, n_folds)
-        if n_folds == self._n_folds:
-            self._study.tell(trial, sum(values) / n_folds)
-        elif trial.should_prune():
-            self._study.tell(trial, state=TrialState.PRUNED)
-        else:
-            return True
-        return False
+    def _better_half(self, running: list[Any], n_folds: int) -> list[Any]:
+        """End the trials that are done, refused, or in the worse half of all that were measured on so many folds.
+
+        Optuna's pruner for this decides when a trial reports, so that those that report first go on too easily.
+        """
+        measured = []
+        for trial in running:
+            folds = _folds(trial)
+            if any("error" in fold for fold in folds.values()):
+                self._study.tell(trial, state=TrialState.FAIL)
+                continue
+            values, _ = best_step([folds[str(fold)] for fold in range(n_folds)])
+            mean = sum(values) / n_folds
+            with warnings.catch_warnings(action="ignore"):  # of a value that a killed process has reported
+                trial.report(mean, n_folds)
+            measured.append((trial, mean))
+        seen = [t.intermediate_values[n_folds] for t in self._asked() if n_folds in t.intermediate_values]
+        going_on = []
+        for trial, mean in measured:
+            if n_folds == self._n_folds:
+                self._study.tell(trial, mean)
+            elif mean < statistics.median(seen):
+                self._study.tell(trial, state=TrialState.PRUNED)
+            else:
+                going_on.append(trial)
+        return going_on
 
     def _measure_folds(self, jobs: list[tuple[Any, int]]) -> None:
         """Measure trials on folds, several at a time; OutOfTime if the budget ends before."""

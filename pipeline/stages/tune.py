@@ -26,7 +26,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
 
 from .features import check_features
-from .train import check_one_label, constructor_parameters
+from .train import ONE_LABEL, check_one_label, constructor_parameters
 from .vector_kinds import reweight
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ def tune(
             result = _tune(run, start, learner_name, data, space, record, console, budget, most, force)
             _check_unchanged(run, config, collection, images, learner_name)
             _publish(run.tuning(learner_name), record, result)
-        if apply and result["best"]:
-            _apply(run, with_settings(config, result["best"]), collection)
+        if apply:
+            tuned = with_settings(start, result["best"])
+            reweight(run, tuned, collection)
+            run.save_config(tuned)
     plot = str(run.tuning(learner_name) / "tuning.png")
-    return (
-        {"learner": learner_name, "fresh": fresh, "applied": apply and bool(result["best"])} | result | {"plot": plot}
-    )
+    return {"learner": learner_name, "fresh": fresh, "applied": apply} | result | {"plot": plot}
 
 
 class _Data:
@@ -120,8 +120,6 @@ class _Data:
         learner_name: str,
         visterms: bool,
     ):
-        from .train import ONE_LABEL
-
         clicks = config.collection.clicks is not None
         if learner_name in ONE_LABEL:
             check_one_label(learner_name, images, clicks)
@@ -158,9 +156,7 @@ def _folds(y: Any, seed: int, name: str) -> Any:
     if sparse.issparse(y):
         n_folds = min(N_FOLDS, n // 4)
         if n_folds < 2:
-            raise UserError(
-                f"run {name}: {count(n, 'labelled training image')} cannot be tuned on; add images, eight at least"
-            )
+            raise UserError(f"run {name}: {count(n, 'labelled training image')} are too few; tuning needs eight")
         fold_of[rng.permutation(n)] = np.arange(n) % n_folds
         return fold_of
     classes, class_of, sizes = np.unique(y, return_inverse=True, return_counts=True)
@@ -252,7 +248,7 @@ def _tune(
             progress=lambda seconds, note: phase.advance_to(min(int(seconds), math.ceil(budget)), note=note),
         )
         if resumed := int(search.seconds()):
-            console.say(f"resuming an interrupted tuning after {duration(resumed)}")
+            console.say(f"resuming after {duration(resumed)}")
             phase.start_at(resumed)
         search.run()
         trials = search.trials()
@@ -400,9 +396,3 @@ def _check_unchanged(
         f"run {run.name} changed while it was tuned (images, labels or features): the result is discarded; run the "
         "same command again"
     )
-
-
-def _apply(run: Run, config: Config, collection: Collection) -> None:
-    """Write settings into the configuration of the run; change the weights of its vectors if they are among them."""
-    reweight(run, config, collection)
-    run.save_config(config)
