@@ -55,13 +55,13 @@ def extracted(name: str, fold: int, runs: str) -> None:
     visterm("features", str(DATA / folder), *options, runs=runs, check=True)
 
 
-def gain(name: str, fold: int, budget: str) -> dict:
+def gain(name: str, fold: int, *limit: str) -> dict:
     """Test mAP with the defaults and with tuned settings, and the seconds that tuning took."""
     with tempfile.TemporaryDirectory() as runs:
         extracted(name, fold, runs)
         defaults = evaluated(runs)
         started = time.perf_counter()
-        result = json.loads(visterm("tune", "--budget", budget, "--apply", "--json", runs=runs, check=True).stdout)
+        result = json.loads(visterm("tune", *limit, "--apply", "--json", runs=runs, check=True).stdout)
         seconds = time.perf_counter() - started
         return {
             "defaults": defaults,
@@ -105,7 +105,7 @@ def run(quick: bool = False) -> list[dict]:
     budget, limit, folds = ("60s", 60, FOLDS[:2]) if quick else ("5m", 300, FOLDS)
     records, seconds = [], []
     for name in SETS:
-        found = [gain(name, fold, budget) for fold in folds]
+        found = [gain(name, fold, "--budget", budget) for fold in folds]
         seconds += [one["seconds"] for one in found]
         tuned, defaults = (np.array([one[key] for one in found]) for key in ("tuned", "defaults"))
         both = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in zip(tuned, defaults, strict=True))
@@ -161,6 +161,9 @@ if __name__ == "__main__":
     parser.add_argument("set", choices=SETS)
     parser.add_argument("fold", type=int)
     parser.add_argument("--budget", default="5m")
+    parser.add_argument("--trials", help="so many trials, however long they take: where other work takes the cores")
     parser.add_argument("--kill", action="store_true", help="kill and resume, and compare the choice")
     given = parser.parse_args()
-    print(json.dumps((resumed if given.kill else gain)(given.set, given.fold, given.budget), indent=1))
+    limit = ("--trials", given.trials) if given.trials else ("--budget", given.budget)
+    found = resumed(given.set, given.fold, given.budget) if given.kill else gain(given.set, given.fold, *limit)
+    print(json.dumps(found, indent=1))
