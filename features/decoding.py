@@ -109,18 +109,27 @@ def decode_image(data: bytes, name: StrPath, *, max_pixels: int = MAX_PIXELS) ->
     ImageError
         As `read_image`.
     """
-    return decode_picture(data, name, max_side=None, max_pixels=max_pixels).pixels
+    return decode_picture(data, name, max_pixels=max_pixels).pixels
 
 
-def decode_picture(data: bytes, name: StrPath, *, max_side: int | None, max_pixels: int = MAX_PIXELS) -> Picture:
-    """Decode the content of an image file as `decode_image` does, scaled down to a longest side.
+def decode_picture(
+    data: bytes,
+    name: StrPath,
+    *,
+    max_side: int | None = None,
+    min_side: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+) -> Picture:
+    """Decode the content of an image file as `decode_image` does, a large one smaller.
 
     Parameters
     ----------
     data, name, max_pixels
         As in `decode_image`. `max_pixels` limits the original.
-    max_side : int or None
-        Longest side of the result; None: as the image is.
+    max_side : int, optional
+        Scale down to this longest side.
+    min_side : int, optional
+        Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
 
     Returns
     -------
@@ -133,14 +142,14 @@ def decode_picture(data: bytes, name: StrPath, *, max_side: int | None, max_pixe
 
     Notes
     -----
-    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if that is no smaller than `max_side`, which takes a fraction of
-    the time and memory; the rest, and other formats, are scaled down by `shrink_to_side`.
+    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if that is no smaller than `max_side` and `min_side`, which takes
+    a fraction of the time and memory. To `max_side` the rest, and other formats, are scaled down by `shrink_to_side`.
     """
     if not data:
         raise ImageError(name, "empty file")
     if data.startswith(b"\xff\xd8\xff"):
         height, width = _check_jpeg(data, max_pixels, name)
-        divisor = _jpeg_divisor(max(height, width), max_side)
+        divisor = _jpeg_divisor(height, width, max_side, min_side)
         pixels = _opencv_decode(data, divisor)
         if pixels is not None:
             # EXIF may turn the image. Where rounding up hides that, the sides differ by fewer than 8 pixels.
@@ -284,23 +293,26 @@ def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> tuple[int, int]:
     return height, width
 
 
-_REDUCED = {2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
+_REDUCED = {  # OpenCV's flags, by divisor; its own names for reduced colour images are of BGR
+    1: cv2.IMREAD_COLOR_RGB,
+    2: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_2,
+    4: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_4,
+    8: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_8,
+}
 
 
-def _jpeg_divisor(longest: int, max_side: int | None) -> int:
-    """Return the divisor, of those that JPEG decoders know, that leaves no fewer pixels than asked for."""
-    return max((n for n in _REDUCED if max_side is not None and longest >= n * max_side), default=1)
+def _jpeg_divisor(height: int, width: int, max_side: int | None, min_side: int | None) -> int:
+    """Return the largest divisor that leaves no fewer pixels than asked for; 1 without limits."""
+    if max_side is None and min_side is None:
+        return 1
+    longest, shortest = max(height, width), min(height, width)
+    return max(n for n in _REDUCED if n == 1 or (longest >= n * (max_side or 0) and shortest // n >= (min_side or 0)))
 
 
 def _opencv_decode(data: bytes, divisor: int) -> npt.NDArray[np.uint8] | None:
     """Return pixels with EXIF orientation applied, or None if OpenCV cannot decode the data."""
-    content = np.frombuffer(data, np.uint8)
     try:
-        if divisor == 1:
-            pixels = cv2.imdecode(content, cv2.IMREAD_COLOR_RGB)
-        else:  # OpenCV has no reduced RGB
-            pixels = cv2.imdecode(content, _REDUCED[divisor])
-            pixels = None if pixels is None else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _REDUCED[divisor])
     except cv2.error:
         return None
     return cast("npt.NDArray[np.uint8] | None", pixels)

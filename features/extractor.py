@@ -519,7 +519,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        image : path, ndarray of uint8, or Picture of `read_picture`
+        image : path, ndarray of uint8, or Picture of `read`
 
         Returns
         -------
@@ -537,7 +537,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         """Return boxes, cells (n_blocks, n_grids) or None, and visterms in the codebook (n_blocks, 1 or n_trees)."""
         check_is_fitted(self, ["codebook_"])
         if isinstance(image, (str, os.PathLike)):
-            image = read_picture(image, max_side=self.max_side, max_pixels=self.max_pixels)
+            image = self.read(image)
         if not isinstance(image, Picture):
             image = Picture(read_pixels(image, *self._limits()), *np.shape(image)[:2])
         pixels, *size = image
@@ -550,12 +550,16 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         scale = size[1] / shape[1], size[0] / shape[0]
         return block_grid(*shape, **layout.grid) * (*scale, *scale), layout.cells_of(*shape), ids
 
+    def read(self, path, *, max_pixels=None):
+        """Read an image file as `transform` does, scaled down to `max_side`; see `read_picture`."""
+        return read_picture(path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
+
     def block_vectors(self, image):
         """Return the share of each block in the vector of an image.
 
         Parameters
         ----------
-        image : path, ndarray of uint8, or Picture of `read_picture`
+        image : path, ndarray of uint8, or Picture of `read`
             The path and the pixels of a JPEG above `max_side` give slightly different vectors: the decoder scales too.
 
         Returns

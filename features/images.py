@@ -194,14 +194,18 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     return decode_image(_read_bytes(path), path, max_pixels=max_pixels)
 
 
-def read_picture(path: StrPath, *, max_side: int | None, max_pixels: int = MAX_PIXELS) -> Picture:
-    """Read an image file as `read_image` does, scaled down to a longest side; see `decode_picture`.
+def read_picture(
+    path: StrPath, *, max_side: int | None = None, min_side: int | None = None, max_pixels: int = MAX_PIXELS
+) -> Picture:
+    """Read an image file as `read_image` does, a large one smaller; see `decode_picture`.
 
     Parameters
     ----------
     path : str or PathLike
-    max_side : int or None
-        Longest side of the result; None: as the image is.
+    max_side : int, optional
+        Scale down to this longest side.
+    min_side : int, optional
+        Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
     max_pixels : int
         Refuse larger originals.
 
@@ -215,7 +219,7 @@ def read_picture(path: StrPath, *, max_side: int | None, max_pixels: int = MAX_P
     ImageError
         As `read_image`.
     """
-    return decode_picture(_read_bytes(path), path, max_side=max_side, max_pixels=max_pixels)
+    return decode_picture(_read_bytes(path), path, max_side=max_side, min_side=min_side, max_pixels=max_pixels)
 
 
 def _read_bytes(path: StrPath) -> bytes:

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from visterm.features.presets import PRESETS
+
 from .defaults import constructor_defaults
 
 # What the library has; a setting that differs says why beside it.
@@ -134,8 +136,9 @@ class OnnxConfig(_Section):
     size: int | list[int] | None = _ONNX["size"]  # height and width in pixels; null: as the model says
     resize: Literal["crop", "stretch", "pad"] = _ONNX["resize"]
     keep: float = Field(default=_ONNX["keep"], gt=0, le=1)  # with crop
-    mean: float | list[float] = _ONNX["mean"]  # (pixel - mean) * scale, of pixels from 0 to 255
-    scale: float | list[float] = _ONNX["scale"]
+    preprocess: Literal[tuple(PRESETS)] = _ONNX["preprocess"]  # type: ignore[valid-type]  # names of mean and scale
+    mean: float | list[float] | None = _ONNX["mean"]  # (pixel - mean) * scale, of pixels from 0 to 255
+    scale: float | list[float] | None = _ONNX["scale"]  # null: as preprocess says
     channels: Literal["rgb", "bgr"] = _ONNX["channels"]
     layer: str | None = _ONNX["layer"]  # null: the model's output
     batch: int = Field(default=_ONNX["batch"], gt=0)
@@ -143,9 +146,9 @@ class OnnxConfig(_Section):
 
 
 class FeaturesConfig(_Section):
-    """From pixels to visterms, see VistermExtractor; or to vectors by an ONNX model, which has a section of its own."""
+    """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
-    kind: Literal["visterms", "onnx"] = "visterms"
+    kind: Literal["visterms", "deep", "onnx"] = "visterms"
     onnx: OnnxConfig = OnnxConfig()
     n_visterms: int = Field(default=_VISTERMS["n_visterms"], gt=1)
     codebook: CodebookConfig = CodebookConfig()
@@ -179,7 +182,7 @@ class FeaturesConfig(_Section):
     def _has_model(self) -> FeaturesConfig:
         if self.kind == "onnx" and self.onnx.model is None:
             raise ValueError("kind: onnx needs a model: --set features.onnx.model=model.onnx")
-        if self.kind == "visterms" and self.onnx.model is not None:
+        if self.kind != "onnx" and self.onnx.model is not None:
             raise ValueError("onnx.model is used with kind: onnx only: --set features.kind=onnx")
         return self
 

@@ -100,10 +100,9 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
 
     from joblib import effective_n_jobs
 
-    from visterm.features import ImageError, read_picture
+    from visterm.features import ImageError
 
     extractor, max_pixels = gallery.extractor, config.collection.max_pixels
-    max_side = getattr(extractor, "max_side", None)
     errors: dict[int, str] = {}
     if extractor is None:
         return gallery.X[:0], [], dict.fromkeys((position for position, _ in files), _NO_EXTRACTOR)
@@ -115,7 +114,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
             for position, file in some:
                 try:
                     if isinstance(file, str):
-                        file = read_picture(file, max_side=max_side, max_pixels=max_pixels).pixels
+                        file = extractor.read(file, max_pixels=max_pixels).pixels
                     else:
                         _check_pixels(file, max_pixels)
                 except ImageError as error:

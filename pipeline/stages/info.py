@@ -108,8 +108,9 @@ def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config)
             "learned from": count(record["training_images"], "training image")
             + (f" (out of date, {changes}: run features again)" if changes else ""),
         }
-    vectors = config.collection.vectors.file
-    source = f"read from {vectors}" if vectors is not None else f"made by {config.features.onnx.model}"
+    vectors, features = config.collection.vectors.file, config.features
+    model = "EfficientNet-Lite0" if features.kind == "deep" else features.onnx.model
+    source = f"read from {vectors}" if vectors is not None else f"made by {model}"
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers, {source}"}
 
 

@@ -27,6 +27,7 @@ from visterm.features.images import (
     find_images,
     printable,
     read_image,
+    read_picture,
     silence_decoders,
 )
 
@@ -250,6 +251,25 @@ def test_exif_orientation(kind, orientation):
     exif[0x0112] = orientation
     data = encode(np.ascontiguousarray(stored), kind, exif=exif)
     assert difference(decode_image(data, "x"), picture()) < 5
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_a_large_jpeg_is_decoded_at_reduced_size(tmp_path, orientation):
+    """The pixels are those of the whole picture in small, upright; the size is that of the picture itself."""
+    whole = cv2.resize(np.random.default_rng(0).integers(0, 256, (5, 8, 3), dtype=np.uint8), (800, 500))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    (tmp_path / "a.jpg").write_bytes(encode(whole, "JPEG", exif=exif))
+    full = read_image(tmp_path / "a.jpg")
+    for min_side, shorter in ((None, 500), (251, 500), (250, 250), (100, 125), (1, 63)):
+        pixels, *size = read_picture(tmp_path / "a.jpg", min_side=min_side)
+        assert tuple(size) == full.shape[:2]
+        assert min(pixels.shape[:2]) == shorter
+        small = cv2.resize(full, pixels.shape[1::-1], interpolation=cv2.INTER_AREA)
+        assert np.abs(pixels.astype(int) - small).mean() < 4
+    (tmp_path / "a.png").write_bytes(encode(whole, "PNG"))
+    pixels, *size = read_picture(tmp_path / "a.png", min_side=1)
+    assert pixels.shape[:2] == tuple(size) == (500, 800)
 
 
 def test_broken_exif_does_not_spoil_the_picture():

@@ -194,7 +194,7 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     pixels = np.full((100, 100, 3), 255, np.uint8)
     side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0]}
     weaker = dict(side, heat=[0.4])
-    found = {"learner": "x", "score": 1.0, "positive": 1.0, "negative": 0.0, "pairs": []}
+    found = {"learner": "x", "score": 1.0, "parts": "block", "positive": 1.0, "negative": 0.0, "pairs": []}
     draw_explanation(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
     drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
     row = drawn[int(drawn.shape[0] * 0.75)]
@@ -291,8 +291,13 @@ def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher,
 def test_images_of_the_run_are_read_once(folder, searcher, tmp_path, monkeypatch):
     """The picture is of the very pixels that the numbers are of."""
     read = []
-    read_it = features.read_picture
-    monkeypatch.setattr(features, "read_picture", lambda file, **options: read.append(file) or read_it(file, **options))
+    read_it = features.VistermExtractor.read
+
+    def reading(extractor, file, **options):
+        read.append(file)
+        return read_it(extractor, file, **options)
+
+    monkeypatch.setattr(features.VistermExtractor, "read", reading)
     monkeypatch.delattr(features, "read_image")
     visterm("explain", "id:1", "id:5", "--output", tmp_path / "why.png", cwd=folder)
     assert len(read) == 2
