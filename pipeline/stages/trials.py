@@ -62,7 +62,7 @@ class Search:
 
     ``space`` has the values of each setting, ``own`` the settings to start with. ``measure`` is called in ``n_jobs``
     threads. ``most`` is the number of trials, in place of what fits into ``budget`` seconds. ``progress`` is called
-    with the seconds spent and a note.
+    with the seconds spent, the number of trials that ended, and a note.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Search:
         seed: int,
         budget: float,
         most: int | None = None,
-        progress: Callable[[float, str], None] = lambda seconds, note: None,
+        progress: Callable[[float, int, str], None] = lambda seconds, ended, note: None,
     ):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         journal.with_name(journal.name + ".lock").unlink(missing_ok=True)  # of a killed process: the run is locked
@@ -102,6 +102,8 @@ class Search:
             if not self._asked():
                 self._study.enqueue_trial(self._own)
             self._run_batch(1)
+            if self.trials()[0].state == "refused":
+                return False
             while (wanted := self._wanted()) > len(self._asked()) or self._running():
                 self._run_batch(min(wanted, 1 + BATCH * math.ceil(len(self._asked()) / BATCH)))
                 if self.exhausted():
@@ -156,7 +158,8 @@ class Search:
     def _asked(self) -> list[Any]:
         """Trials in order, without repeated proposals."""
         trials = self._study.get_trials(deepcopy=False)
-        return [t for t in trials if t.state != TrialState.WAITING and t.params and "repeated" not in t.user_attrs]
+        # A kill may leave one with some of its settings.
+        return [t for t in trials if len(t.params) == len(self._choices) and "repeated" not in t.user_attrs]
 
     def _running(self) -> list[Any]:
         return [
@@ -168,24 +171,24 @@ class Search:
         distributions: Any = {key: CategoricalDistribution(values) for key, values in self._choices.items()}
         for attempt in range(_PROPOSALS + 1):
             tried = [trial.params for trial in self._asked()]
-            number = len(self._study.get_trials(deepcopy=False))
-            # A sampler per trial: what it draws depends on the number of the trial, not on how often it was asked.
-            self._study.sampler = optuna.samplers.TPESampler(seed=self._seed + number)
+            # A sampler per proposal: what it draws does not depend on whether a kill was before.
+            seed = self._seed + 1000 * len(tried) + attempt
+            self._study.sampler = optuna.samplers.TPESampler(seed=seed)
             if attempt == _PROPOSALS:
-                self._study.enqueue_trial(self._left(tried, number))
+                self._study.enqueue_trial(self._left(tried, seed))
             trial = self._study.ask(distributions)
             if trial.params not in tried:
                 return
             trial.set_user_attr("repeated", True)
             self._study.tell(trial, state=TrialState.FAIL)
 
-    def _left(self, tried: list[dict[str, str]], number: int) -> dict[str, str]:
+    def _left(self, tried: list[dict[str, str]], seed: int) -> dict[str, str]:
         """Draw settings that were not tried."""
         import numpy as np
         from sklearn.model_selection import ParameterGrid
 
         left = [settings for settings in ParameterGrid(self._choices) if settings not in tried]
-        return left[int(np.random.default_rng([self._seed, number]).integers(len(left)))]
+        return left[int(np.random.default_rng(seed).integers(len(left)))]
 
     def _run_batch(self, n_trials: int) -> None:
         """Propose settings until there are so many trials, then run those that are not finished."""
@@ -252,17 +255,19 @@ class Search:
                     for future in done:
                         trial, fold = pending.pop(future)
                         trial.set_user_attr(f"fold {fold}", future.result() | {"clock": self.seconds()})
-                    self._progress(self.seconds(), self._note())
+                    self._report_progress()
                     if pending and self._most is None and self.seconds() > self._budget:
                         raise OutOfTime
             finally:
                 ended.set()
                 pool.shutdown(cancel_futures=True)
 
-    def _note(self) -> str:
-        complete = [t.value for t in self._asked() if t.state == TrialState.COMPLETE]
+    def _report_progress(self) -> None:
+        trials = self._asked()
+        complete = [trial.value for trial in trials if trial.state == TrialState.COMPLETE]
+        ended = sum(trial.state.is_finished() for trial in trials)
         best = f", best {max(complete):.3f}" if complete else ""
-        return f"{len(self._asked())} settings tried{best}"
+        self._progress(self.seconds(), ended, f"{ended} of {len(trials)} trials{best}")
 
     def _shown(self, number: int, trial: Any) -> Trial:
         folds = _folds(trial)

@@ -234,7 +234,8 @@ def _tune(
         raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
     checkpoint = _checkpoint(run, learner_name, record, force)
     n_images = count(len(data.fold_of), "training image")
-    with console.phase(f"tuning {learner_name} on {n_images}", math.ceil(budget), "s") as phase:
+    total, unit = (math.ceil(budget), "s") if most is None else (most, "trials")
+    with console.phase(f"tuning {learner_name} on {n_images}", total, unit) as phase:
         search = Search(
             checkpoint / "journal",
             space,
@@ -245,11 +246,14 @@ def _tune(
             seed=config.seed,
             budget=budget,
             most=most,
-            progress=lambda seconds, note: phase.advance_to(min(int(seconds), math.ceil(budget)), note=note),
+            progress=lambda seconds, ended, note: phase.advance_to(
+                min(int(seconds) if most is None else ended, total), note=note
+            ),
         )
         if resumed := int(search.seconds()):
             console.say(f"resuming after {duration(resumed)}")
-            phase.start_at(resumed)
+            if most is None:
+                phase.start_at(resumed)
         search.run()
         trials = search.trials()
     if trials and trials[0].state == "refused":

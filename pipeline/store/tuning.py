@@ -15,7 +15,8 @@ def tuned_settings(run: Run, name: str, trained: Mapping[str, Any]) -> dict[str,
     Keys are full names, such as ``oasis.C``.
     """
     best = (read_record(run.tuning(name)) or {}).get("result", {}).get("best", {})
-    used = dict(trained["config"]) | {"features": (read_record(run.extractor) or {})["config"].get("features", {})}
+    extractor = read_record(run.extractor) or {"config": {}}
+    used = {"features": extractor["config"].get("features", {})} | trained["config"]
     return best if best and all(_value_of(used, key) == value for key, value in best.items()) else {}
 
 
