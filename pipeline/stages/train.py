@@ -120,7 +120,7 @@ def _train(
     started = time.perf_counter() - seconds_before
     clicks = config.collection.clicks is not None
     if learner_name in ONE_LABEL:
-        _check_one_label(learner_name, images, clicks)
+        check_one_label(learner_name, images, clicks)
     X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
     title = f"training {learner_name} on {count(len(images), 'image')}"
     distributed = "distribute" in fit_parameters and getattr(config, learner_name).n_rankers > 1
@@ -149,7 +149,7 @@ def _train(
                     rows = np.flatnonzero([image.split == "validation" for image in images])
                     if len(rows):
                         options["validation_rows"] = rows
-                    learner = kind(**_parameters(kind, config, learner_name)).fit(X, y, **options)
+                    learner = kind(**constructor_parameters(kind, config, learner_name)).fit(X, y, **options)
                 watch.end_if_told(learner)
         except ValueError as error:
             hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
@@ -257,7 +257,7 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
     )
 
 
-def _check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
+def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
     """Raise on clicks, and on images with several labels."""
     several = [image.path for image in images if len(image.labels) != 1]
     if not clicks and not several:
@@ -270,7 +270,7 @@ def _check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -
     )
 
 
-def _parameters(kind: Any, config: Config, learner_name: str) -> dict[str, Any]:
+def constructor_parameters(kind: Any, config: Config, learner_name: str) -> dict[str, Any]:
     """Return the constructor's arguments: the learner's section, and the shared settings that its class takes."""
     parameters = getattr(config, learner_name).model_dump()
     accepted = inspect.signature(kind).parameters
