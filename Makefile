@@ -8,6 +8,7 @@ QUERY   ?=
 RESULT  ?=
 LABEL   ?=
 QUICK   ?=
+DEEP    ?=
 ONLY    ?=
 ARGS    ?=
 
@@ -44,8 +45,8 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 demo: install  ## run all stages on photos that scikit-image and scikit-learn ship; no download
 	@$(VISTERM) demo $(ARGS)
 
-features: install  ## IMAGES=dir: turn images into visterm counts
-	@$(VISTERM) features $(if $(IMAGES),"$(IMAGES)") $(OPTIONS) $(ARGS)
+features: install  ## IMAGES=dir: turn images into visterm counts; DEEP=1: into vectors of a neural network
+	@$(VISTERM) features $(if $(IMAGES),"$(IMAGES)") $(if $(DEEP),--deep) $(OPTIONS) $(ARGS)
 
 train: features  ## learn a similarity (LEARNER)
 	@$(VISTERM) train $(LEARNERS) $(OPTIONS) $(ARGS)

@@ -23,6 +23,9 @@ MODULES = (
     "machine",
     "startup",
     "extraction",
+    "photo_sizes",
+    "deep",
+    "vectors_table",
     "forest",
     "incremental",
     "edit",
@@ -44,6 +47,7 @@ MODULES = (
     "feedback",
     "growth",
     "configurations",
+    "spatial",
     "scale",
 )
 LONG = {"scale"}  # takes hours: runs only when named

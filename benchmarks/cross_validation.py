@@ -54,9 +54,7 @@ def main() -> None:
     found = []
     for i in range(N_FOLDS):
         inner, outer = np.flatnonzero(fold != i), np.flatnonzero(fold == i)
-        extractor = VistermExtractor(
-            **config.features.model_dump(exclude={"max_training_images"}), random_state=config.seed, n_jobs=-1
-        )
+        extractor = VistermExtractor(**config.features.of_extractor(), random_state=config.seed, n_jobs=-1)
         X = extractor.fit_transform([paths[j] for j in inner])
         held_out = extractor.transform([paths[j] for j in outer])
         learner = OASIS(**config.oasis.model_dump() | {"click_cutoff": None}, random_state=config.seed, n_jobs=-1)

@@ -16,7 +16,7 @@ TOPICS = {
     "Web scale": r"webscale-",
     "Growth": r"growth-",
     "Memory": r".*memory$",
-    "Extraction": r"startup|features-|extract-|cluster-|catalogue-",
+    "Extraction": r"startup|features-|extract-|deep-|cluster-|catalogue-",
     "Codebook": r"codebook-",
     "Service": r"service-",
     "Quality": r".*-(map|quality|p1)(-|$)|wsabie-single|musl-k",

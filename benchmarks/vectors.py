@@ -83,7 +83,8 @@ def caltech_vectors(
     cached = CACHE / f"{name}-{d}-{zlib.crc32(made_from):08x}.npz"
 
     def write(path: Path) -> None:
-        extractor = features.VistermExtractor(n_visterms=d, random_state=fold, **parameters)
+        # Photos as they come, as in the papers.
+        extractor = features.VistermExtractor(n_visterms=d, random_state=fold, **{"max_side": None} | parameters)
         extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
         sp.save_npz(path, sp.csr_matrix(extractor.transform(paths)))
 

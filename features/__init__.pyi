@@ -3,9 +3,10 @@ from .blocks import block_grid, level_shapes, pyramid
 from .codebook import Codebook
 from .color import Palette
 from .descriptors import describe
+from .efficientnet import deep_embedder
 from .extractor import VistermExtractor
 from .forest import ForestCodebook
-from .images import ImageError, decode_image, find_images, printable, read_image, silence_decoders
+from .images import ImageError, decode_image, find_images, printable, read_image, read_picture, silence_decoders
 from .onnx_embedder import OnnxEmbedder
 from .texture import lbp_codes
 from .vector_tables import VectorTable, read_query_vectors, read_vectors
@@ -23,6 +24,7 @@ __all__ = [
     "block_grid",
     "count_visterms",
     "decode_image",
+    "deep_embedder",
     "describe",
     "find_images",
     "lbp_codes",
@@ -30,6 +32,7 @@ __all__ = [
     "printable",
     "pyramid",
     "read_image",
+    "read_picture",
     "read_query_vectors",
     "read_vectors",
     "silence_decoders",

@@ -10,8 +10,9 @@ import os
 import joblib
 import numpy as np
 
+from .decoding import shrink_to_side
 from .descriptors import as_rgb
-from .images import ImageError, read_image
+from .images import ImageError, read_picture
 
 BATCH = 32  # images whose blocks are assigned to visterms together
 DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
@@ -26,24 +27,24 @@ def check_images(images):
     return images
 
 
-def read_pixels(image, max_pixels):
-    """Return RGB pixels of a path or an array."""
+def read_pixels(image, max_pixels, max_side=None):
+    """Return RGB pixels of a path or an array, scaled down to a longest side."""
     if isinstance(image, (str, os.PathLike)):
-        return read_image(image, max_pixels=max_pixels)
-    return as_rgb(image)
+        return read_picture(image, max_side=max_side, max_pixels=max_pixels).pixels
+    return shrink_to_side(as_rgb(image), max_side)
 
 
-def run_batch(function, start, images, max_pixels):
+def run_batch(function, start, images, *limits):
     """Call function(pixels, index) for every image; return the results and the failures.
 
-    An unreadable path gives the result None and a failure (index, path, error). Images may be an iterator; only one is
-    held at a time.
+    `limits` are those of `read_pixels`. An unreadable path gives the result None and a failure (index, path, error).
+    Images may be an iterator; only one is held at a time.
     """
     results: list = []
     failures: list = []
     for index, image in enumerate(images, start):
         try:
-            pixels = read_pixels(image, max_pixels)
+            pixels = read_pixels(image, *limits)
         except (ImageError, OSError) as error:
             results.append(None)
             failures.append((index, os.fspath(image), error))

@@ -9,7 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -57,6 +57,14 @@ class ImageError(ValueError):
         return f"{printable(self.path)}: {self.reason}"
 
 
+class Picture(NamedTuple):
+    """Pixels of an image within a limit of the longest side, and the size of the original in pixels."""
+
+    pixels: npt.NDArray[np.uint8]  # RGB (h, w, 3), C-contiguous
+    height: int
+    width: int
+
+
 def printable(path: StrPath) -> str:
     r"""Show a path on one line, whatever bytes its name holds.
 
@@ -101,13 +109,90 @@ def decode_image(data: bytes, name: StrPath, *, max_pixels: int = MAX_PIXELS) ->
     ImageError
         As `read_image`.
     """
+    return decode_picture(data, name, max_pixels=max_pixels).pixels
+
+
+def decode_picture(
+    data: bytes,
+    name: StrPath,
+    *,
+    max_side: int | None = None,
+    min_side: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+) -> Picture:
+    """Decode the content of an image file as `decode_image` does, a large one smaller.
+
+    Parameters
+    ----------
+    data, name, max_pixels
+        As in `decode_image`. `max_pixels` limits the original.
+    max_side : int, optional
+        Scale down to this longest side.
+    min_side : int, optional
+        Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ImageError
+        As `read_image`.
+
+    Notes
+    -----
+    A JPEG is decoded at 1/2, 1/4 or 1/8 of its size if that is no smaller than `max_side` and `min_side`, which takes
+    a fraction of the time and memory. To `max_side` the rest, and other formats, are scaled down by `shrink_to_side`.
+    """
     if not data:
         raise ImageError(name, "empty file")
     if data.startswith(b"\xff\xd8\xff"):
-        _check_jpeg(data, max_pixels, name)
-        pixels = _opencv_decode(data)
+        height, width = _check_jpeg(data, max_pixels, name)
+        divisor = _jpeg_divisor(height, width, max_side, min_side)
+        pixels = _opencv_decode(data, divisor)
         if pixels is not None:
-            return pixels
+            # EXIF may turn the image. Where rounding up hides that, the sides differ by fewer than 8 pixels.
+            if pixels.shape[:2] != (-(-height // divisor), -(-width // divisor)):
+                height, width = width, height
+            return Picture(_resized(pixels, *sides_within(height, width, max_side)), height, width)
+    pixels = _decode_by_pillow(data, name, max_pixels)
+    height, width = pixels.shape[:2]
+    return Picture(shrink_to_side(pixels, max_side), height, width)
+
+
+def sides_within(height: int, width: int, max_side: int | None) -> tuple[int, int]:
+    """Return height and width of an image that is scaled down, if necessary, to a longest side; at least 1 each."""
+    longest = max(height, width)
+    if max_side is None or longest <= max_side:
+        return height, width
+    return max(1, round(height * max_side / longest)), max(1, round(width * max_side / longest))
+
+
+def shrink_to_side(pixels: npt.NDArray[np.uint8], max_side: int | None) -> npt.NDArray[np.uint8]:
+    """Scale an image down to a longest side, by averaging areas; a smaller image is returned as it is.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, (H, W, 3) or (H, W)
+    max_side : int or None
+        None: as the image is.
+
+    Returns
+    -------
+    ndarray of uint8, (h, w, 3) or (h, w)
+    """
+    height, width = pixels.shape[:2]
+    return _resized(pixels, *sides_within(height, width, max_side))
+
+
+def _resized(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    return cast("npt.NDArray[np.uint8]", cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA))
+
+
+def _decode_by_pillow(data: bytes, name: StrPath, max_pixels: int) -> npt.NDArray[np.uint8]:
     for signature, plugin in _PLUGINS:
         if signature.match(data):
             return _pillow_decode(data, plugin, max_pixels, name)
@@ -167,13 +252,15 @@ _MAX_JPEG_SEGMENTS = 10_000  # before the picture; real files have tens
 _MAX_JPEG_SCANS = 100  # a scan of a few bytes costs a pass over the whole picture; real files have about ten
 
 
-def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> None:
+def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> tuple[int, int]:
     """Walk a JPEG's markers as far as its picture; refuse it if it is too large or ends too early.
+
+    Return the height and width that its header gives, before EXIF turns it.
 
     The decoder fills in missing pixels of a truncated picture, and reports that only on stderr. A complete one ends
     with a marker that cannot occur inside compressed pixels; a truncated file lacks it.
     """
-    frame = channels = 0
+    frame = channels = height = width = 0
     position = 2
     for _ in range(_MAX_JPEG_SEGMENTS):
         match = _JPEG_MARKER.search(data, position)
@@ -203,12 +290,29 @@ def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> None:
     single = frame in _JPEG_SEQUENTIAL and in_first_scan == channels  # spares most files the count
     if not single and data.count(b"\xff\xda", position) > _MAX_JPEG_SCANS:
         raise ImageError(name, f"damaged (more than {_MAX_JPEG_SCANS} scans)")
+    return height, width
 
 
-def _opencv_decode(data: bytes) -> npt.NDArray[np.uint8] | None:
+_REDUCED = {  # OpenCV's flags, by divisor; its own names for reduced colour images are of BGR
+    1: cv2.IMREAD_COLOR_RGB,
+    2: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_2,
+    4: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_4,
+    8: cv2.IMREAD_COLOR_RGB | cv2.IMREAD_REDUCED_GRAYSCALE_8,
+}
+
+
+def _jpeg_divisor(height: int, width: int, max_side: int | None, min_side: int | None) -> int:
+    """Return the largest divisor that leaves no fewer pixels than asked for; 1 without limits."""
+    if max_side is None and min_side is None:
+        return 1
+    longest, shortest = max(height, width), min(height, width)
+    return max(n for n in _REDUCED if n == 1 or (longest >= n * (max_side or 0) and shortest // n >= (min_side or 0)))
+
+
+def _opencv_decode(data: bytes, divisor: int) -> npt.NDArray[np.uint8] | None:
     """Return pixels with EXIF orientation applied, or None if OpenCV cannot decode the data."""
     try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _REDUCED[divisor])
     except cv2.error:
         return None
     return cast("npt.NDArray[np.uint8] | None", pixels)

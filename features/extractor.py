@@ -9,7 +9,9 @@ With ``codebook="forest"`` random trees take the place of palette, descriptors a
 
 from __future__ import annotations
 
+import os
 import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,17 +21,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from .batches import check_images, read_pixels, run_batch, run_batches
 from .blocks import block_grid, check_grid
+from .cells import WHOLE, block_cells, check_cells, n_cells
 from .codebook import Codebook
 from .color import Palette
+from .decoding import Picture
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
-from .images import MAX_PIXELS
-from .visterms import VistermWeighting, co_occurrence_order, count_visterms
+from .images import MAX_PIXELS, read_picture
+from .visterms import TERM_FREQUENCIES, VistermWeighting, co_occurrence_order, count_visterms
 
 PIXELS_PER_IMAGE = 100  # sampled for the palette
 BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
 FOREST_BLOCKS = 25_000  # sampled for a forest at most: they are larger than descriptors
+MIN_SIDE = 64  # of max_side: one block of the default size
 
 # ---------------------------------------------------------------------------------------------------------------
 # Work on one image or batch (module level, so that worker processes can run it)
@@ -46,20 +51,62 @@ def _sample_rows(rows, n, rng):
     return rows if len(rows) <= n else rows[np.sort(rng.choice(len(rows), n, replace=False))]
 
 
-def _count_batch(start, images, palette, codebook, grid, max_pixels):
+def _count_batch(start, images, limits, layout, palette, codebook, normalization):
     """Count the visterms of a batch of images."""
-    descriptors, failures = run_batch(lambda pixels, _: describe(pixels, palette, **grid), start, images, max_pixels)
-    n_blocks = [0 if rows is None else len(rows) for rows in descriptors]
-    rows = [rows for rows in descriptors if rows is not None]
-    ids = codebook.predict(np.concatenate(rows)) if rows else []
-    return count_visterms(ids, n_blocks, len(codebook.centers_)), failures
+
+    def work(pixels, _):
+        rows = describe(pixels, palette, **layout.grid, normalization=normalization)
+        return rows, layout.cells_of(*pixels.shape[:2])
+
+    results, failures = run_batch(work, start, images, *limits)
+    n_columns = [0 if result is None else result[0].shape[0] * len(layout.cells) for result in results]
+    read = _readable(results)
+    if not read:
+        return count_visterms([], n_columns, layout.n_visterms), failures
+    ids = codebook.predict(np.concatenate([rows for rows, _ in read]))
+    if layout.cells != WHOLE:
+        ids = layout.columns(ids[:, None], np.concatenate([cells for _, cells in read])).ravel()
+    return count_visterms(ids, n_columns, layout.n_visterms), failures
 
 
-def _count_batch_by_trees(start, images, forest, max_pixels):
+def _count_batch_by_trees(start, images, limits, layout, forest):
     """Count the visterms of a batch of images, with a forest."""
-    rows, failures = run_batch(lambda pixels, _: forest.count(pixels), start, images, max_pixels)
-    empty = np.zeros(forest.n_visterms, dtype=np.int32)
+
+    def count(pixels, _):
+        if layout.cells == WHOLE:
+            return forest.count(pixels)
+        blocks, nodes = forest.passed(forest.predict(pixels))
+        columns = layout.columns(nodes[:, None], layout.cells_of(*pixels.shape[:2])[blocks])
+        return np.bincount(columns.ravel(), minlength=layout.n_visterms).astype(np.int32)
+
+    rows, failures = run_batch(count, start, images, *limits)
+    empty = np.zeros(layout.n_visterms, dtype=np.int32)
     return sp.csr_matrix(np.stack([empty if row is None else row for row in rows])), failures
+
+
+class _Layout(NamedTuple):
+    """Where blocks lie, and which columns their visterms have."""
+
+    n_visterms: int  # of all cells
+    cells: tuple[int, ...]
+    grid: dict[str, Any]  # see `block_grid`
+
+    @property
+    def per_cell(self):
+        """Visterms of each cell, the number of centres or nodes; up to n_cells - 1 last columns stay empty."""
+        return self.n_visterms // n_cells(self.cells)
+
+    def cells_of(self, height, width):
+        """Return the cells of all blocks of an image, (n_blocks, n_grids); None where the image is the only cell."""
+        if self.cells == WHOLE:
+            return None
+        return block_cells(block_grid(height, width, **self.grid), height, width, self.cells)
+
+    def columns(self, ids, cells):
+        """Return the columns of visterms (n, m) in cells (n, n_grids): (n, m * n_grids) of int32."""
+        if cells is None:
+            return ids
+        return (cells[:, :, None] * np.int32(self.per_cell) + ids[:, None, :]).reshape(len(ids), -1)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -71,7 +118,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_visterms : int
-        Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers.
+        Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers. All `cells` share them evenly.
     codebook : {"kmeans", "forest"}
         "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; ignores
         `n_colors`, `normalization`, `max_color_samples` and `max_iter`.
@@ -79,14 +126,22 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         Of the forest, see `ForestCodebook`.
     n_colors : int
         Number of palette colours.
+    max_side : int or None
+        Longest side of the images that blocks are taken from, at least 64: larger images are scaled down by averaging
+        areas, JPEGs partly while they are decoded. None: images are taken as they are, as in the paper.
     block_size, stride : int
         Side of a block and distance between neighbouring blocks, in pixels.
     scale : float
         Factor between the levels of the scale pyramid.
     min_blocks : int
         The first level with fewer blocks is the last one.
+    cells : sequence of int
+        Sides of the grids of cells whose visterms are counted separately: [3] for 3 x 3 cells, [1, 3] for the whole
+        image besides. (1,): the whole image alone.
     normalization : {"hellinger", "l1"}
         Of block descriptors, see `describe`.
+    tf : {"count", "sqrt"}
+        What the weights make of counts, see `VistermWeighting`.
     max_color_samples, max_descriptors : int
         Maximum number of pixels and block descriptors to learn palette and codebook from, drawn evenly from the
         training images. A forest is grown from at most 25,000 blocks.
@@ -112,12 +167,19 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Only `fit` learns, so vectors depend on the training images alone.
+    - Only `fit` learns, so vectors depend on the training images alone.
+    - The papers' images were of one size, about that of web pages. With `max_side` a photo has nearly the same vector
+      at any resolution, and the number of its blocks is bounded.
+    - With `cells`, the codebook has ``n_visterms // n_cells`` visterms, which all cells use: a column stands for a
+      visterm in a cell. A block belongs to the cell of its centre, once per grid. Unlike in spatial pyramid matching,
+      grids are not weighted: their idf is learned from images as that of all columns.
 
     References
     ----------
     G. Chechik, V. Sharma, U. Shalit, S. Bengio: Large scale online learning of image similarity through ranking.
     JMLR 11, 2010, §3.
+    S. Lazebnik, C. Schmid, J. Ponce: Beyond bags of features: spatial pyramid matching for recognizing natural scene
+    categories. CVPR 2006.
 
     Examples
     --------
@@ -136,11 +198,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         n_candidates=20,
         min_samples_leaf=5,
         n_colors=20,
+        max_side=500,
         block_size=64,
         stride=32,
         scale=1.25,
         min_blocks=10,
+        cells=(1,),
         normalization="hellinger",
+        tf="count",
         max_color_samples=100_000,
         max_descriptors=250_000,
         max_iter=25,
@@ -155,11 +220,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self.n_candidates = n_candidates
         self.min_samples_leaf = min_samples_leaf
         self.n_colors = n_colors
+        self.max_side = max_side
         self.block_size = block_size
         self.stride = stride
         self.scale = scale
         self.min_blocks = min_blocks
+        self.cells = cells
         self.normalization = normalization
+        self.tf = tf
         self.max_color_samples = max_color_samples
         self.max_descriptors = max_descriptors
         self.max_iter = max_iter
@@ -247,25 +315,33 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         )
         palette = Palette(n_colors=self.n_colors, random_state=seeds[1]).fit(np.concatenate(_readable(pixels)))
 
-        quota, grid = max(self.max_descriptors // len(of_blocks), 1), self._grid()
+        quota, layout, normalization = (
+            max(self.max_descriptors // len(of_blocks), 1),
+            self._layout(),
+            self.normalization,
+        )
         descriptors = self._gather(
             [images[i] for i in of_blocks],
             lambda pixels, i: _sample_rows(
-                describe(pixels, palette, **grid), quota, np.random.default_rng((seeds[2], i))
+                describe(pixels, palette, **layout.grid, normalization=normalization),
+                quota,
+                np.random.default_rng((seeds[2], i)),
             ),
             tick,
             distribute,
         )
         self.palette_ = palette
         self.codebook_ = Codebook(
-            n_visterms=self.n_visterms, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
+            n_visterms=layout.per_cell, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
         ).fit(np.concatenate(_readable(descriptors)))
         del descriptors
 
         counts, failures = self._count(images, tick, distribute)
-        order = co_occurrence_order(counts, self.codebook_.centers_)
+        n, k = n_cells(layout.cells), layout.per_cell
+        by_cell = counts[:, : n * k].reshape(-1, k)  # a row per image and cell
+        order = co_occurrence_order(by_cell, self.codebook_.centers_)
         self.codebook_.set_centers(self.codebook_.centers_[order])
-        counts = counts[:, order]
+        counts = counts[:, np.append((np.arange(n)[:, None] * k + order).ravel(), range(n * k, self.n_visterms))]
         counts.sort_indices()
         return counts, failures
 
@@ -291,11 +367,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     def _forest(self):
         """Return a forest that is not yet grown."""
-        grid = self._grid()
-        del grid["normalization"]
+        layout = self._layout()
         return ForestCodebook(
-            n_visterms=self.n_visterms, n_trees=self.n_trees, n_candidates=self.n_candidates,
-            min_samples_leaf=self.min_samples_leaf, max_blocks=min(self.max_descriptors, FOREST_BLOCKS), **grid,
+            n_visterms=layout.per_cell, n_trees=self.n_trees, n_candidates=self.n_candidates,
+            min_samples_leaf=self.min_samples_leaf, max_blocks=min(self.max_descriptors, FOREST_BLOCKS), **layout.grid,
         )  # fmt: skip
 
     def fit_weighting(self, counts):
@@ -310,12 +385,17 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         VistermExtractor
             Itself.
         """
-        self.weighting_ = VistermWeighting().fit(counts)
+        self.weighting_ = VistermWeighting(tf=self.tf).fit(counts)
         return self
 
     def _checked(self, images):
         """Check settings and images; return the images as a list."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
+        check_cells(self.cells, self.n_visterms, 3 * self.n_trees if self.codebook == "forest" else 2)
+        if self.max_side is not None and (int(self.max_side) != self.max_side or self.max_side < MIN_SIDE):
+            raise ValueError(f"max_side must be a whole number, at least {MIN_SIDE}, or None, not {self.max_side!r}")
+        if self.tf not in TERM_FREQUENCIES:
+            raise ValueError(f"tf must be one of {sorted(TERM_FREQUENCIES)}, not {self.tf!r}")
         if self.normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization must be one of {sorted(NORMALIZATIONS)}, not {self.normalization!r}")
         if self.codebook not in ("kmeans", "forest"):
@@ -335,14 +415,13 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         if self.on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
 
-    def _grid(self):
-        return {
-            "block_size": self.block_size,
-            "stride": self.stride,
-            "scale": self.scale,
-            "min_blocks": self.min_blocks,
-            "normalization": self.normalization,
-        }
+    def _layout(self):
+        names = ("block_size", "stride", "scale", "min_blocks")
+        return _Layout(self.n_visterms, tuple(self.cells), {name: getattr(self, name) for name in names})
+
+    def _limits(self):
+        """Return the limits of `read_pixels`."""
+        return self.max_pixels, self.max_side
 
     @staticmethod
     def _choose(n_images, n_chosen, seed):
@@ -353,9 +432,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     def _gather(self, images, function, tick, distribute):
         """Return what the function gives for each image, None for an unreadable one; call `tick` after each batch."""
-        parts, max_pixels = [], self.max_pixels
+        parts, limits = [], self._limits()
         for results, failures in run_batches(
-            lambda start, batch: run_batch(function, start, batch, max_pixels), images, self.n_jobs, distribute
+            lambda start, batch: run_batch(function, start, batch, *limits), images, self.n_jobs, distribute
         ):
             self._raise_first(failures)
             parts += results
@@ -419,14 +498,15 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     def _count(self, images, tick=lambda n: None, distribute=None):
         """Counts of all images, and the unreadable ones as (index, path, error)."""
-        palette, codebook, grid, max_pixels = self.palette_, self.codebook_, self._grid(), self.max_pixels
+        palette, codebook, normalization = self.palette_, self.codebook_, self.normalization
+        limits, layout = self._limits(), self._layout()
 
         def count_batch(start, batch):
             if isinstance(codebook, ForestCodebook):
-                return _count_batch_by_trees(start, batch, codebook, max_pixels)
-            return _count_batch(start, batch, palette, codebook, grid, max_pixels)
+                return _count_batch_by_trees(start, batch, limits, layout, codebook)
+            return _count_batch(start, batch, limits, layout, palette, codebook, normalization)
 
-        parts, failures = [sp.csr_matrix((0, codebook.n_visterms), dtype=np.int32)], []
+        parts, failures = [sp.csr_matrix((0, self.n_visterms), dtype=np.int32)], []
         for counts, failed in run_batches(count_batch, images, self.n_jobs, distribute):
             self._raise_first(failed)
             parts.append(counts)
@@ -439,51 +519,72 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        image : path or ndarray of uint8
+        image : path, ndarray of uint8, or Picture of `read`
 
         Returns
         -------
         boxes : ndarray of float64, (n_blocks, 4)
-            x, y, width, height in pixels of the image; see `block_grid`.
+            x, y, width, height in pixels of the image, however it is scaled down; see `block_grid`.
         visterms : ndarray of int32, (n_blocks,)
-            With a forest (n_blocks, n_trees): the leaf in each tree.
+            Columns of the vectors. With several grids of cells (n_blocks, n_grids); with a forest
+            (n_blocks, n_grids * n_trees), the leaf in each tree.
         """
+        boxes, cells, ids = self._describe_blocks(image)
+        columns = self._layout().columns(ids, cells)
+        return boxes, columns if columns.shape[1] > 1 or isinstance(self.codebook_, ForestCodebook) else columns[:, 0]
+
+    def _describe_blocks(self, image):
+        """Return boxes, cells (n_blocks, n_grids) or None, and visterms in the codebook (n_blocks, 1 or n_trees)."""
         check_is_fitted(self, ["codebook_"])
-        pixels = read_pixels(image, self.max_pixels)
-        grid = self._grid()
+        if isinstance(image, (str, os.PathLike)):
+            image = self.read(image)
+        if not isinstance(image, Picture):
+            image = Picture(read_pixels(image, *self._limits()), *np.shape(image)[:2])
+        pixels, *size = image
+        layout, shape = self._layout(), pixels.shape[:2]
         if isinstance(self.codebook_, ForestCodebook):
-            visterms = self.codebook_.predict(pixels)
+            ids = self.codebook_.predict(pixels)
         else:
-            visterms = self.codebook_.predict(describe(pixels, self.palette_, **grid))
-        del grid["normalization"]
-        return block_grid(*pixels.shape[:2], **grid), visterms
+            rows = describe(pixels, self.palette_, **layout.grid, normalization=self.normalization)
+            ids = self.codebook_.predict(rows)[:, None]
+        scale = size[1] / shape[1], size[0] / shape[0]
+        return block_grid(*shape, **layout.grid) * (*scale, *scale), layout.cells_of(*shape), ids
+
+    def read(self, path, *, max_pixels=None):
+        """Read an image file as `transform` does, scaled down to `max_side`; see `read_picture`."""
+        return read_picture(path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
 
     def block_vectors(self, image):
         """Return the share of each block in the vector of an image.
 
         Parameters
         ----------
-        image : path or ndarray of uint8
+        image : path, ndarray of uint8, or Picture of `read`
+            The path and the pixels of a JPEG above `max_side` give slightly different vectors: the decoder scales too.
 
         Returns
         -------
         boxes : ndarray of float64, (n_blocks, 4)
-            x, y, width, height in pixels of the image; see `block_grid`.
+            x, y, width, height in pixels of the image, however it is scaled down; see `block_grid`.
         vectors : csr_matrix of float32, (n_blocks, n_visterms)
-            Rows that sum to the image's row of `transform`. A block has one visterm, or none if that has weight 0; with
-            a forest, all nodes that it passes.
+            Rows that sum to the image's row of `transform`. A block has one visterm per grid of cells, or none if that
+            has weight 0; with a forest, all nodes that it passes.
 
         Raises
         ------
         ImageError
             The path cannot be read.
         """
-        boxes, visterms = self.blocks(image)
+        boxes, cells, ids = self._describe_blocks(image)
         blocks = np.arange(len(boxes))
         if isinstance(self.codebook_, ForestCodebook):
-            blocks, visterms = self.codebook_.passed(visterms)
-        ones = np.ones(len(visterms), dtype=np.int32)
-        counts = sp.csr_matrix((ones, (blocks, visterms)), shape=(len(boxes), len(self.weighting_.idf_)))
+            blocks, nodes = self.codebook_.passed(ids)
+            ids = nodes[:, None]
+        columns = self._layout().columns(ids, None if cells is None else cells[blocks])
+        counts = sp.csr_matrix(
+            (np.ones(columns.size, dtype=np.int32), (np.repeat(blocks, columns.shape[1]), columns.ravel())),
+            shape=(len(boxes), self.n_visterms),
+        )
         return boxes, self.weighting_.transform_parts(counts)
 
     # -----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 
-FORMAT = 2  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
-READABLE = (1, 2)  # 1 had no forests
+FORMAT = 3  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
+READABLE = (1, 2, 3)  # 1 had no forests, 2 none of these settings:
+BEFORE = {"max_side": None, "cells": (1,), "tf": "count"}
 ARRAYS = {
     "palette": np.float32, "codebook": np.float32, "idf": np.float64,
     "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
@@ -59,14 +60,16 @@ def load_extractor(cls, folder):
     if version not in READABLE:
         raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
     try:
-        extractor = cls(**record["settings"])
+        settings = record["settings"] if version >= 3 else BEFORE | record["settings"]
+        extractor = cls(**settings | {"cells": tuple(settings["cells"])})
+        n_centers = extractor._layout().per_cell
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
         if extractor.codebook == "forest":
             shapes |= {"filters": (None, 13), "nodes": (None, 3), "roots": (extractor.n_trees,)}
         else:
             shapes |= {
                 "palette": (extractor.n_colors, 3),
-                "codebook": (extractor.n_visterms, extractor.n_colors + N_PATTERNS),
+                "codebook": (n_centers, extractor.n_colors + N_PATTERNS),
             }
         arrays = {name: _load_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
         if extractor.codebook == "forest":
@@ -74,11 +77,11 @@ def load_extractor(cls, folder):
             extractor.codebook_ = extractor._forest().set_trees(arrays["filters"], arrays["nodes"], arrays["roots"])
         else:
             extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
-            extractor.codebook_ = Codebook(n_visterms=extractor.n_visterms).set_centers(arrays["codebook"])
+            extractor.codebook_ = Codebook(n_visterms=n_centers).set_centers(arrays["codebook"])
         n_images = int(record["n_images"])
     except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
         raise ValueError(f"the extractor in {folder} is damaged: {error}") from error
-    extractor.weighting_ = VistermWeighting()
+    extractor.weighting_ = VistermWeighting(tf=extractor.tf)
     extractor.weighting_.idf_ = arrays["idf"]
     extractor.weighting_.n_images_ = n_images
     return extractor

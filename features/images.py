@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from .decoding import MAX_PIXELS, ImageError, StrPath, decode_image, printable
+from .decoding import MAX_PIXELS, ImageError, Picture, StrPath, decode_image, decode_picture, printable
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
 EXTENSIONS = frozenset(
@@ -192,6 +192,34 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
       damaged in the middle of a JPEG go unnoticed.
     """
     return decode_image(_read_bytes(path), path, max_pixels=max_pixels)
+
+
+def read_picture(
+    path: StrPath, *, max_side: int | None = None, min_side: int | None = None, max_pixels: int = MAX_PIXELS
+) -> Picture:
+    """Read an image file as `read_image` does, a large one smaller; see `decode_picture`.
+
+    Parameters
+    ----------
+    path : str or PathLike
+    max_side : int, optional
+        Scale down to this longest side.
+    min_side : int, optional
+        Scale down only as far as the decoder can, and keep this many pixels on the shorter side.
+    max_pixels : int
+        Refuse larger originals.
+
+    Returns
+    -------
+    Picture
+        The pixels, and the size of the original.
+
+    Raises
+    ------
+    ImageError
+        As `read_image`.
+    """
+    return decode_picture(_read_bytes(path), path, max_side=max_side, min_side=min_side, max_pixels=max_pixels)
 
 
 def _read_bytes(path: StrPath) -> bytes:

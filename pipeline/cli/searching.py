@@ -146,10 +146,10 @@ def explain(
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,
-    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Number of block pairs listed and drawn.")] = 8,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Number of pairs listed and drawn.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole explanation as JSON.")] = False,
 ) -> None:
-    """Explain a match: what each pair of blocks adds to the score.
+    """Explain a match: what each pair of blocks, or of cells of a network's map, adds to the score.
 
     All pairs sum to the score that search shows. The picture shows the strongest pairs in both images, and a heat map
     of the score. Default learner: oasis, else the first trained one.
@@ -185,7 +185,8 @@ def _explanation_in_words(found: dict) -> list[str]:
     lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}"]
     if found["negative"]:
         lines.append(f"raised by {found['positive']:.4f}, lowered by {-found['negative']:.4f}")
-    lines.append("pair  block in the query      block in the result        adds  together")
+    of_query, of_result = (f"{found['parts']} in the {side}" for side in ("query", "result"))
+    lines.append(f"pair  {of_query:22}  {of_result:22}      adds  together")
     together = 0.0
     for number, pair in enumerate(found["pairs"], start=1):
         together += pair["contribution"]

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from visterm.features.presets import PRESETS
+
 from .defaults import constructor_defaults
 
 # What the library has; a setting that differs says why beside it.
@@ -122,6 +124,12 @@ class CodebookConfig(_Section):
     min_samples_leaf: int = Field(default=_FOREST["min_samples_leaf"], gt=0)
 
 
+class WeightingConfig(_Section):
+    """From counts of visterms to weights; see VistermWeighting."""
+
+    tf: Literal["count", "sqrt"] = _VISTERMS["tf"]
+
+
 class OnnxConfig(_Section):
     """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
@@ -129,8 +137,9 @@ class OnnxConfig(_Section):
     size: int | list[int] | None = _ONNX["size"]  # height and width in pixels; null: as the model says
     resize: Literal["crop", "stretch", "pad"] = _ONNX["resize"]
     keep: float = Field(default=_ONNX["keep"], gt=0, le=1)  # with crop
-    mean: float | list[float] = _ONNX["mean"]  # (pixel - mean) * scale, of pixels from 0 to 255
-    scale: float | list[float] = _ONNX["scale"]
+    preprocess: Literal[tuple(PRESETS)] = _ONNX["preprocess"]  # type: ignore[valid-type]  # names of mean and scale
+    mean: float | list[float] | None = _ONNX["mean"]  # (pixel - mean) * scale, of pixels from 0 to 255
+    scale: float | list[float] | None = _ONNX["scale"]  # null: as preprocess says
     channels: Literal["rgb", "bgr"] = _ONNX["channels"]
     layer: str | None = _ONNX["layer"]  # null: the model's output
     batch: int = Field(default=_ONNX["batch"], gt=0)
@@ -138,25 +147,43 @@ class OnnxConfig(_Section):
 
 
 class FeaturesConfig(_Section):
-    """From pixels to visterms, see VistermExtractor; or to vectors by an ONNX model, which has a section of its own."""
+    """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
-    kind: Literal["visterms", "onnx"] = "visterms"
+    kind: Literal["visterms", "deep", "onnx"] = "visterms"
     onnx: OnnxConfig = OnnxConfig()
     n_visterms: int = Field(default=_VISTERMS["n_visterms"], gt=1)
     codebook: CodebookConfig = CodebookConfig()
     n_colors: int = Field(default=_VISTERMS["n_colors"], gt=1, le=256)
+    max_side: int | None = Field(default=_VISTERMS["max_side"], ge=64)  # larger images are scaled down
     block_size: int = Field(default=_VISTERMS["block_size"], ge=8)
     stride: int = Field(default=_VISTERMS["stride"], ge=1)
     scale: float = Field(default=_VISTERMS["scale"], gt=1)
     min_blocks: int = Field(default=_VISTERMS["min_blocks"], ge=1)
+    cells: list[int] = list(_VISTERMS["cells"])  # [3]: 3 x 3 cells with visterms of their own; [1, 3]: two grids
     normalization: Literal["l1", "hellinger"] = _VISTERMS["normalization"]
+    weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook learn from at most this many
+
+    def of_extractor(self) -> dict[str, Any]:
+        """Return the settings of VistermExtractor."""
+        own = self.model_dump(exclude={"kind", "onnx", "max_training_images"})
+        sections = own.pop("codebook"), own.pop("weighting")
+        codebook = sections[0].pop("kind")
+        return own | sections[0] | sections[1] | {"codebook": codebook}
+
+    @model_validator(mode="after")
+    def _cells_fit(self) -> FeaturesConfig:
+        if self.cells != [1]:
+            from visterm.features.cells import check_cells
+
+            check_cells(self.cells, self.n_visterms)
+        return self
 
     @model_validator(mode="after")
     def _has_model(self) -> FeaturesConfig:
         if self.kind == "onnx" and self.onnx.model is None:
             raise ValueError("kind: onnx needs a model: --set features.onnx.model=model.onnx")
-        if self.kind == "visterms" and self.onnx.model is not None:
+        if self.kind != "onnx" and self.onnx.model is not None:
             raise ValueError("onnx.model is used with kind: onnx only: --set features.kind=onnx")
         return self
 

@@ -1,4 +1,4 @@
-"""Why a query and a result match: what each block adds to the score."""
+"""Why a query and a result match: what each block, or each cell of a network's last map, adds to the score."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 PAIRS = 30  # listed by default
-_CANDIDATES = 1000  # strongest pairs that are considered
+_CANDIDATES = 3000  # strongest pairs that are considered; 7 x 7 cells have 2,401
 _SAME_OVERLAP = 0.5  # intersection over union from which two boxes show the same
 _ROUNDING = 1e-4  # largest difference of vectors that rounding can make
 
@@ -35,7 +35,8 @@ class _Image(NamedTuple):
     id: int | None  # of an image of the collection
     row: int  # of the collection, -1 for none
     pixels: np.ndarray  # (H, W, 3) uint8
-    vector: np.ndarray | None  # (n_visterms,) of an image of the collection
+    described: Any  # what its blocks are taken from: the pixels, or the file as search reads it, perhaps smaller
+    vector: np.ndarray | None  # (n_features,) of an image of the collection
 
 
 def explain_pair(
@@ -60,6 +61,7 @@ def explain_pair(
         Ready for JSON:
 
         - ``learner``, and ``score`` as search shows it;
+        - ``parts``: "block", or "cell" where a network makes the vectors, whose cells stand for blocks in what follows;
         - ``positive`` and ``negative``: sums over all pairs of blocks that raise and that lower the score;
         - ``query`` and ``result``: ``name``, ``id`` and ``path`` (None for an image that is not in the collection),
           ``width``, ``height``, ``boxes`` (x, y, width and height of each block, in pixels) and ``heat`` (what each
@@ -88,7 +90,7 @@ def explain_with_pixels(
     name = learner or searcher.default_learner()
     if not hasattr(searcher.extractor, "block_vectors"):
         raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, which explanations need")
-    model = searcher.learner(name)
+    model, cells = searcher.learner(name), not hasattr(searcher.extractor, "count")
     pair = [_image(searcher, query), _image(searcher, result)]
     (query_boxes, query_vectors), (result_boxes, result_vectors) = (_blocks(searcher, image) for image in pair)
     labels = searcher.labels_for(name)
@@ -102,6 +104,7 @@ def explain_with_pixels(
     explanation: dict[str, Any] = {
         "learner": name,
         "score": round(parts.score, 6),
+        "parts": "cell" if cells else "block",
         "positive": _rounded(parts.positive),
         "negative": _rounded(parts.negative),
         "pairs": [
@@ -113,7 +116,7 @@ def explain_with_pixels(
                 "n_query_blocks": len(pair.query_parts),
                 "n_result_blocks": len(pair.result_parts),
             }
-            for i, j, pair in _distinct(parts.pairs, query_boxes, result_boxes, n_pairs)
+            for i, j, pair in _distinct(parts.pairs, query_boxes, result_boxes, n_pairs, cells=cells)
         ],
     }
     sides = (("query", query_boxes, parts.query), ("result", result_boxes, parts.result))
@@ -142,13 +145,14 @@ def explain_with_pixels(
 def _image(searcher: Searcher, given: Any) -> _Image:
     """Read one image, of the collection or from outside."""
     import numpy as np
+    import scipy.sparse as sp
 
     from visterm.features import ImageError, read_image
     from visterm.features.descriptors import as_rgb
 
     if isinstance(given, np.ndarray):
         try:
-            return _Image("image", None, -1, as_rgb(given), None)
+            return _Image("image", None, -1, as_rgb(given), given, None)
         except ValueError as error:
             raise UserError(str(error)) from None
     name = f"id:{given}" if isinstance(given, int | np.integer) else os.fsdecode(given)
@@ -159,15 +163,20 @@ def _image(searcher: Searcher, given: Any) -> _Image:
         raise UserError(f"{name}: {read.errors[0]}")
     row = read.own[0]
     image = searcher.images[row] if row >= 0 else None
+    file = searcher.root / image.path if image else name
     try:
-        pixels = read_image(
-            searcher.root / image.path if image else name, max_pixels=searcher.config.collection.max_pixels
-        )
+        max_pixels = searcher.config.collection.max_pixels
+        picture = searcher.extractor.read(file, max_pixels=max_pixels)
+        reduced = picture.pixels.shape[:2] != (picture.height, picture.width)
+        pixels = read_image(file, max_pixels=max_pixels) if reduced else picture.pixels
     except ImageError as error:
         raise UserError(f"{image.path if image else name}: {error.reason}") from None
     if image is None:
-        return _Image(name, None, -1, pixels, None)
-    return _Image(image.path, image.id, row, pixels, searcher.X[row].toarray().ravel())
+        return _Image(name, None, -1, pixels, picture, None)
+    vector = searcher.X[row]
+    if sp.issparse(vector):
+        vector = vector.toarray().ravel()
+    return _Image(image.path, image.id, row, pixels, picture, vector)
 
 
 def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
@@ -175,8 +184,8 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
     import numpy as np
 
     try:
-        boxes, vectors = searcher.extractor.block_vectors(image.pixels)
-    except ValueError as error:  # no pixels
+        boxes, vectors = searcher.extractor.block_vectors(image.described)
+    except (ValueError, ImportError) as error:  # no pixels; a network without cells
         raise UserError(f"{image.name}: {error}") from None
     whole = np.asarray(vectors.astype(np.float64).sum(axis=0)).ravel()  # in single precision, long sums would drift
     if image.vector is not None and np.abs(whole - image.vector).max() > _ROUNDING:
@@ -187,13 +196,16 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
 
 
 def _distinct(
-    pairs: Sequence[Pair], query_boxes: np.ndarray, result_boxes: np.ndarray, n_pairs: int
+    pairs: Sequence[Pair], query_boxes: np.ndarray, result_boxes: np.ndarray, n_pairs: int, *, cells: bool
 ) -> Iterator[tuple[int, int, Pair]]:
     """Yield the strongest pairs with the most central block per side; skip those that show the same as a stronger one.
 
-    Two pairs show the same if the blocks overlap by half of their union or more, in both images.
+    Two pairs show the same if the blocks overlap by half of their union or more, in both images. Of cells, which do not
+    overlap and are few, it is enough that one image has the same cell: a strong one would fill the list.
     """
     import numpy as np
+
+    combine = np.maximum if cells else np.minimum
 
     chosen: list[tuple[int, int]] = []
     for pair in pairs:
@@ -204,7 +216,7 @@ def _distinct(
         i, j = _central(query_boxes, pair.query_parts), _central(result_boxes, pair.result_parts)
         if chosen:
             before = np.array(chosen)
-            same = np.minimum(
+            same = combine(
                 _overlaps(query_boxes[i], query_boxes[before[:, 0]]),
                 _overlaps(result_boxes[j], result_boxes[before[:, 1]]),
             )

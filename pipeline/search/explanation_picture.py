@@ -198,7 +198,7 @@ def _write_text(figure, axes, explanation, pairs) -> None:
     listed, whole = sum(pair["contribution"] for pair in pairs), explanation["positive"] - explanation["negative"]
     title = f"score {explanation['score']:.4g} by {explanation['learner']}"
     figure.text(0.5, 1 - 0.32 / total, title, ha="center", fontsize=14, fontweight="bold")
-    parts = [f"the {len(pairs)} numbered pairs of blocks add {listed:.3g}"]
+    parts = [f"the {len(pairs)} numbered pairs of {explanation['parts']}s add {listed:.3g}"]
     if whole and not explanation["negative"]:
         parts[0] += f", {100 * listed / whole:.0f} % of it"
     if explanation["negative"]:

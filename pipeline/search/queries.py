@@ -100,7 +100,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
 
     from joblib import effective_n_jobs
 
-    from visterm.features import ImageError, read_image
+    from visterm.features import ImageError
 
     extractor, max_pixels = gallery.extractor, config.collection.max_pixels
     errors: dict[int, str] = {}
@@ -114,7 +114,7 @@ def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config)
             for position, file in some:
                 try:
                     if isinstance(file, str):
-                        file = read_image(file, max_pixels=max_pixels)
+                        file = extractor.read(file, max_pixels=max_pixels).pixels
                     else:
                         _check_pixels(file, max_pixels)
                 except ImageError as error:

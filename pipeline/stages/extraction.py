@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -25,6 +26,11 @@ from .dask_cluster import connected
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from visterm.features import OnnxEmbedder
+    from visterm.features.decoding import Picture
+
+_IMAGES_PER_THREAD = 32  # at a time, of one segment
 
 
 class Source(Protocol):
@@ -68,35 +74,62 @@ class ImageSource:
         from visterm.features import silence_decoders
 
         silence_decoders()
-        outcomes: list[Outcome] = []
-
-        def readable() -> Iterator[np.ndarray]:
-            row = 0
-            for id_, path in images:
-                outcome, pixels = try_read(id_, self.root / path, self.max_pixels)
-                if pixels is None:
-                    outcomes.append(outcome)
-                else:
-                    outcomes.append(outcome._replace(row=row))
-                    row += 1
-                    yield pixels
-
         extractor: Any = load_extractor(self.files, self.version)
+        outcomes: list[Outcome] = []
         if hasattr(extractor, "count"):
-            return outcomes, extractor.count(readable())
-        return outcomes, embed(extractor, readable(), parent or os.getppid())
+            vectors = extractor.count(self._readable(extractor, images, outcomes))
+        else:
+            vectors = self._embed(extractor, images, outcomes, parent or os.getppid())
+        rows = itertools.count()
+        return [outcome if outcome.reason else outcome._replace(row=next(rows)) for outcome in outcomes], vectors
+
+    def _readable(
+        self, extractor: Any, images: Sequence[tuple[int, str]], outcomes: list[Outcome]
+    ) -> Iterator[np.ndarray]:
+        """Yield the pixels of each image that can be read; append an outcome per image, without its row."""
+        for id_, path in images:
+            outcome, pixels = try_read(id_, self.root / path, self.max_pixels, extractor.read)
+            outcomes.append(outcome)
+            if pixels is not None:
+                yield pixels
+
+    def _embed(
+        self, embedder: OnnxEmbedder, images: Sequence[tuple[int, str]], outcomes: list[Outcome], parent: int
+    ) -> np.ndarray:
+        """Embed images; where no other process does, on threads, so that some decode while the network runs."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        import numpy as np
+        from joblib import effective_n_jobs
+
+        def part(some: Sequence[tuple[int, str]]) -> tuple[np.ndarray, list[Outcome]]:
+            done: list[Outcome] = []
+            return embed(embedder, self._readable(embedder, some, done), parent), done
+
+        n_threads = 1 if os.getppid() == parent else effective_n_jobs(-1)
+        size = max(1, min(_IMAGES_PER_THREAD, -(-len(images) // n_threads)))
+        with ThreadPoolExecutor(n_threads) as pool:
+            parts = list(pool.map(part, [images[i : i + size] for i in range(0, len(images), size)]))
+        for _, done in parts:
+            outcomes += done
+        return np.concatenate([rows for rows, _ in parts])
 
 
-def try_read(id_: int, path: Path, max_pixels: int) -> tuple[Outcome, np.ndarray | None]:
-    """Read an image; return its outcome, without a row yet, and its pixels, or None if it must be skipped."""
-    from visterm.features import ImageError, read_image
+def try_read(
+    id_: int, path: Path, max_pixels: int, read: Callable[..., Picture] | None = None
+) -> tuple[Outcome, np.ndarray | None]:
+    """Read an image; return its outcome, without a row yet, and its pixels, None if the image must be skipped.
+
+    `read` is that of an extractor, and may scale a large image down; the outcome has the size of the original.
+    """
+    from visterm.features import ImageError, read_picture
 
     sha256 = file_sha256(path) or ""
     try:
-        pixels = read_image(path, max_pixels=max_pixels)
+        pixels, height, width = (read or read_picture)(path, max_pixels=max_pixels)
     except ImageError as error:
         return Outcome(id_, sha256, None, None, None, error.reason), None
-    return Outcome(id_, sha256, pixels.shape[1], pixels.shape[0], None, None), pixels
+    return Outcome(id_, sha256, width, height, None, None), pixels
 
 
 def check_cluster(run: Run, config: Config, source: Source, n_images: int, image: Path | None = None) -> None:

@@ -18,7 +18,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.splits import split_key
 
 from .extraction import check_cluster, extract, report_skipped
-from .vector_kinds import vector_kind
+from .vector_kinds import changed_settings, vector_kind
 
 
 def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> dict[str, Any]:
@@ -114,8 +114,9 @@ def check_features(run: Run, config: Config, collection: Collection) -> None:
     finished = record is not None and record["content"] == collection["extractor"]
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
         raise UserError(f"run {run.name}: the features are not finished; {first}")
-    same = record["config"] == vector_kind(run, config).settings()
-    if not same or not collection["split"].startswith(split_key(config)):
-        raise UserError(f"run {run.name}: the features were made with another configuration; {first}")
+    changes = changed_settings(run, vector_kind(run, config).settings())
+    if changes or not collection["split"].startswith(split_key(config)):
+        changes = changes and f" ({changes})"
+        raise UserError(f"run {run.name}: the features were made with another configuration{changes}; {first}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {first}")

@@ -19,6 +19,7 @@ from visterm.pipeline.store.run import Run
 from .drift import measure_drift
 from .evaluate import evaluation_record
 from .train import checkpoint_path, train_record
+from .vector_kinds import changed_settings, vector_kind
 
 
 def describe_run(run: Run, config: Config) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "skipped": status["skipped"],
         "classes": len(classes),
         "splits": {split or "none": n for split, n in splits.items()},
-        **_describe_extractor(extractor, config),
+        **_describe_extractor(run, extractor, config),
         "excluded": status["excluded"],
         **_describe_segments(run, collection),
         "learners": {},
@@ -96,15 +97,20 @@ def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, A
     return recalls
 
 
-def _describe_extractor(record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
+def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
     """Describe how vectors are made."""
-    if record is None or "training_images" in record:
+    if record is None:
+        return {"visterms": 0, "learned from": "nothing yet"}
+    if "training_images" in record:
+        changes = changed_settings(run, vector_kind(run, config).settings())
         return {
-            "visterms": record["config"]["features"]["n_visterms"] if record else 0,
-            "learned from": count(record["training_images"], "training image") if record else "nothing yet",
+            "visterms": record["config"]["features"]["n_visterms"],
+            "learned from": count(record["training_images"], "training image")
+            + (f" (out of date, {changes}: run features again)" if changes else ""),
         }
-    vectors = config.collection.vectors.file
-    source = f"read from {vectors}" if vectors is not None else f"made by {config.features.onnx.model}"
+    vectors, features = config.collection.vectors.file, config.features
+    model = "EfficientNet-Lite0" if features.kind == "deep" else features.onnx.model
+    source = f"read from {vectors}" if vectors is not None else f"made by {model}"
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers, {source}"}
 
 

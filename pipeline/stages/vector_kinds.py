@@ -1,4 +1,4 @@
-"""The kinds of vectors that a run can have: visterms, vectors of an ONNX model, or a table of precomputed vectors."""
+"""The kinds of vectors that a run can have: visterms, vectors of a network, or a table of precomputed vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .dask_cluster import connected
 from .extraction import ImageSource, Source, try_read
 
 if TYPE_CHECKING:
-    from visterm.features import VectorTable
+    from visterm.features import OnnxEmbedder, VectorTable
 
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
@@ -34,7 +34,47 @@ def vector_kind(run: Run, config: Config) -> VectorKind:
     """Return the kind of vectors that a configuration asks for."""
     if config.collection.vectors.file is not None:
         return _PrecomputedVectors(run, config)
-    return _ModelVectors(run, config) if config.features.kind == "onnx" else _VistermVectors(run, config)
+    kinds: dict[str, type[VectorKind]] = {"visterms": _VistermVectors, "deep": _DeepVectors, "onnx": _ModelVectors}
+    return kinds[config.features.kind](run, config)
+
+
+def in_words(model: dict[str, Any]) -> str:
+    """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
+    height, width = model["size"]
+    mean, scale = (
+        ", ".join(f"{number:.4g}" for number in (given if isinstance(given, list) else [given]))
+        for given in (model["mean"], model["scale"])
+    )
+    line = (
+        f"{Path(model['model']).name}: {model['resize']} to {width} x {height}, {model['channels']}, "
+        f"preprocess {model['preprocess']} (mean {mean}; scale {scale}); "
+        f"vector {model['layer']}, {count(model['n_features'], 'number')}, "
+        + (f"the mean of {model['cells'][0]} x {model['cells'][1]} cells" if model["cells"] else "of the whole image")
+    )
+    if model["suggested_layer"] not in (None, model["layer"]):
+        line += f"; the last pooled tensor is another: --set features.onnx.layer={model['suggested_layer']}"
+    return line
+
+
+def changed_settings(run: Run, settings: dict[str, Any]) -> str:
+    """Describe how settings differ from those that the extractor of a run was made with; empty if they do not."""
+    record = read_record(run.extractor)
+    if record is None:
+        return ""
+    old, new = _flat(record["config"]), _flat(settings)
+    missing = object()
+    keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
+    if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
+        return f"{', '.join(keys)} differ from those it was made with" if keys else ""
+    return f"made with {keys[0]}={json.dumps(old[keys[0]])}, now {json.dumps(new[keys[0]])}"
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their full names, section.key."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 class VectorKind(ABC):
@@ -68,6 +108,8 @@ class VectorKind(ABC):
         """Make the extractor unless it is up to date; return its fingerprint."""
         record = make_record("extractor", self.settings(), self.inputs(collection))
         if force or not is_fresh(self.run.extractor, record):
+            if changes := changed_settings(self.run, self.settings()):
+                console.say(f"run {self.run.name}: {changes}; its visterms are learned and extracted again")
             self._make_extractor(record, collection, root, console)
         return extractor_content(self.run)
 
@@ -126,11 +168,8 @@ class _VistermVectors(_ImageVectors):
         paths, y = self._training_images(collection, root)
         features = self.config.features
         silence_decoders()
-        codebook = features.codebook.model_dump()
         extractor = VistermExtractor(
-            **features.model_dump(exclude={"kind", "onnx", "max_training_images", "codebook"}),
-            codebook=codebook.pop("kind"),
-            **codebook,
+            **features.of_extractor(),
             max_pixels=self.config.collection.max_pixels,
             random_state=self.config.seed,
             n_jobs=self.config.compute.n_jobs,
@@ -188,8 +227,14 @@ class _ModelVectors(_ImageVectors):
     """Vectors of an ONNX image model, which is checked and copied into the run; the original file may go."""
 
     def settings(self) -> dict[str, Any]:
-        # The model itself is identified by its SHA-256, wherever it lies.
-        return {"features": {"kind": "onnx", "onnx": self.config.features.onnx.model_dump(exclude={"model"})}}
+        from visterm.features.presets import mean_and_scale
+
+        # The model itself is identified by its SHA-256, wherever it lies; a preset by its numbers.
+        settings = self.config.features.onnx.model_dump(exclude={"model"})
+        settings["mean"], settings["scale"] = mean_and_scale(
+            settings.pop("preprocess"), settings["mean"], settings["scale"]
+        )
+        return {"features": {"kind": "onnx", "onnx": settings}}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         sha256 = file_sha256(self.config.features.onnx.model or "")
@@ -197,18 +242,40 @@ class _ModelVectors(_ImageVectors):
         return old["inputs"] if old is not None and old["config"] == self.settings() else {"model": sha256}
 
     def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
-        from visterm.features import OnnxEmbedder, silence_decoders
+        from visterm.features import silence_decoders
 
         silence_decoders()
-        embedder = OnnxEmbedder(**self.config.features.onnx.model_dump(), max_pixels=self.config.collection.max_pixels)
         with console.phase("checking the model"), publish(self.run.extractor, record) as folder:
             try:
-                embedder.fit()
+                embedder = self._embedder().fit()
                 embedder.save(folder / "files")
             except (ValueError, ImportError) as error:
                 raise UserError(str(error)) from None
             record["n_features"] = embedder.n_features_out_
             record["content"] = fingerprint(record["config"], embedder.sha256_)
+        console.say(in_words(embedder.describe()))
+
+    def _embedder(self) -> OnnxEmbedder:
+        from visterm.features import OnnxEmbedder
+
+        return OnnxEmbedder(**self.config.features.onnx.model_dump(), max_pixels=self.config.collection.max_pixels)
+
+
+class _DeepVectors(_ModelVectors):
+    """Vectors of the network whose weights are a package; see deep_embedder."""
+
+    def settings(self) -> dict[str, Any]:
+        return {"features": {"kind": "deep"}}
+
+    def inputs(self, collection: Collection) -> dict[str, Any]:
+        from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
+
+        return {"model": SHA256, "version": VERSION, "preparation": PREPARATION}
+
+    def _embedder(self) -> OnnxEmbedder:
+        from visterm.features import deep_embedder
+
+        return deep_embedder(max_pixels=self.config.collection.max_pixels)
 
 
 class _PrecomputedVectors(VectorKind):

@@ -14,6 +14,8 @@ from visterm.pipeline.errors import UserError
 
 _log = logging.getLogger(__name__)
 FORMAT = 1
+# Settings of visterms that are younger than some runs, and the values that stand for what these did.
+_YOUNGER = {"max_side": None, "cells": [1], "weighting": {"tf": "count"}}
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
 _IDENTITY = ("format", "stage", "config", "inputs")
 
@@ -48,6 +50,8 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
             f"stage again"
         )
+    if record["stage"] == "extractor" and "n_visterms" in record["config"].get("features", {}):
+        record["config"]["features"] = _YOUNGER | record["config"]["features"]
     return record
 
 

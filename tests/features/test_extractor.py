@@ -18,6 +18,7 @@ from visterm.features import (
     count_visterms,
     describe,
     read_image,
+    read_picture,
 )
 
 
@@ -216,6 +217,54 @@ def test_a_saved_extractor_gives_the_same_bytes(name, arrays, other, tmp_path, r
     assert same(VistermExtractor.load(tmp_path / "again").count(other), extractor.count(other))
 
 
+def test_images_within_the_limit_keep_their_vectors_and_larger_ones_are_averaged(train, other):
+    """The longest side of the crops is at most 150."""
+    unlimited, limited = (
+        VistermExtractor(n_visterms=40, max_side=side, random_state=0).fit(train) for side in (None, 150)
+    )
+    assert same(limited.transform(other), unlimited.transform(other))
+    large = cv2.resize(other[0], (600, 420), interpolation=cv2.INTER_CUBIC)
+    assert same(limited.count([large]), unlimited.count([cv2.resize(large, (150, 105), interpolation=cv2.INTER_AREA)]))
+    boxes, visterms = limited.blocks(large)
+    np.testing.assert_allclose(boxes, block_grid(105, 150) * 4)
+    assert len(visterms) == len(boxes) < len(unlimited.blocks(large)[1])
+    boxes, vectors = limited.block_vectors(large)
+    np.testing.assert_allclose(vectors.sum(axis=0).A1, limited.transform([large]).toarray()[0], atol=1e-6)
+
+
+def test_a_large_jpeg_has_the_same_vector_as_path_picture_and_small_copy(extractor, tmp_path):
+    photo = cv2.resize(read_photo(), None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)[..., ::-1]
+    paths = [tmp_path / f"{n}.jpg" for n in (1, 2, 4)]
+    for n, path in zip((1, 2, 4), paths, strict=True):
+        cv2.imwrite(str(path), cv2.resize(photo, None, fx=1 / n, fy=1 / n, interpolation=cv2.INTER_AREA))
+    vectors = extractor.transform(paths)
+    assert (vectors @ vectors.T).toarray().min() > 0.7
+    picture = read_picture(paths[0], max_side=extractor.max_side)
+    assert same(extractor.transform([picture.pixels]), vectors[0])
+    for image in (paths[0], picture):
+        boxes, parts = extractor.block_vectors(image)
+        np.testing.assert_allclose(parts.sum(axis=0).A1, vectors[0].toarray()[0], atol=1e-6)
+        assert boxes[:, :2].max() > 1000
+        assert ((boxes[:, :2] + boxes[:, 2:]).max(axis=0) <= (picture.width + 1e-6, picture.height + 1e-6)).all()
+
+
+def read_photo():
+    import skimage.data
+
+    return skimage.data.coffee()
+
+
+def test_an_extractor_of_an_earlier_version_takes_images_as_they_come(extractor, other, tmp_path):
+    unlimited = clone_fitted(extractor, max_side=None)
+    unlimited.save(tmp_path)
+    settings = json.loads((tmp_path / "extractor.json").read_text())["settings"]
+    for name in ("max_side", "cells", "tf"):
+        del settings[name]
+    edit(tmp_path, format=2, settings=settings)
+    large = cv2.resize(other[0], (900, 600))
+    assert same(VistermExtractor.load(tmp_path).count([large]), unlimited.count([large]))
+
+
 def test_saving_again_replaces(extractor, tmp_path):
     extractor.save(tmp_path)
     clone_fitted(extractor, n_jobs=2).save(tmp_path)
@@ -304,7 +353,8 @@ def test_constructors_only_store():
             [
                 *({"n_visterms": 0}, {"codebook": "trees"}, {"n_colors": 0}, {"n_colors": 300}, {"block_size": 0}),
                 *({"stride": -1}, {"scale": 1}, {"min_blocks": 0}, {"normalization": "l2"}, {"max_descriptors": 0}),
-                *({"max_color_samples": 0}, {"max_iter": 0}, {"on_error": "ignore"}),
+                *({"max_color_samples": 0}, {"max_iter": 0}, {"on_error": "ignore"}, {"tf": "log"}),
+                *({"max_side": side} for side in (0, -500, 63, 99.5)),
             ],
         ),
         (FOREST, [{"n_visterms": 11}, {"n_trees": 0}, {"n_candidates": 0}, {"min_samples_leaf": 0}]),

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visterm.features.decoding import decode_picture, shrink_to_side
 from visterm.features.images import (
     EXTENSIONS,
     ImageError,
@@ -26,6 +27,7 @@ from visterm.features.images import (
     find_images,
     printable,
     read_image,
+    read_picture,
     silence_decoders,
 )
 
@@ -148,6 +150,46 @@ def test_transparent_palette_and_colour_key():
     assert decode_image(key, "x").tolist() == expected
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_scaling_down_turns_an_image_as_ever_and_tells_its_original_size(kind, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    pixels = cv2.resize(picture(), (641, 482), interpolation=cv2.INTER_CUBIC)  # neither divides evenly
+    data = encode(pixels, kind, exif=exif)
+    full = decode_image(data, "x")
+    for max_side in (64, 100, 300, 640):  # 1/8 and less, 1/4, 1/2, 1/1
+        found = decode_picture(data, "x", max_side=max_side)
+        assert (found.height, found.width) == full.shape[:2]
+        expected = shrink_to_side(full, max_side)
+        assert max(expected.shape) == max_side
+        check(found.pixels)
+        assert found.pixels.shape == expected.shape
+        assert difference(found.pixels, expected) <= 3  # a wrong orientation: 40
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (48, 54), (500, 2), (300, 500)])
+def test_images_within_the_limit_are_not_touched(shape):
+    for kind in ("JPEG", "PNG"):
+        data = encode(picture(*shape), kind)
+        found = decode_picture(data, "x", max_side=500)
+        np.testing.assert_array_equal(found.pixels, decode_image(data, "x"))
+        assert (found.height, found.width) == shape
+
+
+def test_a_thin_image_keeps_a_pixel():
+    assert shrink_to_side(np.zeros((3000, 2), np.uint8), 500).shape == (500, 1)
+    assert decode_picture(encode(picture(3, 4000), "JPEG"), "x", max_side=500).pixels.shape == (1, 500, 3)
+
+
+def test_200_megapixels_are_refused_by_their_header_even_if_they_would_be_scaled_down():
+    data = bytearray(encode(picture(), "JPEG"))
+    at = data.index(b"\xff\xc0") + 5  # height and width of the frame
+    data[at : at + 4] = struct.pack(">HH", 12_248, 16_330)
+    with pytest.raises(ImageError, match="too large: 16330 x 12248 pixels is over the limit of 100,000,000"):
+        decode_picture(bytes(data), "x", max_side=500)
+
+
 @pytest.mark.parametrize("extension", [".png", ".tiff"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_sixteen_bits_drop_the_low_byte(extension, channels):
@@ -209,6 +251,25 @@ def test_exif_orientation(kind, orientation):
     exif[0x0112] = orientation
     data = encode(np.ascontiguousarray(stored), kind, exif=exif)
     assert difference(decode_image(data, "x"), picture()) < 5
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_a_large_jpeg_is_decoded_at_reduced_size(tmp_path, orientation):
+    """The pixels are those of the whole picture in small, upright; the size is that of the picture itself."""
+    whole = cv2.resize(np.random.default_rng(0).integers(0, 256, (5, 8, 3), dtype=np.uint8), (800, 500))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    (tmp_path / "a.jpg").write_bytes(encode(whole, "JPEG", exif=exif))
+    full = read_image(tmp_path / "a.jpg")
+    for min_side, shorter in ((None, 500), (251, 500), (250, 250), (100, 125), (1, 63)):
+        pixels, *size = read_picture(tmp_path / "a.jpg", min_side=min_side)
+        assert tuple(size) == full.shape[:2]
+        assert min(pixels.shape[:2]) == shorter
+        small = cv2.resize(full, pixels.shape[1::-1], interpolation=cv2.INTER_AREA)
+        assert np.abs(pixels.astype(int) - small).mean() < 4
+    (tmp_path / "a.png").write_bytes(encode(whole, "PNG"))
+    pixels, *size = read_picture(tmp_path / "a.png", min_side=1)
+    assert pixels.shape[:2] == tuple(size) == (500, 800)
 
 
 def test_broken_exif_does_not_spoil_the_picture():

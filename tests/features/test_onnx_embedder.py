@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from visterm.features import ImageError, OnnxEmbedder
+from visterm.features import ImageError, OnnxEmbedder, read_picture
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -242,7 +242,10 @@ def test_settings_that_do_not_fit(fixed, free):
     assert "takes images of 32 x 32, not 24 x 32 (height x width)" in refusal(fixed, size=[24, 32])
     assert "takes images of any size: set size" in refusal(free)
     message = refusal(fixed, layer="pooledd")
-    assert "no layer 'pooledd' (did you mean pooled?); its last layers are convolved, positive, pooled, flat" in message
+    assert (
+        "no layer 'pooledd' (did you mean pooled or convolved?); its last layers are convolved, positive, pooled, flat"
+        in message
+    )
     for settings in ({"resize": "squeeze"}, {"channels": "grey"}, {"keep": 0}, {"batch": 0}, {"mean": [1, 2]}):
         assert str(next(iter(settings))) in refusal(fixed, **settings)
     assert "size must be" in refusal(free, size=[1, 2, 3])
@@ -285,3 +288,129 @@ def test_a_missing_package_is_named(fixed, monkeypatch, package, layer, message)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=message):
         OnnxEmbedder(fixed, layer=layer).fit()
+
+
+# --------------------------------------------------------------------------------------------------- what was chosen
+
+
+def test_presets_stand_for_mean_and_scale(fixed):
+    X = OnnxEmbedder(fixed, mean=[123.675, 116.28, 103.53], scale=[1 / 58.395, 1 / 57.12, 1 / 57.375]).fit_transform(
+        IMAGES
+    )
+    np.testing.assert_array_equal(OnnxEmbedder(fixed, preprocess="imagenet").fit_transform(IMAGES), X)
+    Y = OnnxEmbedder(fixed, preprocess="tf", scale=0.5).fit_transform(IMAGES)  # the mean of the preset
+    np.testing.assert_array_equal(OnnxEmbedder(fixed, mean=127.5, scale=0.5).fit_transform(IMAGES), Y)
+    assert "preprocess must be one of 0..1, imagenet, tf, clip, dinov2, not 'keras'" in refusal(
+        fixed, preprocess="keras"
+    )
+
+
+def test_an_input_with_channels_last(tmp_path, fixed):
+    def turn(graph):
+        graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("last", onnx.TensorProto.FLOAT, ["n", 32, 32, 3]))
+        graph.node.insert(0, onnx.helper.make_node("Transpose", ["last"], ["image"], perm=[0, 3, 1, 2]))
+
+    turned = OnnxEmbedder(changed(fixed, tmp_path / "last.onnx", turn)).fit()
+    np.testing.assert_allclose(turned.transform(IMAGES), OnnxEmbedder(fixed).fit_transform(IMAGES), atol=1e-6)
+    assert turned.describe()["layout"] == "channels last"
+
+
+def test_the_description_suggests_the_last_pooled_tensor(fixed):
+    found = OnnxEmbedder(fixed).fit().describe()
+    assert (found["layer"], found["n_features"], found["suggested_layer"], found["cells"]) == (
+        "embedding",
+        16,
+        "flat",
+        None,
+    )
+    found = OnnxEmbedder(fixed, layer="flat", preprocess="clip").fit().describe()
+    assert (found["layer"], found["n_features"], found["cells"], found["preprocess"]) == ("flat", 8, [8, 8], "clip")
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("resize", ["crop", "stretch", "pad"])
+@pytest.mark.parametrize("layer", ["pooled", "flat", "positive"])
+def test_cells_sum_to_the_vector_and_lie_where_the_model_looks(fixed, layer, resize):
+    embedder = OnnxEmbedder(fixed, layer=layer, resize=resize).fit()
+    for image in IMAGES:
+        boxes, parts = embedder.block_vectors(image)
+        assert boxes.shape == (64, 4)
+        assert parts.shape == (64, 8)
+        np.testing.assert_allclose(parts.sum(axis=0), embedder.transform([image])[0], atol=1e-6)
+        height, width = image.shape[:2]
+        assert (boxes[:, :2] >= 0).all()
+        assert (boxes[:, 0] + boxes[:, 2] <= width + 1e-9).all()
+        assert (boxes[:, 1] + boxes[:, 3] <= height + 1e-9).all()
+        area = {"crop": min(height, width) ** 2, "stretch": height * width}.get(resize)
+        assert area is None or (boxes[:, 2] * boxes[:, 3]).sum() == pytest.approx(area)
+    # A cell follows its part of the image: one white quarter lights up the cells that lie there.
+    image = np.zeros((64, 64, 3), np.uint8)
+    image[:32, 32:] = 255
+    boxes, parts = embedder.block_vectors(image)
+    lit = np.abs(parts - parts[-1]).sum(axis=1) > 1e-6
+    assert lit.tolist() == [bool(y < 32 and x >= 32) for x, y, _, _ in boxes]
+
+
+def test_a_model_without_cells_says_so(fixed, free):
+    for embedder in (OnnxEmbedder(fixed).fit(), OnnxEmbedder(free, size=32).fit()):
+        with pytest.raises(ValueError, match="not the mean over the cells of a map, which explanations need"):
+            embedder.block_vectors(IMAGES[0])
+
+
+def test_more_models_of_other_kinds(tmp_path, fixed):
+    def other(change):
+        return changed(fixed, tmp_path / "other.onnx", change)
+
+    def without_input(graph):
+        graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((1, 3, 32, 32), np.float32), "image"))
+        del graph.input[:]
+
+    assert "has 0 inputs (none); an image model has one, the image" in refusal(other(without_input))
+    flat = other(lambda g: [g.input[0].type.tensor_type.shape.dim.pop() for _ in range(2)])
+    assert refusal(flat).startswith(f"{flat}: ")
+    model = onnx.load(fixed)
+    model.opset_import[0].version = 999
+    onnx.save(model, tmp_path / "new.onnx")
+    assert "opset 999 is newer than this ONNX Runtime" in refusal(tmp_path / "new.onnx")
+    model.opset_import[0].version, model.ir_version = 13, 99
+    onnx.save(model, tmp_path / "new.onnx")
+    assert "IR version: 99 is newer than this ONNX Runtime" in refusal(tmp_path / "new.onnx")
+    steps = [("Neg", "flat", "minus"), ("Sub", "minus", "below"), ("Log", "below", "nan")]
+    nan = other(
+        lambda g: g.node.extend(
+            onnx.helper.make_node(step, [given, "flat"] if step == "Sub" else [given], [made])
+            for step, given, made in steps
+        )
+    )
+    assert "not finite; check mean and scale" in refusal(nan, layer="nan")
+    nearest = refusal(fixed, layer="convolve")
+    assert "no layer 'convolve' (did you mean convolved?)" in nearest
+
+
+def test_large_photos_are_decoded_at_reduced_size(tmp_path, fixed, crops):
+    (crop,) = crops("coffee", 1, 0, low=300, high=330)
+    large = cv2.resize(crop, None, fx=3, fy=3, interpolation=cv2.INTER_CUBIC)
+    cv2.imwrite(str(tmp_path / "large.jpg"), large[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])
+    embedder = OnnxEmbedder(fixed, layer="flat", preprocess="tf").fit()
+    pixels, *size = read_picture(tmp_path / "large.jpg", min_side=embedder.min_side)
+    assert size == large.shape[:2]
+    assert 32 <= min(pixels.shape[:2]) < min(large.shape[:2]) / 4
+    X = embedder.transform([tmp_path / "large.jpg", large])
+    assert X[0] @ X[1] > 0.999
+
+
+def test_a_gpu_is_taken_where_there_is_one(fixed, monkeypatch):
+    import onnxruntime
+
+    asked = []
+
+    class Session(onnxruntime.InferenceSession):
+        def __init__(self, *args, providers, **options):
+            asked.append(providers)
+            super().__init__(*args, providers=["CPUExecutionProvider"], **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    there = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: there)
+    OnnxEmbedder(fixed).fit()
+    assert asked == [["CUDAExecutionProvider", "CPUExecutionProvider"]]

@@ -119,8 +119,22 @@ def test_an_order_of_few_visterms_or_images(shape):
     np.testing.assert_array_equal(np.sort(order), np.arange(shape[1]))
 
 
+def test_square_roots_of_counts():
+    counts = sp.csr_matrix(np.array([[4, 9, 0], [0, 1, 2], [0, 0, 1]], dtype=np.int32))
+    weighting = VistermWeighting(tf="sqrt").fit(counts)
+    plain = VistermWeighting().fit(counts)
+    np.testing.assert_array_equal(weighting.idf_, plain.idf_)
+    expected = np.sqrt(counts.toarray()) * weighting.idf_
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(weighting.transform(counts).toarray(), expected, rtol=1e-6)
+    parts = sp.csr_matrix(np.array([[1, 0, 0], [3, 2, 0], [0, 7, 0]], dtype=np.int32))  # of the first image
+    np.testing.assert_allclose(weighting.transform_parts(parts).sum(axis=0).A1, expected[0], rtol=1e-6)
+
+
 def test_errors():
     weighting = VistermWeighting()
+    with pytest.raises(ValueError, match="tf must be 'count' or 'sqrt', not 'log'"):
+        VistermWeighting(tf="log").fit(sp.csr_matrix((1, 2)))
     with pytest.raises(NotFittedError):
         weighting.transform(sp.csr_matrix((1, 2)))
     with pytest.raises(ValueError, match="at least one training image"):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from running import json_of, visterm
+from running import json_of, refused, visterm
 
 COMMIT = "8a20b557"  # the last one before the pipeline had rooms
 ROOMS = ("features", "learners", "retrieval", "pipeline")
@@ -68,13 +68,19 @@ def old(repository, tmp_path_factory, write_images):
 
 
 def test_an_old_run_is_up_to_date_and_works(old):
+    """Its images were taken as they came: with `max_side` as it is now by default, the run is out of date."""
     folder = old / "runs/fruit"
     kept = {file: file.read_bytes() for file in folder.rglob("*") if file.suffix in (".npy", ".json", ".csv")}
+    why = "made with features.max_side=null, now 500"
+    assert why in refused("train", cwd=old)
+    assert f"(out of date, {why}: run features again)" in json_of("info", cwd=old)["learned from"]
+    assert len(json_of("search", "pear/0.jpg", cwd=old)[0]["results"]) == 10
+    as_before = ("--set", "features.max_side=null")
+    assert "nothing to do" in visterm("features", "fruit", *as_before, cwd=old).stderr
     info = json_of("info", cwd=old)
     assert info["pending"] == 0
     assert "out of date" not in json.dumps(info["learners"])
     assert not info["evaluations"]["oasis"]["stale"]
-    assert "nothing to do" in visterm("features", "fruit", cwd=old).stderr
     assert "up to date" in visterm("train", cwd=old).stderr
     assert visterm("evaluate", cwd=old).stdout.strip() == "runs/fruit/evaluations/oasis/report.html"
     assert {file: file.read_bytes() for file in kept} == kept  # nothing was made again
@@ -87,3 +93,6 @@ def test_an_old_run_is_up_to_date_and_works(old):
     assert "1 image extracted" in visterm("features", "fruit", cwd=old).stderr
     visterm("train", cwd=old)
     visterm("evaluate", cwd=old)
+    told = visterm("features", "fruit", "--set", "features.max_side=500", cwd=old).stderr
+    assert told.count(f"run fruit: {why}; ") == 1
+    assert "25 images extracted" in told

@@ -1,9 +1,10 @@
-// Why two images match: heat maps over both, the strongest pairs of blocks as numbered rectangles, and as a table.
+// Why two images match: heat maps over both, the strongest pairs of blocks (of a network: cells) as numbered rectangles,
+// and as a table.
 
 import { el, figure, plural, svg } from "./dom.js";
 
 const CELLS = 24; // of a heat map, along the longer side
-const FULL = 0.004; // a cell with this share of the best score of the ranking has full colour: one scale for all results
+const FULL = 0.004; // a square with this share of the best score of the ranking has full colour: one scale for all results
 const HUES = [28, 200, 320, 90, 260, 170, 0, 50];
 
 // Every block's contribution is spread evenly over its area; blocks of all scales add up.
@@ -68,7 +69,7 @@ function legend(full) {
   return el("p", { class: "legend" }, el("span", {}, figure(-full)),
     el("span", { class: "ramp", role: "img",
     "aria-label": `Colour scale from ${figure(-full)} (blue) through 0 (transparent) to ${figure(full)} (orange)` }),
-    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per cell; same scale for both images and all results"));
+    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per square; same scale for both images and all results"));
 }
 
 const classOf = (column) => (column < 3 ? null : column < 5 ? "n" : "n wide-only"); // of the table of pairs
@@ -85,7 +86,7 @@ function bitsInWords(bits) {
 // The explanation as one element. `best` is the score of the ranking's first result; `pictures` are the two addresses.
 export function drawExplanation(explanation, pictures, best) {
   const root = el("div", { class: "explanation" });
-  const { query, result, pairs, score, positive, negative } = explanation;
+  const { query, result, pairs, score, positive, negative, parts } = explanation;
   const full = FULL * (Math.abs(best) || Math.abs(score) || 1);
   const many = el("input", { type: "range", min: 0, max: Math.min(30, pairs.length), value: Math.min(innerWidth < 640 ? 4 : 8, pairs.length),
     "aria-label": "Number of pairs" });
@@ -96,7 +97,7 @@ export function drawExplanation(explanation, pictures, best) {
   const draw = () => {
     const shown = pairs.slice(0, Number(many.value));
     const side = (which, block, name) => {
-      const words = `${name}: heat map of the blocks that contribute to the score; the table lists the ${plural(shown.length, "numbered pair")}`;
+      const words = `${name}: heat map of the ${parts}s that contribute to the score; the table lists the ${plural(shown.length, "numbered pair")}`;
       return el("figure", {}, overlay(which, pictures[block], words, shown, block, full), el("figcaption", {}, name));
     };
     canvas.replaceChildren(side(query, "query_block", "Query"), side(result, "result_block", "Result"),
@@ -110,9 +111,9 @@ export function drawExplanation(explanation, pictures, best) {
         el("td", {}, place(result.boxes[pair.result_block], result, pair.n_result_blocks)),
         [figure(pair.contribution), percent(pair.share), percent(total)].map((words, j) => el("td", { class: classOf(j + 3) }, words)));
     });
-    const heads = ["Pair", "Block in query", "Block in result", "Score", "Share", "Running total"];
+    const heads = ["Pair", `${parts[0].toUpperCase()}${parts.slice(1)} in query`, `${parts[0].toUpperCase()}${parts.slice(1)} in result`, "Score", "Share", "Running total"];
     const table = el("table", {},
-      el("caption", {}, "Strongest block pairs"),
+      el("caption", {}, `Strongest ${parts} pairs`),
       el("thead", {}, el("tr", {}, heads.map((name, i) =>
         el("th", { scope: "col", class: classOf(i) }, el("span", { class: i ? null : "unseen" }, name))))),
       el("tbody", {}, rows));
@@ -122,7 +123,7 @@ export function drawExplanation(explanation, pictures, best) {
     const more = explanation.bits ? bitsInWords(explanation.bits)
       : negative < 0 ? `Score ${figure(score)}: positive contributions ${figure(positive)}, negative ${figure(negative)}.` : "";
     below.replaceChildren(
-      shown.length ? el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Strongest block pairs" }, table) : "",
+      shown.length ? el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Strongest ${parts} pairs` }, table) : "",
       el("p", { class: "quiet" }, made + more),
     );
   };

@@ -77,7 +77,7 @@ export async function drawViewer(given) {
     if (!stage.isConnected) return;
     stage.replaceChildren(drawExplanation(explanation, { query_block: given.query.address, result_block: thumbnail(image, 1024) },
       given.best));
-    announce(`Explanation ready: ${plural(explanation.pairs.length, "block pair")} in the table.`);
+    announce(`Explanation ready: ${plural(explanation.pairs.length, `${explanation.parts} pair`)} in the table.`);
   } catch (error) {
     stage.replaceChildren(el("div", { class: "box", role: "alert" }, el("strong", {}, "No explanation available"), el("p", {}, error.message)));
   }

@@ -34,6 +34,13 @@ def test_settings_lie_on_top_of_the_file(tmp_path):
         ("features.n_visterms=many", "features.n_visterms: input should be a valid integer, not 'many'"),
         ("features.n_visterms=10.5", "features.n_visterms"),
         ("features=3", "features: input should be"),
+        ("features.max_side=20", "features.max_side: input should be greater than or equal to 64, not 20"),
+        ("features.max_side=99.5", "features.max_side: input should be a valid integer, not 99.5"),
+        ("features.cells=3", "features.cells: input should be a valid list, not 3"),
+        ("features.cells=[]", "cells must list the sides of different grids, such as [3] or [1, 3], not []"),
+        ("features.cells=[0]", "cells must list the sides of different grids, such as [3] or [1, 3], not [0]"),
+        ("features.cells=[1,80]", "cells [1, 80] make 6401 cells, and n_visterms 10000 leaves 1 for each: raise"),
+        ("features.weighting.tf=log", "features.weighting.tf: input should be 'count' or 'sqrt', not 'log'"),
         ("split.train=1.5", "a number of images (40) or a share (0.6), not 1.5"),
         ("split.train=0.9", "shares of the same images"),
         ("oasis.C=0", "oasis.C: input should be greater than 0, not 0"),
@@ -110,6 +117,7 @@ CONSTRUCTORS = {
     "mcml": ("learners.mcml", "MCML"),
     "musl": ("learners.musl", "MuSL"),
     "features": ("features.extractor", "VistermExtractor"),
+    "features.weighting": ("features.visterms", "VistermWeighting"),
     "features.onnx": ("features.onnx_embedder", "OnnxEmbedder"),
     "features.codebook": ("features.forest", "ForestCodebook"),
 }
@@ -119,7 +127,8 @@ def constructor(section):
     """Defaults of the class that a section stands for, as Python sees them."""
     module, name = CONSTRUCTORS[section]
     parameters = inspect.signature(getattr(importlib.import_module(f"visterm.{module}"), name)).parameters
-    return {key: parameter.default for key, parameter in parameters.items()}
+    defaults = {key: parameter.default for key, parameter in parameters.items()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
 
 
 def model_of(section):

@@ -194,7 +194,7 @@ def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     pixels = np.full((100, 100, 3), 255, np.uint8)
     side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0]}
     weaker = dict(side, heat=[0.4])
-    found = {"learner": "x", "score": 1.0, "positive": 1.0, "negative": 0.0, "pairs": []}
+    found = {"learner": "x", "score": 1.0, "parts": "block", "positive": 1.0, "negative": 0.0, "pairs": []}
     draw_explanation(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
     drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
     row = drawn[int(drawn.shape[0] * 0.75)]
@@ -291,10 +291,39 @@ def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher,
 def test_images_of_the_run_are_read_once(folder, searcher, tmp_path, monkeypatch):
     """The picture is of the very pixels that the numbers are of."""
     read = []
-    read_it = features.read_image
-    monkeypatch.setattr(features, "read_image", lambda file, **options: read.append(file) or read_it(file, **options))
+    read_it = features.VistermExtractor.read
+
+    def reading(extractor, file, **options):
+        read.append(file)
+        return read_it(extractor, file, **options)
+
+    monkeypatch.setattr(features.VistermExtractor, "read", reading)
+    monkeypatch.delattr(features, "read_image")
     visterm("explain", "id:1", "id:5", "--output", tmp_path / "why.png", cwd=folder)
     assert len(read) == 2
+
+
+def test_large_photos_are_explained_in_their_own_coordinates(tmp_path, write_images):
+    """JPEGs are scaled down while they are decoded, in `features` as in explanations."""
+    write_images(tmp_path / "photos", [f"pear/{i}.jpg" for i in range(6)])
+    for i, side in enumerate((600, 1100, 2100)):  # divided by 1, 2 and 4
+        small = cv2.imread(str(tmp_path / f"photos/pear/{i}.jpg"))
+        cv2.imwrite(str(tmp_path / f"photos/pear/{i}.jpg"), cv2.resize(small, (side, side * 3 // 4)))
+    run = Run(tmp_path / "runs" / "photos")
+    config = load_config(None, ["features.n_visterms=20", "compute.n_jobs=1"])
+    features_stage(run, config, tmp_path / "photos", Console(quiet=True, progress=False))
+    searcher = Searcher(run)
+    for i, size in enumerate(((600, 450), (1100, 825), (2100, 1575))):
+        explanation, pixels, _ = explain_with_pixels(searcher, f"pear/{i}.jpg", "pear/5.jpg", "cosine")
+        query = explanation["query"]
+        assert (query["width"], query["height"]) == pixels.shape[1::-1] == size
+        boxes = np.array(query["boxes"])
+        right, bottom = (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
+        assert 0.85 * query["width"] < right <= query["width"]
+        assert 0.85 * query["height"] < bottom <= query["height"]
+        copy = tmp_path / "copy.jpg"  # of another name: read anew
+        shutil.copy(tmp_path / f"photos/pear/{i}.jpg", copy)
+        assert searcher.search(copy, k=1, learner="cosine")[0]["results"][0]["score"] == pytest.approx(1, abs=1e-5)
 
 
 def test_mistakes_are_one_line(finished):

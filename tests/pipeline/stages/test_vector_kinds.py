@@ -220,9 +220,9 @@ def test_workers_give_the_same_vectors(mine, done):
         np.testing.assert_array_equal(two[path], row)
 
 
-def test_explaining_needs_visterms(done):
+def test_a_model_without_cells_cannot_be_explained(done):
     line = refused("explain", "fruit/pear/1.jpg", "pear/2.jpg", "--learner", "oasis", cwd=done)
-    assert "its vectors are not made of blocks" in line
+    assert "its vectors are not the mean over the cells of a map, which explanations need" in line
 
 
 def test_adding_removing_and_compacting(mine, tmp_path, write_images):

@@ -1,0 +1,137 @@
+"""Visterms of photos of 12 megapixels, and of the same photos smaller: ``python -m benchmarks photo_sizes [--quick]``.
+
+Photos of flowers and textures are enlarged to 12 megapixels, given a camera's noise, and saved as JPEGs. They lie in a
+gallery with the 2,470 photos of Caltech-101, from which visterms are learned. The queries are the same photos at 1/1,
+1/2, 1/4 and 1/8 of their sides, encoded once more. Also measured with other settings of `max_side`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import cv2
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.features import VistermExtractor
+
+from .vectors import DATA, choose_images
+
+COMMAND = "python -m benchmarks photo_sizes"
+PIXELS = 12_000_000
+NOISE = 6  # grey levels, as of a phone's camera in a room
+QUALITY = 90, 85  # of the JPEGs, and of those encoded once more
+DIVISORS = 1, 2, 4, 8
+
+
+def enlarged(path: Path) -> np.ndarray:
+    """The photo at 12 megapixels: BGR uint8."""
+    small = cv2.imread(str(path))
+    scale = (PIXELS / (small.shape[0] * small.shape[1])) ** 0.5
+    photo = cv2.resize(small, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
+    noise = np.empty(photo.shape, np.int8)
+    cv2.setRNGSeed(1)
+    cv2.randn(noise, 0, NOISE)
+    return cv2.add(photo, noise, dtype=cv2.CV_8U)
+
+
+def write(path: Path, photo: np.ndarray, quality: int) -> Path:
+    cv2.imwrite(str(path), photo, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return path
+
+
+def smaller(photo: np.ndarray, divisor: float) -> np.ndarray:
+    return cv2.resize(photo, None, fx=1 / divisor, fy=1 / divisor, interpolation=cv2.INTER_AREA)
+
+
+class Photos:
+    """Vectors of the photos at every size, and what it took to get them, by one extractor."""
+
+    def __init__(self, extractor, paths, folder, *, divisors=DIVISORS, at_500=True):
+        vectors = {name: [] for name in ("gallery", 500, *divisors)}
+        self.milliseconds, self.decoding = [], []
+        for path in paths:
+            photo = enlarged(path)
+            master = write(folder / "master.jpg", photo, QUALITY[0])
+            data = np.frombuffer(master.read_bytes(), np.uint8)
+            started = time.process_time()
+            cv2.imdecode(data, cv2.IMREAD_COLOR)
+            decoded = time.process_time()
+            vectors["gallery"].append(extractor.transform([master]))
+            self.decoding.append(1000 * (decoded - started))
+            self.milliseconds.append(1000 * (time.process_time() - decoded))
+            if at_500:
+                small = smaller(photo, max(photo.shape) / 500)
+                vectors[500].append(extractor.transform([cv2.cvtColor(small, cv2.COLOR_BGR2RGB)]))
+            for divisor in divisors:
+                query = write(folder / "query.jpg", smaller(photo, divisor), QUALITY[1])
+                vectors[divisor].append(extractor.transform([query]))
+        self.vectors = {name: sp.vstack(rows, format="csr") for name, rows in vectors.items() if rows}
+
+    def found_first(self, divisor, others) -> float:
+        """Share of the queries whose own photo is most similar."""
+        gallery = sp.vstack([self.vectors["gallery"], others])
+        best = (self.vectors[divisor] @ gallery.T).toarray().argmax(axis=1)
+        return float(np.mean(best == np.arange(len(best))))
+
+    def nonzeros(self, name) -> np.ndarray:
+        return np.diff(self.vectors[name].indptr)
+
+
+def record(name, what, ours, peer, peer_name, ratio, limit, unit, n, measured) -> dict:
+    figures = {"ours": ours, "peer": peer, "peer_name": peer_name, "ratio": ratio, "limit": limit, "unit": unit}
+    return {"name": name, "what": what, **figures, "n": n, "measured": measured, "command": COMMAND}
+
+
+def run(quick: bool = False) -> list[dict]:
+    if not (DATA / "caltech101").is_dir():
+        print(f"    left out: no {DATA / 'caltech101'}", file=sys.stderr)
+        return []
+    n_photos, n_as_they_come = (12, 4) if quick else (200, 20)
+    paths, _, train = choose_images("caltech101-38")
+    sources = sorted((DATA / "flowers").glob("*/*.jpg")) + sorted((DATA / "textures").glob("*/*.jpg"))
+    sources = sources[:: len(sources) // n_photos][:n_photos]
+    learned = [path for path, used in zip(paths, train, strict=True) if used][:: 10 if quick else 1]
+    settings = {"n_visterms": 1000 if quick else 10_000, "random_state": 0}
+    threads = cv2.getNumThreads()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        extractor = VistermExtractor(**settings, n_jobs=-1).fit(learned)
+        others = extractor.transform(paths)
+        extractor.set_params(n_jobs=1)
+        cv2.setNumThreads(1)
+        try:
+            photos = Photos(extractor, sources, folder)
+            extractor.set_params(max_side=None)
+            few = sources[:: len(sources) // n_as_they_come][:n_as_they_come]
+            plain = Photos(extractor, few, folder, divisors=(8,), at_500=False)
+        finally:
+            cv2.setNumThreads(threads)
+    shares = {divisor: photos.found_first(divisor, others) for divisor in DIVISORS}
+    ours, decoding = np.median(photos.milliseconds), np.median(photos.decoding)
+    as_they_come = np.median(plain.milliseconds)
+    ratios = photos.nonzeros("gallery") / photos.nonzeros(500)
+    measured = f"{len(sources)} photos of flowers and textures, enlarged, one core"
+    return [
+        record(
+            "extract-12mp", "a JPEG of 12 megapixels to weighted visterms, max_side 500", ours, as_they_come,
+            "max_side null", as_they_come / ours, f"decoding at full size alone takes {decoding:.0f} ms", "ms an image",
+            len(sources), f"{measured}, processor time, medians; peer: {len(few)} photos",
+        ) | {"decoding": decoding},
+        record(
+            "extract-12mp-nonzeros", "non-zeros of 12 megapixels against those of the same photo at 500 pixels",
+            float(np.median(ratios)), float(np.median(plain.nonzeros("gallery")) / np.median(photos.nonzeros(500))),
+            "max_side null", float(np.median(plain.nonzeros("gallery")) / np.median(photos.nonzeros("gallery"))),
+            "1: the same vector", "times", len(sources), f"{measured}, median; largest {ratios.max():.2f}",
+        ) | {"largest": float(ratios.max())},
+        record(
+            "extract-12mp-found", f"the same photo found first among {others.shape[0] + len(sources) - 1:,} others",
+            min(shares.values()), plain.found_first(8, others), "max_side null, 1/8",
+            min(shares.values()) / max(plain.found_first(8, others), 1e-2), "1", "of the queries", len(sources),
+            f"{measured}, encoded again at 1/1, 1/2, 1/4, 1/8: "
+            + ", ".join(f"{share:.3f}" for share in shares.values()) + "; the lowest",
+        ) | {"shares": list(shares.values())},
+    ]  # fmt: skip
