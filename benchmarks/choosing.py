@@ -1,19 +1,16 @@
-"""Every learner with its defaults on the sets of $VISTERM_DATA, on visterms and on dense vectors: python -m
+"""Every learner with its defaults on the sets of $VISTERM_DATA, on visterms and on deep vectors: python -m
 benchmarks.choosing.
 
 Each set is a run of the pipeline as a user would make it: `visterm features`, `train` and `evaluate` with no setting
 touched. A learner must be above cosine on images that it has not seen, or be refused with the reason. Writes
 benchmarks/choosing.json, and the tables of docs/choosing.md. Arguments name some sets or vectors, such as `flowers` or
-`dense`; the others keep the figures of the file.
+`deep`; the others keep the figures of the file.
 """
 
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
@@ -25,23 +22,13 @@ from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 
-from .vectors import CACHE, DATA, ROOT, hog_of, keep
+from .vectors import CACHE, DATA, ROOT
 
 FILE = ROOT / "benchmarks" / "choosing.json"
 PAGE = ROOT / "docs" / "choosing.md"
 SETS = ("caltech101", "flowers", "corel5k")
-KINDS = ("visterms", "dense")
+KINDS = ("visterms", "deep")
 WITHOUT_SIMILARITY = ("knn",)  # its similarity is cosine; it is there for labels
-
-
-def dense_table(name: str) -> tuple[Path, Path]:
-    """Files of the dense vectors of a set's photos, and of their paths."""
-    root = DATA / name
-    paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
-    table = keep(CACHE / f"choosing-{name}.npy", lambda file: np.save(file, [hog_of(path) for path in paths]))
-    ids = table.with_suffix(".txt")
-    ids.write_text("".join(f"{path.relative_to(root)}\n" for path in paths))
-    return table, ids
 
 
 def open_set(name: str, kind: str, console: Console) -> tuple[Run, Config]:
@@ -50,9 +37,8 @@ def open_set(name: str, kind: str, console: Console) -> tuple[Run, Config]:
     settings = ["compute.n_jobs=2"]
     if (DATA / name / "labels.csv").exists():
         settings.append(f"collection.labels={DATA / name / 'labels.csv'}")
-    if kind == "dense":
-        table, ids = dense_table(name)
-        settings += [f"collection.vectors.file={table}", f"collection.vectors.ids={ids}"]
+    if kind == "deep":
+        settings.append("features.kind=deep")
     config = load_config(None, settings)
     features(run, config, DATA / name, console)
     return run, config

@@ -107,21 +107,19 @@ def synthetic_vectors(d: int, n_classes: int = 20):
     return X, y, np.tile(np.arange(N_TRAIN + N_TEST) < N_TRAIN, n_classes)
 
 
-def hog_of(path: Path) -> np.ndarray:
-    """Histograms of oriented gradients of a photo, 1,280 numbers."""
+def dense_vectors(name: str = "caltech101-38", *, fold: int = 0):
+    """Dense vectors of photos, 1,280 numbers: histograms of oriented gradients; X (unit rows), y, training mask."""
     import cv2
     from skimage.feature import hog
 
-    grey = cv2.resize(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE), (126, 126), interpolation=cv2.INTER_AREA)
-    return hog(grey, orientations=5, pixels_per_cell=(14, 14), cells_per_block=(2, 2))
-
-
-def dense_vectors(name: str = "caltech101-38", *, fold: int = 0):
-    """Dense vectors of photos, 1,280 numbers: histograms of oriented gradients; X (unit rows), y, training mask."""
     paths, y, train = choose_images(name, fold=fold)
 
+    def describe(path: Path) -> np.ndarray:
+        grey = cv2.resize(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE), (126, 126), interpolation=cv2.INTER_AREA)
+        return hog(grey, orientations=5, pixels_per_cell=(14, 14), cells_per_block=(2, 2))
+
     def write(target: Path) -> None:
-        X = np.array([hog_of(path) for path in paths], np.float32)
+        X = np.array([describe(path) for path in paths], np.float32)
         np.save(target, X / np.linalg.norm(X, axis=1, keepdims=True))
 
     cached = CACHE / f"{name}-hog-{zlib.crc32(repr([str(path) for path in paths]).encode()):08x}.npy"

@@ -30,7 +30,7 @@ from .features import check_features
 ONE_LABEL = ("musl", "mcml")  # learners of categories: an image belongs to one
 # Steps where n_steps is null: at least, and per image, so that images of large collections are learned from as often.
 STEPS = {"oasis": (4_000_000, 1_000), "wsabie": (500_000, 200)}
-_FEWEST_ENTRIES = 0.1  # non-zero share of visterms from which MuSL's thresholds split images
+_FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _HARDLY_BETTER = 1.05  # times cosine's mAP on held-out images
 
