@@ -171,9 +171,11 @@ class Searcher:
 
         If none is trained, oasis or wsabie all the same: using it raises an error that says how to train it.
         """
-        usual, able = "oasis", self.learners[:-1]
-        if of_labels:
-            usual, able = best_annotator(self.run, self.annotators), self.annotators
+        usual, able = ("wsabie", self.annotators) if of_labels else ("oasis", self.learners[:-1])
+        if of_labels and len(able) > 1 and (best := best_annotator(self.run, able)) is not None:
+            if best != usual:
+                self._console.say(f"by {best}, the best on held-out images")
+            return best
         return default_learner(self.run, usual, self._console, able)
 
     def learner(self, name: str) -> SimilarityLearner:

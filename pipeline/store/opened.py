@@ -53,7 +53,7 @@ def open_run(name: str | Path) -> OpenedRun:
     """
     import numpy as np
 
-    run = Run(Path(name) if Path(name).is_dir() else runs_folder() / name)
+    run = Run(Path(name) if (Path(name) / "collection").is_dir() else runs_folder() / name)
     if not run.collection.is_dir():
         raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
     extractor_content(run)  # UserError without features

@@ -47,8 +47,8 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
     own = folder_below(root, db.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
     paths = [path for file in files if not (path := file[prefix:]).startswith(own)]
     del files
-    tables = {os.path.abspath(table) for table in (config.collection.labels, config.collection.clicks) if table}
-    refused = {file: reason for file, reason in refused.items() if os.path.abspath(file) not in tables}
+    tables = {os.path.realpath(table) for table in (config.collection.labels, config.collection.clicks) if table}
+    refused = {file: reason for file, reason in refused.items() if os.path.realpath(file) not in tables}
     names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
     layout = Layout.of(paths)
     changes = Changes()

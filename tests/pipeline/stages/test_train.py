@@ -295,10 +295,12 @@ def test_images_for_a_label(done, learner):
         assert scores == sorted(scores, reverse=True)
 
 
-def test_wsabie_answers_unless_another_is_named(done):
+def test_the_best_annotator_answers_unless_another_is_named(done):
     for arguments in (["annotate", "fruit/pear/0.jpg"], ["search", "--label", "pear"], ["annotate", "--label", "pear"]):
-        named = visterm(*arguments, "--learner", "wsabie", "--json", cwd=done).stdout
-        assert visterm(*arguments, "--json", cwd=done).stdout == named
+        named = visterm(*arguments, "--learner", "pamir", "--json", cwd=done).stdout
+        result = visterm(*arguments, "--json", cwd=done)
+        assert result.stdout == named
+        assert "by pamir, the best on held-out images" in result.stderr
 
 
 def test_labels_near_a_label(done):
@@ -356,13 +358,13 @@ def test_a_label_that_came_after_training(mine):
         "path,label\n" + "".join(rows) + "".join(f"pear/{i}.jpg,gold\n" for i in range(10))
     )
     visterm("features", "fruit", *small(), "--set", "collection.labels=labels.csv", cwd=mine)
-    renew = "'visterm train --learner wsabie --run fruit'"
-    warning = f"wsabie was trained before the training images or their labels changed; {renew} renews it"
+    renew = "'visterm train --learner pamir --run fruit'"
+    warning = f"pamir was trained before the training images or their labels changed; {renew} renews it"
     for arguments in (["annotate", "fruit/pear/0.jpg"], ["annotate", "--label", "pear"], ["search", "--label", "pear"]):
         assert warning in visterm(*arguments, cwd=mine).stderr
     for command in ("annotate", "search"):
         line = refused(command, "--label", "gold", cwd=mine)
-        assert line == f"visterm: wsabie was trained before label 'gold' was added; run {renew} first"
+        assert line == f"visterm: pamir was trained before label 'gold' was added; run {renew} first"
 
 
 IMAGE, EVALUATE, ANNOTATE = ["search", "fruit/pear/0.jpg"], ["evaluate"], ["annotate", "fruit/pear/0.jpg"]
@@ -373,7 +375,7 @@ IMAGES_OF_LABEL, LABELS_OF_LABEL = ["search", "--label", "pear"], ["annotate", "
     ("untrained", "told", "commands", "others"),
     [
         ("oasis", "by aroma; oasis is not", [IMAGE, EVALUATE], "aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"),
-        ("wsabie", "by pamir; wsabie is not trained", [ANNOTATE, IMAGES_OF_LABEL], "pamir, ovr, knn"),
+        ("wsabie", "by pamir, the best on held-out images", [ANNOTATE, IMAGES_OF_LABEL], "pamir, ovr, knn"),
         ("all but pamir", "by pamir, the only learner", [LABELS_OF_LABEL, IMAGE, EVALUATE], ""),
     ],
 )
@@ -507,7 +509,6 @@ def test_labels_come_from_the_annotator_that_validated_best(mine):
         record = json.loads(file.read_text())
         record["result"]["validation"] = 0.9 if name == "pamir" else 0.5
         file.write_text(json.dumps(record))
-    assert "by pamir" not in visterm("annotate", "fruit/pear/0.jpg", cwd=mine).stderr  # nothing is missing
     from_pamir, default = (
         json_of("annotate", "fruit/pear/0.jpg", *options, cwd=mine) for options in (("--learner", "pamir"), ())
     )
@@ -556,3 +557,13 @@ def test_steps_by_number_of_images():
     config = Config()
     for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
         assert stage._parameters(LEARNERS["OASIS"], config, "oasis", n_images)["n_steps"] == expected
+
+
+def test_clicks_on_training_images_only(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(4)])
+    rows = "".join(f"{c},train/{c}/{i}.jpg,1\n" for c in CLASSES for i in range(4))
+    (tmp_path / "clicks.csv").write_text("query,path,count\n" + rows)
+    visterm("features", "fruit", *small(), "--set", "collection.clicks=clicks.csv", cwd=tmp_path)
+    visterm("train", cwd=tmp_path)
+    line = refused("evaluate", cwd=tmp_path)
+    assert "no test image was clicked, so none is a query: clicks.csv names training images only; add clicks" in line

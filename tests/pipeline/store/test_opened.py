@@ -34,7 +34,7 @@ def test_images_without_labels(finished, tmp_path, monkeypatch):
     for i in range(3):
         (folder / f"{i}.jpg").write_bytes((finished / f"fruit/pear/{i}.jpg").read_bytes())
     (folder / "labels.csv").write_text("path,label\n0.jpg,round\n0.jpg,green\n1.jpg,round\n")
-    settings = ("--set", "features.n_visterms=20", "--set", f"collection.labels={folder / 'labels.csv'}")
+    settings = ("--set", "features.n_visterms=10", "--set", f"collection.labels={folder / 'labels.csv'}")
     result = visterm("features", "some", *settings, cwd=tmp_path)
     assert "skipped" not in result.stderr  # the table of labels is no image that could not be read
     found = open_run(tmp_path / "runs/some")
