@@ -25,7 +25,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train evaluate search annotate explain serve judge add remove compact info test check format types bench webscale reproduce docs wheel clean
+.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact info test check format types bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -50,6 +50,9 @@ features: install  ## IMAGES=dir: turn images into visterm counts; DEEP=1: into 
 
 train: features  ## learn a similarity (LEARNER)
 	@$(VISTERM) train $(LEARNERS) $(OPTIONS) $(ARGS)
+
+tune: features  ## choose the settings of a learner (LEARNER) on training images (ARGS="--budget 5m --apply")
+	@$(VISTERM) tune $(LEARNERS) $(OPTIONS) $(ARGS)
 
 evaluate: train  ## rank the test images; write figures, curves and report.html
 	@$(VISTERM) evaluate $(LEARNERS) $(OPTIONS) $(ARGS)

@@ -26,6 +26,7 @@ MODULES = (
     "photo_sizes",
     "deep",
     "vectors_table",
+    "both",
     "forest",
     "incremental",
     "edit",
@@ -48,9 +49,10 @@ MODULES = (
     "growth",
     "configurations",
     "spatial",
+    "tuning",
     "scale",
 )
-LONG = {"scale"}  # takes hours: runs only when named
+LONG = ("scale", "tuning")  # take hours: run only when named
 # Commands outside this folder that merge records of their own, and the module whose records theirs follow.
 ELSEWHERE = {"experiments.musl_records": "musl"}
 RESULTS = Path(__file__).with_name("results.json")

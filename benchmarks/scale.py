@@ -1,8 +1,8 @@
 """Learning at the size of the web: ``python -m benchmarks scale [--quick]``, or ``make webscale [SIZE=small]``.
 
 The images and clicks of benchmarks/webscale.py, memory-mapped; OASIS at d = 10,000, `PAIRS` pairs a query. A training
-is a process of its own that writes checkpoints and can be killed; it reports after every pass. Takes HOURS in full;
-what is measured is kept below build/webscale, so that a run that was stopped goes on.
+is a process of its own that writes checkpoints and can be killed; it reports after every pass. What is measured is kept
+below build/webscale, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .vectors import ROOT
 from .webscale import D, load
 
 COMMAND = "python -m benchmarks scale"
-PAIRS = 64  # of a query
+PAIRS = 128  # of a query
 C = 0.1
 WATCHED = 20_000  # validation images that mAP is measured on
 STEP_SECONDS = 4e-6  # of a triplet, roughly: kills come while it learns

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import collection, feedback, human_eval, learning, models, searching, serving
+from . import collection, feedback, human_eval, learning, models, searching, serving, tuning
 from .errors import USAGE_ERROR, Terminated
 from .options import Globals
 
 GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
     "Collection": (collection.features, collection.add, collection.remove, collection.compact, collection.info)
     + (models.commands,),
-    "Learning": (learning.train, learning.evaluate, learning.demo),
+    "Learning": (learning.train, tuning.tune, learning.evaluate, learning.demo),
     "Searching": (searching.search, searching.annotate, searching.explain, searching.index, serving.serve),
     "People": (feedback.commands, human_eval.commands),
 }

@@ -24,13 +24,14 @@ from .options import (
     make_console,
     open_run,
     run_named,
-    seconds_given,
     several_names,
     with_scheduler,
 )
 from .output import say_kept
+from .tuning import BudgetOption, say_chosen, seconds_of
 
 if TYPE_CHECKING:
+    from visterm.pipeline.config.models import Config
     from visterm.pipeline.store.run import Run
 
 
@@ -41,6 +42,10 @@ def train(
     settings: SetOption = None,
     learner: LearnersOption = None,
     scheduler: SchedulerOption = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Choose the settings first, as visterm tune --apply does.")
+    ] = False,
+    budget: BudgetOption = "5m",
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -59,6 +64,7 @@ def train(
     Examples:
       visterm train --run photos
       visterm train --learner aroma,wsabie
+      visterm train --tune --budget 10m
       visterm train --set oasis.n_steps=1000000
       visterm train --time-limit 2m
     """
@@ -69,7 +75,7 @@ def train(
     names = several_names(learner) or ["oasis"]
     check_learners([name for name in names if name != "all"])
     settings = with_scheduler(settings, scheduler)
-    limit = seconds_given("--time-limit", time_limit)
+    limit = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     place, configuration = open_run(run, config, settings)
     console = make_console()
     if "all" in names:
@@ -77,8 +83,11 @@ def train(
         if not names:
             raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
     summaries = []
+    seconds = seconds_of(budget)
     for name in names:
         try:
+            if tune and name != "cosine":
+                configuration = _tuned(place, configuration, name, seconds, console)
             summary = stage(place, configuration, name, console, force=force, time_limit=limit)
         except LearnerRefused as error:
             if len(names) == 1:
@@ -101,6 +110,15 @@ def train(
         print(json.dumps(summaries[0] if len(names) == 1 else summaries))
     if len(trained) < len(names):
         raise typer.Exit(2)
+
+
+def _tuned(place: Run, configuration: Config, name: str, seconds: float, console: Console) -> Config:
+    """Tune a learner, and return the configuration with the settings that were chosen."""
+    from visterm.pipeline.stages.tune import tune as stage
+
+    result = stage(place, configuration, name, console, budget=seconds, apply=True)
+    say_chosen(result, place, console)
+    return place.configure(None, []) if result["applied"] else configuration
 
 
 def _say_trained(summary: dict, place: Run, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,31 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
         return Config.model_validate(values)
     except ValidationError as error:
         raise UserError(f"{_source(error, file, settings or [])}: {_explain(error)}") from None
+
+
+def with_settings(config: Config, settings: Mapping[str, Any], *, source: str = "the configuration") -> Config:
+    """Return a configuration with other values of settings ``section.key``; UserError as for `load_config`."""
+    values = config.model_dump()
+    for key, value in settings.items():
+        *sections, last = key.split(".")
+        inner: Any = values
+        for section in sections:
+            inner = inner.get(section)
+            if not isinstance(inner, dict):
+                raise UserError(f"{source}: unknown key {key}")
+        inner[last] = value
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise UserError(f"{source}: {_explain(error)}") from None
+
+
+def read_values(text: str) -> list[Any]:
+    """Read values with commas between them, each as YAML has it; UserError if they are not."""
+    try:
+        return _load_yaml(f"[{text}]")
+    except yaml.YAMLError:
+        raise UserError(f"{text}: the values are not valid YAML") from None
 
 
 def _source(error: ValidationError, file: Path | None, settings: list[str]) -> str:

@@ -27,12 +27,17 @@ from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
 from .measure import SystemResult, Task
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
+TAKE_CELLS = (
+    "These vectors count visterms in the whole image. To learn a similarity of photos, above all of objects, take "
+    "configs/spatial.yaml, which counts them per cell of the image, if longer training is no matter."
+)
 
 
 def write_results(
@@ -58,7 +63,7 @@ def write_results(
         "n_queries": first.n_queries,
         "n_without_relevant": first.n_without_relevant,
         "n_gallery": len(task.gallery),
-        "systems": {name: _figures(system) for name, system in systems.items()},
+        "systems": {name: _figures(run, name, system) for name, system in systems.items()},
     }
     ks = _ks(first)
     metrics["systems"]["chance"] = {
@@ -129,7 +134,7 @@ def _ks(evaluation: Evaluation) -> list[int]:
     return [k for k in KS if k <= evaluation.max_k]
 
 
-def _figures(system: SystemResult) -> dict[str, Any]:
+def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
     """Return the figures of one system as in metrics.json."""
     evaluation = system.evaluation
     figures: dict[str, Any] = {
@@ -143,6 +148,8 @@ def _figures(system: SystemResult) -> dict[str, Any]:
         figures["annotation"] = system.annotation.as_json()
     if result := system.trained["result"]:
         figures |= {"steps": result["steps"], "train_seconds": result["seconds"]}
+    if tuned := tuned_settings(run, name, system.trained):
+        figures["tuned"] = tuned
     return figures
 
 
@@ -235,13 +242,28 @@ def _report_data(
             "Run": str(run.folder),
             "Images": fingerprint([[image.path, image.sha256] for image in (*task.queries, *task.gallery)]),
             "Seed": f"{config.seed}, fold {config.split.seed}",
+            **_tuned(run, systems),
             "Cores": str(os.cpu_count()),
         },
         durations=durations | {"rank": seconds},
         environment={"Python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
         | {package: version(package) for package in ("numpy", "scipy", "numba", "opencv-python-headless")},
         config=_config_shown(config, systems),
+        closing=TAKE_CELLS if _counts_whole_images(config) else "",
     )
+
+
+def _counts_whole_images(config: Config) -> bool:
+    return (
+        config.collection.vectors.file is None and config.features.kind == "visterms" and config.features.cells == [1]
+    )
+
+
+def _tuned(run: Run, systems: dict[str, SystemResult]) -> dict[str, str]:
+    """Return what tuning chose for the learners that were trained with it."""
+    tuned = {name: tuned_text(tuned_settings(run, name, system.trained)) for name, system in systems.items()}
+    text = "; ".join(f"{name}: {settings}" for name, settings in tuned.items() if settings)
+    return {"Tuned settings": f"{text} (visterm tune, on training images alone)"} if text else {}
 
 
 def _p_of_best(systems: dict[str, SystemResult], name: str, best: str | None) -> float | None:

@@ -105,6 +105,7 @@ class ReportData:
     environment: Mapping[str, str] = field(default_factory=dict)  # versions and machine
     config: str = ""  # YAML
     links: Mapping[str, str] = field(default_factory=lambda: FILES_BESIDE)  # files beside the report, and their content
+    closing: str = ""  # the last sentence: what else to try
 
     def system(self, name: str | None) -> System | None:
         """The system of that name, or None."""

@@ -139,9 +139,9 @@ def _train(
     started = time.perf_counter() - seconds_before
     clicks = config.collection.clicks is not None
     if learner_name in ONE_LABEL:
-        _check_one_label(learner_name, images, clicks)
+        check_one_label(learner_name, images, clicks)
     X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
-    learner: Any = kind(**_parameters(kind, config, learner_name, len(images)))
+    learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images)))
     _check_feasible(learner_name, learner, config, X, time_limit)
     if time_limit is not None and not hasattr(learner, "end_after"):
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
@@ -377,7 +377,7 @@ def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: 
         )
 
 
-def _check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
+def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
     """Raise on clicks, and on images with several labels."""
     several = [image.path for image in images if len(image.labels) != 1]
     if not clicks and not several:
@@ -390,7 +390,7 @@ def _check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -
     )
 
 
-def _parameters(kind: Any, config: Config, learner_name: str, n_images: int) -> dict[str, Any]:
+def constructor_parameters(kind: Any, config: Config, learner_name: str, n_images: int) -> dict[str, Any]:
     """Return the constructor's arguments: the learner's section, and the shared settings that its class takes."""
     parameters = getattr(config, learner_name).model_dump()
     if parameters.get("n_steps", 0) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import warnings
@@ -18,7 +19,7 @@ from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
 from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_content
+from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
 from .dask_cluster import connected
 from .extraction import ImageSource, Source, try_read
@@ -67,6 +68,33 @@ def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
         return f"{', '.join(keys)} differ from those it was made with" if keys else ""
     return f"made with {keys[0]}={json.dumps(old[keys[0]])}, now {json.dumps(new[keys[0]])}"
+
+
+def reweight(run: Run, config: Config, collection: Collection) -> None:
+    """Change how counts become weights, if that alone differs: palette, codebook, idf and counts stay as they are.
+
+    A kill in between leaves counts that seem to be of another extractor, and `features` extracts them again.
+    """
+    settings, old = vector_kind(run, config).settings(), read_record(run.extractor)
+    weights = settings.get("features", {}).get("weighting")
+    if old is None or weights is None or old["config"] == settings or collection["extractor"] != old["content"]:
+        return
+    if old["config"] | {"features": old["config"]["features"] | {"weighting": weights}} != settings:
+        return
+    extractor: Any = copy.copy(extractor_of(run))
+    extractor.set_params(**weights)
+    record = make_record("extractor", settings, old["inputs"])
+    with publish(run.extractor, record) as folder:
+        extractor.save(folder / "files")
+        record |= {key: old[key] for key in ("training_images", "last_image") if key in old}
+        record["content"] = _content(record, folder)
+    collection["extractor"] = record["content"]
+
+
+def _content(record: dict[str, Any], folder: Path) -> str:
+    """Return the fingerprint of visterms: settings, palette, codebook and idf."""
+    arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
+    return fingerprint(record["config"], arrays)
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -158,6 +186,11 @@ class _VistermVectors(_ImageVectors):
     def settings(self) -> dict[str, Any]:
         return {"features": self.config.features.model_dump(exclude={"kind", "onnx"}), "seed": self.config.seed}
 
+    def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
+        if not force:
+            reweight(self.run, self.config, collection)
+        return super().fit(collection, root, console, force=force)
+
     def inputs(self, collection: Collection) -> dict[str, Any]:
         # Only the split: if new images made the extractor stale, each would change the vectors of all others.
         return {"split": collection["split"]}
@@ -190,8 +223,7 @@ class _VistermVectors(_ImageVectors):
             extractor.save(folder / "files")
             record["training_images"] = len(paths)
             record["last_image"] = collection.last_id  # images with larger ids are new since
-            arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
-            record["content"] = fingerprint(record["config"], arrays)
+            record["content"] = _content(record, folder)
 
     def _training_images(self, collection: Collection, root: Path) -> tuple[list[str], list[str] | None]:
         """Return paths of at most ``max_training_images`` images, and their labels if the codebook learns from them."""

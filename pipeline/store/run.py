@@ -43,6 +43,10 @@ class Run:
         """The folder of a learner's versions updated from relevance feedback."""
         return self.folder / "feedback" / name
 
+    def tuning(self, name: str) -> Path:
+        """The folder of the trials that chose a learner's settings."""
+        return self.folder / "tuning" / name
+
     def learners(self) -> list[str]:
         """Names of the trained learners of this run."""
         names = (path.parent.name for path in self.folder.glob("learners/*/record.json"))
@@ -65,8 +69,9 @@ class Run:
         with lock as free, self._removed_if_refused(new):
             if not free:
                 raise UserError(f"{self.folder}: another visterm is at work in this run; wait for it to end")
-            for place in (self.folder, self.collection, self.folder / "learners", self.folder / "evaluations"):
-                recover(place)
+            recover(self.folder)
+            for name in ("collection", "learners", "evaluations", "tuning"):
+                recover(self.folder / name)
             yield
 
     @contextlib.contextmanager

@@ -428,6 +428,16 @@ def test_the_report_shows_what_the_learner_was_trained_with(mine):
     assert "cret" not in report
 
 
+def test_the_report_ends_with_when_to_take_cells(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{label}/{i}.jpg" for label in CLASSES for i in range(6)])
+    for cells, named in (("[1]", True), ("[2]", False)):
+        settings = ("--set", f"features.cells={cells}")
+        visterm("features", "fruit", *SMALL, *settings, cwd=tmp_path)
+        visterm("evaluate", "--learner", "cosine", *SMALL, *settings, cwd=tmp_path)
+        report = tmp_path / "runs/fruit/evaluations/cosine/report.html"
+        assert ("take configs/spatial.yaml" in report.read_text().split('id="glossary"')[1]) == named
+
+
 def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):
     """It may be of hours of training: only --force goes over it."""
     checkpoint = mine / "runs/fruit/learners/oasis.checkpoint"

@@ -135,6 +135,12 @@ def test_all_sections_are_there(tmp_path):
         assert words not in page.text, words  # what does not apply
 
 
+def test_the_closing_line_is_last(tmp_path):
+    page = page_of(tmp_path, some_data(closing="Take cells <next>."))
+    assert page.text.rstrip().endswith("Take cells <next>.")
+    assert not page_of(tmp_path, some_data()).all("p", id="closing")
+
+
 def test_every_picture_says_what_it_is_and_is_stored_once(tmp_path):
     page = page_of(tmp_path, some_data())
     alternatives = [attributes["aria-label"] for attributes in page.all("svg", role="img")]

@@ -550,13 +550,13 @@ def test_time_limit(mine):
     assert summary["steps"] < 100_000_000
     for text in ("0", "2 weeks", "-1s", "m"):
         line = refused("train", f"--time-limit={text}", cwd=mine)
-        assert line.endswith(f"--time-limit: {text!r} is no duration such as 90s, 2m or 1h30m")
+        assert line == f"visterm: --time-limit {text}: expected a time such as 90s, 5m or 1h"
 
 
 def test_steps_by_number_of_images():
     config = Config()
     for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
-        assert stage._parameters(LEARNERS["OASIS"], config, "oasis", n_images)["n_steps"] == expected
+        assert stage.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images)["n_steps"] == expected
 
 
 def test_clicks_on_training_images_only(tmp_path, write_images):

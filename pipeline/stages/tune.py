@@ -1,0 +1,402 @@
+"""The stage tune: the settings of a learner that suit the training images best."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import math
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visterm.pipeline.config.loading import with_settings
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.search_spaces import search_space, value_of
+from visterm.pipeline.console import Console, count, duration
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.labels import WAYS_TO_LABEL
+from visterm.pipeline.store.models import TRAINED, check_learners
+from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import extractor_of, identity, supervision
+
+from .features import check_features
+from .train import ONE_LABEL, check_one_label, constructor_parameters
+from .vector_kinds import reweight
+
+if TYPE_CHECKING:
+    from .trials import Curve, Trial
+
+N_FOLDS = 4
+_TF = "features.weighting.tf"
+
+
+def tune(
+    run: Run,
+    config: Config,
+    learner_name: str,
+    console: Console,
+    *,
+    budget: float = 300.0,
+    search: Sequence[str] = (),
+    most: int | None = None,
+    apply: bool = False,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Choose settings of a learner by cross-validation on the training images; test images are not read.
+
+    Parameters
+    ----------
+    run : Run
+    config : Config
+        The settings to start with, and to compare with.
+    learner_name : str
+        One of TRAINED.
+    console : Console
+    budget : float
+        Seconds.
+    search : sequence of str
+        ``C=0.1,1``: these settings and values instead of those of `search_spaces`.
+    most : int, optional
+        Number of trials in place of those that fit into the budget.
+    apply : bool
+        Write the chosen settings into the configuration of the run.
+    force : bool
+        Start again even if the settings were tuned already, or a tuning was interrupted.
+
+    Returns
+    -------
+    dict
+        ``learner``, ``fresh`` (was tuned already), ``applied``, ``best`` (settings by full name; empty if none is
+        better than those to start with), ``score``, ``own_score``, ``measure``, ``n_folds``, ``n_images``, ``seconds``,
+        ``budget``, ``plot`` and ``trials``.
+
+    Raises
+    ------
+    UserError
+        No features yet, no labels, too few images, a budget too short, nothing to search, a run that changed meanwhile.
+    """
+    check_learners([learner_name])
+    if learner_name not in TRAINED:
+        raise UserError(f"{learner_name} learns nothing and has no settings to tune; use --learner oasis")
+    with run.locked(), contextlib.closing(Collection(run.collection)) as collection:
+        check_features(run, config, collection)
+        images = collection.images("train", labelled=True)
+        if not images:
+            raise UserError(f"run {run.name} has no labelled training images: {WAYS_TO_LABEL}")
+        visterms = getattr(extractor_of(run), "weighting_", None) is not None
+        start = _settings_before(config, run, learner_name)
+        space = search_space(learner_name, start, visterms=visterms, given=search)
+        record = _record(run, start, learner_name, images, space, visterms)
+        result = None if force else _finished(run.tuning(learner_name), record, budget, most)
+        fresh = result is not None
+        if result is None:
+            data = _Data(run, start, collection, images, learner_name, visterms)
+            result = _tune(run, start, learner_name, data, space, record, console, budget, most, force)
+            _check_unchanged(run, config, collection, images, learner_name)
+            _publish(run.tuning(learner_name), record, result)
+        if apply:
+            tuned = with_settings(start, result["best"])
+            reweight(run, tuned, collection)
+            run.save_config(tuned)
+    plot = str(run.tuning(learner_name) / "tuning.png")
+    return {"learner": learner_name, "fresh": fresh, "applied": apply} | result | {"plot": plot}
+
+
+class _Data:
+    """The training images of a run, in folds."""
+
+    def __init__(
+        self,
+        run: Run,
+        config: Config,
+        collection: Collection,
+        images: Sequence[Image],
+        learner_name: str,
+        visterms: bool,
+    ):
+        clicks = config.collection.clicks is not None
+        if learner_name in ONE_LABEL:
+            check_one_label(learner_name, images, clicks)
+        self.y, _ = supervision(images, clicks=clicks)
+        self.fold_of = _folds(self.y, config.seed, run.name)
+        self.n_folds = int(self.fold_of.max()) + 1
+        self._stored = collection.counts(images)
+        self._visterms = visterms
+        self.vectors = functools.lru_cache(maxsize=N_FOLDS)(self._vectors)
+
+    def rows(self, fold: int) -> tuple[Any, Any]:
+        """Rows to learn from, and held-out ones."""
+        import numpy as np
+
+        return np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
+
+    def _vectors(self, fold: int, tf: str) -> Any:
+        """Return vectors of all images; idf is learned without those of the fold."""
+        from visterm.features import VistermWeighting
+
+        if not self._visterms:
+            return self._stored
+        return VistermWeighting(tf=tf).fit(self._stored[self.rows(fold)[0]]).transform(self._stored)
+
+
+def _folds(y: Any, seed: int, name: str) -> Any:
+    """Return the fold of each image: at most `N_FOLDS`, in each of which two classes have two images or more."""
+    import numpy as np
+    from scipy import sparse
+
+    rng = np.random.default_rng([seed, 3])
+    n = y.shape[0]
+    fold_of = np.empty(n, int)
+    if sparse.issparse(y):
+        n_folds = min(N_FOLDS, n // 4)
+        if n_folds < 2:
+            raise UserError(f"run {name}: {count(n, 'labelled training image')} are too few; tuning needs eight")
+        fold_of[rng.permutation(n)] = np.arange(n) % n_folds
+        return fold_of
+    classes, class_of, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    if len(classes) < 2:
+        raise UserError(f"run {name}: the training images are all of one class, {classes[0]}; add images of another")
+    n_folds = min(N_FOLDS, int(np.sort(sizes)[-2]) // 2)
+    if n_folds < 2:
+        raise UserError(
+            f"run {name}: too few training images per class to learn from some and hold out others; at least two "
+            f"classes need four, and {'no class has' if sizes.max() < 4 else 'only one class has'} so many"
+        )
+    for c in range(len(classes)):
+        members = rng.permutation(np.flatnonzero(class_of == c))
+        fold_of[members] = np.arange(len(members)) % n_folds
+    return fold_of
+
+
+def measure_fold(
+    data: Any, config: Config, learner_name: str, settings: Mapping[str, Any], fold: int, tick: Callable[[], None]
+) -> Curve:
+    """Learn without the images of a fold, and measure on them; learners with steps are measured along the training."""
+    from visterm.learners import LEARNERS
+    from visterm.retrieval import evaluate_test_test
+
+    kind: Any = LEARNERS[TRAINED[learner_name]]
+    tried = with_settings(config, settings)
+    parameters = constructor_parameters(kind, tried, learner_name, len(data.rows(fold)[0]))
+    # One thread per trial. With refit a learner keeps no copy of its best state; the refit itself is not waited for.
+    parameters |= {name: value for name, value in {"n_jobs": 1, "refit": True}.items() if name in parameters}
+    learner = kind(**parameters)
+    X, y = data.vectors(fold, tried.features.weighting.tf), data.y
+    training, held_out = data.rows(fold)
+    accepted = inspect.signature(kind.fit).parameters
+    if "validation_rows" in accepted:
+
+        def progress(learner: Any) -> None:
+            tick()
+            if learner.phase_ == "refit":
+                raise _Measured
+
+        with contextlib.suppress(_Measured):
+            learner.fit(X, y, validation_rows=held_out, progress=progress)
+        checks = [e for e in learner.history_ if e["phase"] == "search" and e["validation"] is not None]
+        return {"steps": [e["step"] for e in checks], "values": [float(e["validation"]) for e in checks]}
+    learner.fit(X[training], y[training], **({"progress": lambda _: tick()} if "progress" in accepted else {}))
+    if hasattr(learner, "annotate"):
+        value = learner.score(X[held_out], y[held_out])
+    else:
+        value = evaluate_test_test(learner, X[held_out], y[held_out]).mean_average_precision
+    return {"steps": [0], "values": [float(value)]}
+
+
+class _Measured(Exception):
+    """The part of a training that is measured has ended."""
+
+
+def _tune(
+    run: Run,
+    config: Config,
+    learner_name: str,
+    data: _Data,
+    space: Mapping[str, Sequence[Any]],
+    record: dict[str, Any],
+    console: Console,
+    budget: float,
+    most: int | None,
+    force: bool,
+) -> dict[str, Any]:
+    """Search, or resume a search; return the result."""
+    import joblib
+
+    try:
+        from .trials import Search
+    except ModuleNotFoundError as error:
+        raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
+    checkpoint = _checkpoint(run, learner_name, record, force)
+    n_images = count(len(data.fold_of), "training image")
+    total, unit = (math.ceil(budget), "s") if most is None else (most, "trials")
+    with console.phase(f"tuning {learner_name} on {n_images}", total, unit) as phase:
+        search = Search(
+            checkpoint / "journal",
+            space,
+            {key: value_of(config, key) for key in space},
+            functools.partial(measure_fold, data, config, learner_name),
+            n_folds=data.n_folds,
+            n_jobs=joblib.effective_n_jobs(config.compute.n_jobs),
+            seed=config.seed,
+            budget=budget,
+            most=most,
+            progress=lambda seconds, ended, note: phase.advance_to(
+                min(int(seconds) if most is None else ended, total), note=note
+            ),
+        )
+        if resumed := int(search.seconds()):
+            console.say(f"resuming after {duration(resumed)}")
+            if most is None:
+                phase.start_at(resumed)
+        search.run()
+        trials = search.trials()
+    if trials and trials[0].state == "refused":
+        shutil.rmtree(checkpoint)
+        raise UserError(f"{learner_name}: {trials[0].reason}")
+    if most is None and sum(trial.state in ("complete", "stopped") for trial in trials) < 2:
+        own = f"the settings to start with took {duration(search.seconds())}" if trials[0].state == "complete" else ""
+        shutil.rmtree(checkpoint)
+        raise UserError(
+            f"--budget: {duration(budget)} is too short for one trial of {learner_name} on {n_images}"
+            f"{own and f' ({own})'}; give more, such as --budget {max(1, math.ceil(budget / 20))}m"
+        )
+    return _result(config, learner_name, trials, data, search.seconds(), budget, most, search.exhausted())
+
+
+def _result(
+    config: Config,
+    learner_name: str,
+    trials: Sequence[Trial],
+    data: _Data,
+    seconds: float,
+    budget: float,
+    most: int | None,
+    exhausted: bool,
+) -> dict[str, Any]:
+    """Choose among the trials that were measured on all folds; return what the record keeps."""
+    from visterm.learners import LEARNERS
+
+    own = trials[0]
+    best = max((trial for trial in trials if trial.state == "complete"), key=lambda trial: trial.score)
+    gains = [a - b for a, b in zip(best.values, own.values, strict=True)]
+    error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    settings: dict[str, Any] = {}
+    # A gain within its standard error is chance, and settings that were chosen by chance can be worse on other images.
+    if statistics.mean(gains) > error:
+        settings = dict(best.settings)
+        section = getattr(config, learner_name).model_dump()
+        if best.step is not None and "validation_fraction" in section:
+            # The folds have found the number of steps: no images need to be held out for it.
+            settings |= {f"{learner_name}.n_steps": best.step, f"{learner_name}.validation_fraction": None}
+    measure = getattr(LEARNERS[TRAINED[learner_name]], "validation_measure", None)
+    annotates = hasattr(LEARNERS[TRAINED[learner_name]], "annotate")
+    return {
+        "best": settings,
+        "before": {key: value_of(config, key) for key in settings},
+        "best_trial": best.number if settings else 0,
+        "score": best.score if settings else own.score,
+        "own_score": own.score,
+        "measure": "P@1" if annotates else measure or "mAP",
+        "n_folds": data.n_folds,
+        "n_images": len(data.fold_of),
+        "seconds": round(seconds, 3),
+        "budget": budget,
+        "most": most,
+        "exhausted": exhausted,
+        "trials": [trial._asdict() | {"score": trial.score if trial.values else None} for trial in trials],
+    }
+
+
+# -- what lies on disk -------------------------------------------------------------------------------------------------
+
+
+def _record(
+    run: Run, config: Config, learner_name: str, images: Sequence[Image], space: Mapping[str, Any], visterms: bool
+) -> dict[str, Any]:
+    """Return the record of a tuning, which does not depend on its budget."""
+    extractor = read_record(run.extractor) or {}
+    counts = extractor["content"]
+    if visterms:  # the weighting is tuned: palette and codebook decide
+        counts = [file_sha256(path) for path in sorted((run.extractor / "files").glob("*.npy"))]
+    return make_record(
+        "tune",
+        {
+            learner_name: getattr(config, learner_name).model_dump(),
+            "weighting": config.features.weighting.model_dump() if visterms else None,
+            "seed": config.seed,
+            "space": dict(space),
+        },
+        {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None},
+    )
+
+
+def _settings_before(config: Config, run: Run, learner_name: str) -> Config:
+    """Return the configuration as it was before the settings that a tuning chose were applied, if they were."""
+    result = (read_record(run.tuning(learner_name)) or {}).get("result", {"best": {}})
+    if result["best"] and all(value_of(config, key) == value for key, value in result["best"].items()):
+        return with_settings(config, result["before"])
+    return config
+
+
+def _finished(folder: Path, record: dict[str, Any], budget: float, most: int | None) -> dict[str, Any] | None:
+    """Return the result of the same tuning, if it is done and had as much time."""
+    if not is_fresh(folder, record):
+        return None
+    result = (read_record(folder) or {})["result"]
+    enough = result["exhausted"] or (
+        len(result["trials"]) >= most if most is not None else result["most"] is None and result["budget"] >= budget
+    )
+    return result if enough else None
+
+
+def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool) -> Path:
+    """Return the folder of the journal: of an interrupted tuning, of a finished one with less time, or a new one."""
+    folder = run.tuning(learner_name)
+    checkpoint = folder.with_name(f"{learner_name}.checkpoint")
+    if force:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    other = read_record(checkpoint)
+    if other is not None and not is_fresh(checkpoint, record):
+        raise UserError(
+            f"{checkpoint} is of an interrupted tuning with other settings, values, images or labels: tune with those "
+            "to resume it, or with --force to start again"
+        )
+    if other is None:
+        with publish(checkpoint, dict(record)):
+            pass
+        if not force and is_fresh(folder, record):
+            shutil.copy(folder / "journal", checkpoint / "journal")
+    return checkpoint
+
+
+def _publish(folder: Path, record: dict[str, Any], result: dict[str, Any]) -> None:
+    """Keep the result, with its journal and a plot, in place of the checkpoint."""
+    from visterm.pipeline.report.tuning_plot import write_tuning_plot
+
+    checkpoint = folder.with_name(f"{folder.name}.checkpoint")
+    with publish(folder, record) as target:
+        shutil.copy(checkpoint / "journal", target / "journal")
+        write_tuning_plot(target / "tuning.png", folder.name, result)
+        record["result"] = result
+    shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _check_unchanged(
+    run: Run, config: Config, collection: Collection, images: Sequence[Image], learner_name: str
+) -> None:
+    """Raise if images, labels or features are others than when the tuning began."""
+    with contextlib.suppress(UserError):
+        check_features(run, config, collection)
+        if identity(collection.images("train", labelled=True)) == identity(images):
+            return
+    shutil.rmtree(run.tuning(learner_name).with_name(f"{learner_name}.checkpoint"), ignore_errors=True)
+    raise UserError(
+        f"run {run.name} changed while it was tuned (images, labels or features): the result is discarded; run the "
+        "same command again"
+    )
