@@ -64,12 +64,12 @@ def measure(seeds: int) -> list[dict]:
                     }
                 )
                 print(found[-1], flush=True)
+        FILE.write_text(json.dumps(found, indent=1) + "\n")  # each seed takes a minute
     return found
 
 
 def main(seeds: int) -> None:
     found = measure(seeds)
-    FILE.write_text(json.dumps(found, indent=1) + "\n")
     for name in LEARNERS:
         means = {
             balance: [

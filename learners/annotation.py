@@ -6,11 +6,12 @@ The score of annotation i for image x is f_i(x); the annotations of an image are
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from . import validation
-from .online import FASTMATH, OnlineLearner
+from .online import FASTMATH, Callback, OnlineLearner
 from .sums import product
 from .triplets import plain_supervision, readonly, refuse_none
 
@@ -83,6 +84,7 @@ class AnnotatorMixin:
 
     classes_: np.ndarray
     labels_per_image_: int | None = None  # of learners saved before there was `predict`
+    _first_classes: Any = None  # during a first `partial_fit` that names all labels
 
     @abstractmethod
     def label_scores(self, X: Any) -> np.ndarray:
@@ -114,6 +116,15 @@ class AnnotatorMixin:
         parts = [_best(self.label_scores(X[i : i + n]), k) for i in range(0, X.shape[0], n)]
         return np.concatenate([indices for indices, _ in parts]), np.concatenate([scores for _, scores in parts])
 
+    @contextlib.contextmanager
+    def _naming(self, classes: Any) -> Iterator[None]:
+        """Let `_note_labels` take these labels, if any, in place of those that y names."""
+        self._first_classes = classes
+        try:
+            yield
+        finally:
+            del self._first_classes
+
     def predict(self, X: Any) -> np.ndarray:
         """Best label of every image, or best labels where the fit had several per image.
 
@@ -126,6 +137,7 @@ class AnnotatorMixin:
         array of shape (n,), of `classes_`; or int array of shape (n, n_labels)
             Where y was a matrix: ones for the `labels_per_image_` best labels of each image, zeros for the others.
         """
+        check_is_fitted(self)
         if self.labels_per_image_ is None:
             return self.classes_[self.annotate(X, 1)[0][:, 0]]
         best = self.annotate(X, self.labels_per_image_)[0]
@@ -197,6 +209,11 @@ class AnnotatorMixin:
         """Store the labels, or refuse labels that were not in the first fit."""
         found, has_none = _distinct(y)
         if reset:
+            if self._first_classes is not None:
+                known = np.unique(plain_labels(self._first_classes))
+                if len(new := np.setdiff1d(found, known)):
+                    raise ValueError(f"{len(new)} labels are not in classes, such as {new[0].item()!r}")
+                found = known
             self.classes_ = found
             self.labels_per_image_ = None
             if sp.issparse(y):
@@ -254,6 +271,19 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
         X, y = super()._check_supervised(X, y, reset=reset)
         self._note_labels(y, reset=reset)
         return X, y
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        *,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+    ) -> Self:
+        """As `OnlineLearner.partial_fit`; `classes` names all labels in the first call, if y lacks some of them."""
+        with self._naming(classes):
+            return super().partial_fit(X, y, callback=callback, progress=progress)
 
     def _starts_informed(self) -> bool:
         return False

@@ -210,10 +210,14 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         self.seed_ = draw_seed(self.random_state)
         return self._keep(X, labels)
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Add training images, of labels that were there before. The model is that of `fit` with all of them."""
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Add training images, of labels that were there before. The model is that of `fit` with all of them.
+
+        `classes` names all labels in the first call, if y lacks some of them.
+        """
         if not hasattr(self, "image_of_"):
-            return self.fit(X, y)
+            with self._naming(classes):
+                return self.fit(X, y)
         X, labels = self._check_supervised(X, y, reset=False)
         place_of = np.argsort(self.image_of_)
         kept = sp.csc_array((self.list_values_, self.list_places_, self.list_start_), (self.n_images_, X.shape[1]))

@@ -260,7 +260,7 @@ class OASIS(OnlineLearner):
     >>> import numpy as np
     >>> from visterm.learners import OASIS
     >>> X = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
-    >>> learner = OASIS(n_steps=1000, random_state=0).fit(X, ["a", "a", "b", "b"])
+    >>> learner = OASIS(n_steps=5000, random_state=0).fit(X, ["a", "a", "b", "b"])
     >>> ranks = learner.similarity(X[:1], X[1:]).argmax()
     >>> int(ranks)
     0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -147,17 +146,6 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {seconds} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def seconds_of(text: str) -> float:
-    """Return the seconds that ``90``, ``90s``, ``2m``, ``1h30m`` or ``1.5h`` mean; ValueError for other texts."""
-    parts = re.fullmatch(r"(?:([\d.]+)h)?(?:([\d.]+)m(?:in)?)?(?:([\d.]+)s?)?", text.replace(" ", ""))
-    if not text.strip() or parts is None:
-        raise ValueError(f"{text!r} is no duration such as 90s, 2m or 1h30m")
-    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
-    if not 0 < (total := 3600 * hours + 60 * minutes + seconds) < float("inf"):
-        raise ValueError(f"{text!r} is no duration such as 90s, 2m or 1h30m")
-    return total
 
 
 def count(n: int, noun: str) -> str:

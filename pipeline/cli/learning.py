@@ -24,12 +24,11 @@ from .options import (
     make_console,
     open_run,
     run_named,
-    seconds_given,
     several_names,
     with_scheduler,
 )
 from .output import say_kept
-from .tuning import BudgetOption, say_chosen
+from .tuning import BudgetOption, say_chosen, seconds_of
 
 if TYPE_CHECKING:
     from visterm.pipeline.config.models import Config
@@ -76,7 +75,7 @@ def train(
     names = several_names(learner) or ["oasis"]
     check_learners([name for name in names if name != "all"])
     settings = with_scheduler(settings, scheduler)
-    limit = None if time_limit is None else seconds_given("--time-limit", time_limit)
+    limit = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     place, configuration = open_run(run, config, settings)
     console = make_console()
     if "all" in names:
@@ -84,7 +83,7 @@ def train(
         if not names:
             raise UserError(f"run {place.name} has no trained learner; give one: --learner oasis")
     summaries = []
-    seconds = seconds_given("--budget", budget)
+    seconds = seconds_of(budget)
     for name in names:
         try:
             if tune and name != "cosine":

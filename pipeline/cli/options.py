@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visterm.pipeline.console import Console, seconds_of
+from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,14 +72,6 @@ PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port;
 TokenOption = Annotated[
     str | None, typer.Option("--token", envvar="VISTERM_TOKEN", help="Access token required on every request.")
 ]
-
-
-def seconds_given(option: str, text: str) -> float:
-    """The seconds of an option such as --time-limit 2m."""
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}") from None
 
 
 def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[str]:

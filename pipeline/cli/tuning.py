@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.pipeline.console import Console, duration
+from visterm.pipeline.errors import UserError
 
 from .errors import command
 from .options import (
@@ -21,13 +23,13 @@ from .options import (
     make_console,
     one_name,
     open_run,
-    seconds_given,
 )
 
 if TYPE_CHECKING:
     from visterm.pipeline.store.run import Run
 
 BudgetOption = Annotated[str, typer.Option("--budget", metavar="TIME", help="Time for tuning, such as 90s, 5m or 1h.")]
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 @command
@@ -60,7 +62,7 @@ def tune(
       visterm tune --search C=0.03,0.1,0.3 --search init=identity,zero
     """
     name = one_name(learner) or "oasis"
-    seconds = seconds_given("--budget", budget)
+    seconds = seconds_of(budget)
     place, configuration = open_run(run, config, settings)
     console = make_console()
     from visterm.pipeline.stages.tune import tune as stage
@@ -97,6 +99,15 @@ def say_chosen(result: dict[str, Any], place: Run, console: Console) -> None:
     console.say(f"chosen: {tuned_text(result['best'])} ({measure} {score:.3f}, before {own:.3f}{gain})")
     if result["applied"]:
         console.say(f"written to {place.folder / 'config.yaml'}")
+
+
+def seconds_of(text: str, option: str = "--budget") -> float:
+    """Read a time such as 90s, 5m or 1h."""
+    read = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|m|min|h|)", text.strip())
+    seconds = float(read[1]) * _SECONDS[read[2]] if read else 0
+    if not seconds:
+        raise UserError(f"{option} {text}: expected a time such as 90s, 5m or 1h")
+    return seconds
 
 
 def table(result: dict[str, Any]) -> list[str]:

@@ -112,7 +112,7 @@ def test_killed_tuning_resumes_with_the_same_choice(mine):
     ("arguments", "words"),
     [
         (("--budget", "0.001s"), "is too short for one trial of oasis on 18 training images"),
-        (("--budget", "soon"), "is no duration such as 90s, 2m or 1h30m"),
+        (("--budget", "soon"), "expected a time such as 90s, 5m or 1h"),
         (("--learner", "osis"), "unknown learner osis; did you mean oasis?"),
         (("--learner", "cosine"), "cosine learns nothing"),
         (("--search", "D=1,2"), "--search D=1,2: unknown key oasis.D"),
