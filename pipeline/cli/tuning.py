@@ -43,7 +43,9 @@ def tune(
         list[str] | None,
         typer.Option("--search", metavar="KEY=V,V", help="Try these values of this setting only; may be repeated."),
     ] = None,
-    trials: Annotated[int | None, typer.Option("--trials", min=2, help="Number of trials, instead of a time.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", metavar="N", min=2, help="Number of trials, instead of a time.")
+    ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Write the chosen settings into the run's configuration.")
     ] = False,
