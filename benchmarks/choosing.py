@@ -3,8 +3,8 @@ benchmarks.choosing.
 
 Each set is a run of the pipeline as a user would make it: `visterm features`, `train` and `evaluate` with no setting
 touched. A learner must be above cosine on images that it has not seen, or be refused with the reason. Writes
-benchmarks/choosing.json, and the tables of docs/choosing.md. Arguments name some sets or vectors, such as `flowers` or
-`deep`; the others keep the figures of the file.
+benchmarks/choosing.json, and the tables of docs/choosing.md. Arguments name some sets, vectors or learners, such as
+`flowers`, `deep` or `oasis`; the other sets keep the figures of the file.
 """
 
 import json
@@ -71,6 +71,7 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
             table.append([learner, "refused", "", "", "", "", ""])
             continue
         if learner not in found["systems"]:
+            table.append([learner, "not measured", "", "", "", "", ""])
             continue
         figures = found["systems"][learner]
         held_out = figures.get("validation_map")
@@ -122,12 +123,13 @@ def say_whether_it_holds(found: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    if unknown := set(arguments) - {*SETS, *KINDS}:
-        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join((*SETS, *KINDS))}")
+    if unknown := set(arguments) - {*SETS, *KINDS, *TRAINED}:
+        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; give some of {', '.join((*SETS, *KINDS, *TRAINED))}")
+    learners = tuple(name for name in TRAINED if name in arguments) or tuple(TRAINED)
     found = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name in [name for name in SETS if name in arguments] or SETS:
         for kind in [kind for kind in KINDS if kind in arguments] or KINDS:
-            found[f"{name}-{kind}"] = measure(name, kind)
+            found[f"{name}-{kind}"] = measure(name, kind, learners)
             FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     write_page(found)
     say_whether_it_holds(found)

@@ -349,5 +349,7 @@ def _distinct(y: Any) -> tuple[np.ndarray, int]:
         sums = np.asarray(y.sum(axis=0)).ravel()
         return np.arange(y.shape[1]), int((sums == 0).sum())
     refuse_none(y)
-    check_classification_targets(y)
-    return np.unique(plain_labels(y)), 0
+    found = np.unique(plain_labels(y))
+    if 2 * len(found) > len(y):  # fractions may be labels, but not if hardly any occurs twice
+        check_classification_targets(y)
+    return found, 0
