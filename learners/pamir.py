@@ -22,7 +22,7 @@ from .linear import LinearAnnotator
 from .online import FASTMATH, Rows, dense_rows, mean_entries
 from .triplets import draw_below, stream
 
-# The best of 0.003 to 0.3 by cross-validation: two images share a few visterms, and most entries of dense vectors.
+# Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
 _SPARSE_C, _DENSE_C = 0.01, 0.1
 
 
