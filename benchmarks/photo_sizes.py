@@ -150,14 +150,14 @@ def run(quick: bool = False) -> list[dict]:
 
 def study() -> None:
     """Print the mAP and the non-zeros of each setting of `max_side`, by set of photos."""
-    print(f"{'photos':28}" + "".join(f"    max_side {side}, non-zeros" for side in SIDES))
+    print(f"{'photos':32}" + "".join(f"    max_side {side}, non-zeros" for side in SIDES))
     for name, longest in STUDIED:
         folder, settings, _ = of_set(name)
         paths, y = training_images(DATA / folder, load_config(None, [*settings, "split.seed=0"]))
         if longest:
             paths = [vectors.enlarged(path, longest) for path in paths]
         line = f"{name}, " + (f"enlarged to {longest}" if longest else "as they come")
-        print(f"{line:28}", end="", flush=True)
+        print(f"{line:32}", end="", flush=True)
         for side in SIDES:
             scores = scores_of(paths, y, [f"features.max_side={side}"], (0.1,), CHOICE_FOLDS)
             mean, error = mean_and_error(np.ravel(scores["map"]))

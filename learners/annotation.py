@@ -6,20 +6,24 @@ The score of annotation i for image x is f_i(x); the annotations of an image are
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
+from sklearn.utils import ClassifierTags
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from .online import FASTMATH, OnlineLearner
+from . import validation
+from .online import FASTMATH, Callback, OnlineLearner
 from .sums import product
-from .triplets import readonly
+from .triplets import plain_supervision, readonly, refuse_none
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +77,14 @@ class AnnotatorMixin:
     Attributes
     ----------
     classes_ : array of shape (n_labels,)
-        The labels in the order of their numbers: sorted, or 0..n_labels-1 where y was a CSR matrix.
+        The labels in the order of their numbers: sorted, or 0..n_labels-1 where y was a matrix.
+    labels_per_image_ : int or None
+        Mean number of labels of a labelled image of the fit, rounded; None where y had one label per image.
     """
 
     classes_: np.ndarray
+    labels_per_image_: int | None = None  # of learners saved before there was `predict`
+    _first_classes: Any = None  # during a first `partial_fit` that names all labels
 
     @abstractmethod
     def label_scores(self, X: Any) -> np.ndarray:
@@ -107,6 +115,35 @@ class AnnotatorMixin:
         n = min(max(1, _N_SCORES // len(self.classes_)), _N_IMAGES)
         parts = [_best(self.label_scores(X[i : i + n]), k) for i in range(0, X.shape[0], n)]
         return np.concatenate([indices for indices, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    @contextlib.contextmanager
+    def _naming(self, classes: Any) -> Iterator[None]:
+        """Let `_note_labels` take these labels, if any, in place of those that y names."""
+        self._first_classes = classes
+        try:
+            yield
+        finally:
+            del self._first_classes
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Best label of every image, or best labels where the fit had several per image.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, n_features_in_)
+
+        Returns
+        -------
+        array of shape (n,), of `classes_`; or int array of shape (n, n_labels)
+            Where y was a matrix: ones for the `labels_per_image_` best labels of each image, zeros for the others.
+        """
+        check_is_fitted(self)
+        if self.labels_per_image_ is None:
+            return self.classes_[self.annotate(X, 1)[0][:, 0]]
+        best = self.annotate(X, self.labels_per_image_)[0]
+        predicted = np.zeros((len(best), len(self.classes_)), int)
+        np.put_along_axis(predicted, best, 1, axis=1)
+        return predicted
 
     def similar_labels(self, labels: Any, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Labels nearest to labels, by the inner product of their vectors, without the labels themselves.
@@ -155,9 +192,10 @@ class AnnotatorMixin:
         Parameters
         ----------
         X : CSR or dense of shape (n, n_features_in_)
-        y : array of shape (n,), or CSR of shape (n, n_labels)
+        y : array of shape (n,), or CSR or dense zeros and ones of shape (n, n_labels)
         """
         check_consistent_length(X, y)
+        y = plain_supervision(y)
         best = self.annotate(X, 1)[0][:, 0]
         if not sp.issparse(y):
             return float(np.mean(self.classes_[best] == plain_labels(y)))
@@ -171,7 +209,16 @@ class AnnotatorMixin:
         """Store the labels, or refuse labels that were not in the first fit."""
         found, has_none = _distinct(y)
         if reset:
+            if self._first_classes is not None:
+                known = np.unique(plain_labels(self._first_classes))
+                if len(new := np.setdiff1d(found, known)):
+                    raise ValueError(f"{len(new)} labels are not in classes, such as {new[0].item()!r}")
+                found = known
             self.classes_ = found
+            self.labels_per_image_ = None
+            if sp.issparse(y):
+                per_image = np.diff(self._labels(y).indptr)
+                self.labels_per_image_ = max(1, round(float(per_image[per_image > 0].mean()))) if per_image.any() else 1
             if len(found) < 2:
                 raise ValueError(f"labels must name at least two classes, got {len(found)} class")
             if has_none:
@@ -183,6 +230,12 @@ class AnnotatorMixin:
             new = np.setdiff1d(found, self.classes_)
             if len(new):
                 raise ValueError(f"{len(new)} labels were not in the first fit, such as {new[0].item()!r}; use fit")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the learner that this is mixed into
+        tags.estimator_type = "classifier"
+        tags.classifier_tags = ClassifierTags(multi_label=True)
+        return tags
 
     def _labels(self, y: Any) -> sp.csr_array:
         """Which image has which label: bool CSR of shape (n, n_labels), sorted columns."""
@@ -199,20 +252,38 @@ class AnnotatorMixin:
 class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
     """Base of annotators that learn from one image and one of its labels at a time.
 
-    As `OnlineLearner`, with `Labels` in place of a TripletSampler, and precision at 1 on the held-out images as the
-    measure of early stopping: the share of them whose best label is one of theirs. Labels of held-out images that no
-    training image has still count, as errors. The weights or vectors before the first pass rank no label, and are never
-    chosen.
+    As `OnlineLearner`, with `Labels` in place of a TripletSampler. The measure of early stopping on the held-out images
+    is precision at 1, the share of them whose best label is one of theirs; of images with several labels it is the mean
+    average precision of their labels, as the best label alone is soon one of a few frequent ones, and says little of
+    the others. Labels of held-out images that no training image has still count, as errors. The weights or vectors
+    before the first pass rank no label, and are never chosen.
     """
 
-    validation_measure = "p@1"
-    _state = (*OnlineLearner._state, "classes_")
-    _noted_from_input = OnlineLearner._noted_from_input | {"classes_"}
+    _state = (*OnlineLearner._state, "classes_", "labels_per_image_")
+    _noted_from_input = OnlineLearner._noted_from_input | {"classes_", "labels_per_image_"}
+
+    @property
+    def validation_measure(self) -> str:  # type: ignore[override]  # read only, as the base class uses it
+        """Name of the measure of early stopping: "p@1", or "label mAP" of images with several labels."""
+        return "p@1" if self.labels_per_image_ is None else "label mAP"
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
         X, y = super()._check_supervised(X, y, reset=reset)
         self._note_labels(y, reset=reset)
         return X, y
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        *,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+    ) -> Self:
+        """As `OnlineLearner.partial_fit`; `classes` names all labels in the first call, if y lacks some of them."""
+        with self._naming(classes):
+            return super().partial_fit(X, y, callback=callback, progress=progress)
 
     def _starts_informed(self) -> bool:
         return False
@@ -244,7 +315,15 @@ class OnlineAnnotator(AnnotatorMixin, OnlineLearner):
             best, _ = self.annotate(images, 1)
             return float(labels[np.arange(len(best)), best[:, 0]].sum() / len(best))
 
-        return precision_at_1
+        def label_map() -> float:
+            n = min(max(1, _N_SCORES // len(self.classes_)), _N_IMAGES)
+            parts = []
+            for start in range(0, images.shape[0], n):
+                scores, own = self.label_scores(images[start : start + n]), labels[start : start + n].toarray()
+                parts.append(validation.average_precisions(scores, own, np.full(len(own), -1)))
+            return validation.mean_of(np.concatenate(parts))
+
+        return precision_at_1 if self.labels_per_image_ is None else label_map
 
 
 def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -262,13 +341,6 @@ def plain_labels(y: Any) -> np.ndarray:
     return y.astype(str) if y.dtype == object else y
 
 
-def refuse_none(y: Any) -> None:
-    """Refuse labels that are missing, which as text would be a class of their own."""
-    y = np.asarray(y)
-    if y.dtype == object and any(label is None for label in y.ravel()):
-        raise ValueError("y holds None in place of a label; remove these images")
-
-
 def _distinct(y: Any) -> tuple[np.ndarray, int]:
     """The labels that y names, and how many of them no image has."""
     if sp.issparse(y):
@@ -277,4 +349,7 @@ def _distinct(y: Any) -> tuple[np.ndarray, int]:
         sums = np.asarray(y.sum(axis=0)).ravel()
         return np.arange(y.shape[1]), int((sums == 0).sum())
     refuse_none(y)
-    return np.unique(plain_labels(y)), 0
+    found = np.unique(plain_labels(y))
+    if 2 * len(found) > len(y):  # fractions may be labels, but not if hardly any occurs twice
+        check_classification_targets(y)
+    return found, 0

@@ -559,6 +559,8 @@ class AROMA(OnlineLearner):
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
         See `TripletSampler`.
+    balance : {"image", "class"}, default="image"
+        "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
@@ -638,6 +640,7 @@ class AROMA(OnlineLearner):
         pass_steps: int = 5000,
         click_cutoff: float | None = None,
         check_negatives: bool = True,
+        balance: str = "image",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -652,6 +655,7 @@ class AROMA(OnlineLearner):
         self.pass_steps = pass_steps
         self.click_cutoff = click_cutoff
         self.check_negatives = check_negatives
+        self.balance = balance
         self.random_state = random_state
         self.n_jobs = n_jobs
 

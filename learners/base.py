@@ -7,18 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from . import storage, validation
 from .sums import product
-from .triplets import related_images
+from .triplets import plain_supervision, related_images
 
 # Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
 _QUERY_ROWS = 1024
 
 
-class SimilarityLearner(TransformerMixin, BaseEstimator):
+class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Base of all learners.
 
     A learner overrides `fit`, and `transform` or `transform_query` where that side is not the vectors themselves. The
@@ -33,6 +33,9 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
 
     # Whether each side of an image is the sum of what its parts add to it; then `transform_parts` gives those.
     linear: bool = False
+
+    # Whether the gallery side begins with the columns of the vectors.
+    _keeps_columns: bool = True
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from scratch."""
@@ -61,7 +64,32 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
 
     def transform_query(self, Q: Any) -> Any:
         """Query side of the images, by default the same as the gallery side."""
-        return self.transform(Q)
+        return self._gallery_side(Q)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of `transform`: those of the vectors where it leaves these as they are, else numbered.
+
+        With them `set_output(transform="pandas")` works for learners whose gallery side is dense.
+
+        Parameters
+        ----------
+        input_features : array of str of shape (n_features_in_,), optional
+            Names of the columns of the vectors; by default those of the DataFrame of the fit, or x0, x1, ...
+
+        Returns
+        -------
+        array of str
+        """
+        own = super().get_feature_names_out(input_features)
+        width = self._gallery_side(sp.csr_array((1, self.n_features_in_), dtype=np.float32)).shape[1]
+        own = own if self._keeps_columns else own[:0]
+        new = [f"{type(self).__name__.lower()}{i}" for i in range(width - len(own))]
+        return np.concatenate([own, np.array(new, dtype=object)])
+
+    def _gallery_side(self, X: Any, y: Any = None) -> Any:
+        """`transform` without the DataFrame that `set_output` may ask for."""
+        transform = type(self).transform
+        return getattr(transform, "__wrapped__", transform)(self, X, y)
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """What each part of an image, such as a block, adds to the image's gallery side.
@@ -88,7 +116,7 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         """
         if not self.linear:
             raise NotImplementedError(f"a side of {type(self).__name__} is not the sum of what parts of the image add")
-        return self.transform(parts)
+        return self._gallery_side(parts)
 
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
         """What each part of an image adds to its query side, by default the same as on the gallery side."""
@@ -97,7 +125,7 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""
         check_is_fitted(self)
-        Q, gallery = self._check_images(Q), self.transform(X, y)
+        Q, gallery = self._check_images(Q), self._gallery_side(X, y)
         out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
         for start in range(0, Q.shape[0], _QUERY_ROWS):
             scores = product(self.transform_query(Q[start : start + _QUERY_ROWS]), gallery.T)
@@ -115,7 +143,7 @@ class SimilarityLearner(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_consistent_length(X, y)
-        X, y = self._check_images(X), y if sp.issparse(y) else np.asarray(y)
+        X, y = self._check_images(X), plain_supervision(y)
         own = validation.choose_queries(X.shape[0], 0)
         relevant = related_images(y, own, np.arange(X.shape[0]), cutoff=getattr(self, "click_cutoff", None))
         return validation.mean_average_precision(self.similarity(X[own], X), relevant, own)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from sklearn.utils.validation import check_is_fitted
+
 from .base import SimilarityLearner
 from .sums import row_lengths, unit_rows
 
@@ -39,7 +41,8 @@ class Cosine(SimilarityLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        return unit_rows(super().transform(X))
+        check_is_fitted(self)
+        return unit_rows(self._check_images(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""

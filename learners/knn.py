@@ -27,7 +27,7 @@ from .annotation import AnnotatorMixin
 from .base import SimilarityLearner
 from .online import check_integer, draw_seed
 from .sums import row_lengths, unit_rows
-from .triplets import readonly
+from .triplets import plain_supervision, readonly
 
 _log = logging.getLogger(__name__)
 
@@ -169,6 +169,7 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     _state = (
         *SimilarityLearner._state,
         "classes_",
+        "labels_per_image_",
         "image_of_",
         "list_start_",
         "list_places_",
@@ -209,10 +210,14 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         self.seed_ = draw_seed(self.random_state)
         return self._keep(X, labels)
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Add training images, of labels that were there before. The model is that of `fit` with all of them."""
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Add training images, of labels that were there before. The model is that of `fit` with all of them.
+
+        `classes` names all labels in the first call, if y lacks some of them.
+        """
         if not hasattr(self, "image_of_"):
-            return self.fit(X, y)
+            with self._naming(classes):
+                return self.fit(X, y)
         X, labels = self._check_supervised(X, y, reset=False)
         place_of = np.argsort(self.image_of_)
         kept = sp.csc_array((self.list_values_, self.list_places_, self.list_start_), (self.n_images_, X.shape[1]))
@@ -221,7 +226,8 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
-        return unit_rows(super().transform(X))
+        check_is_fitted(self)
+        return unit_rows(self._check_images(X))
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""
@@ -306,9 +312,8 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, sp.csr_array]:
         """Unit rows of the images that have a label, and these labels."""
         self._check_params()
+        y = plain_supervision(y) if y is not None else y  # without y, the check below says so
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        if not sp.issparse(y) and y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}; give several labels per image as a sparse array")
         self._note_labels(y, reset=reset)
         labels = self._labels(y)
         labelled = np.flatnonzero(np.diff(labels.indptr))

@@ -264,11 +264,21 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         return lego_pass(X, triplets, float(self.eta), float(self.margin), self.A_)
 
     def _step_cost(self, rows: Rows) -> float:
-        d = self.n_features_in_
-        return d * (0.05 * d + 0.2 * min(2 * mean_entries(rows), d))
+        return _step_nanoseconds(self.n_features_in_, mean_entries(rows))
+
+    def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
+        """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
+        d = n_features
+        steps = self.n_steps * (2 if self.refit and self.validation_fraction else 1)
+        factors = steps / self.pass_steps * d**3 / 3e10  # one Cholesky decomposition per pass
+        return 12.0 * d**2, steps * _step_nanoseconds(d, n_entries / n_images) / 1e9 + factors
 
     def _end_pass(self) -> None:
         _lift(self.A_, self._report_progress)
+
+
+def _step_nanoseconds(d: int, entries: float) -> float:
+    return d * (0.05 * d + 0.2 * min(2 * entries, d))
 
 
 def _lift(A: np.ndarray, pause: Callable[[], None]) -> None:

@@ -33,9 +33,10 @@ class LinearAnnotator(OnlineAnnotator):
     """
 
     linear = True
+    _keeps_columns = False
     _learned = ("W_",)
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
-    C: float
+    C: Any
     W_: np.ndarray  # (d, n_labels)
 
     def label_scores(self, X: Any) -> np.ndarray:
@@ -56,13 +57,15 @@ class LinearAnnotator(OnlineAnnotator):
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Label scores less their mean, scaled to unit norm, both sides alike: float32 of shape (n, n_labels).
 
-        All-zero rows stay zero. Labels of the gallery are not read.
+        Not scaled with two labels, where unit rows would be one of two vectors and all similarities 1 or -1. All-zero
+        rows stay zero. Labels of the gallery are not read.
         """
-        return unit_rows(self._centred_scores(X))
+        scores = self._centred_scores(X)
+        return scores if len(self.classes_) == 2 else unit_rows(scores)
 
     def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """Label scores of the parts less their mean, divided by the length of the image's, both sides alike."""
-        length = row_lengths(self._centred_scores(whole))[0]
+        length = 1 if len(self.classes_) == 2 else row_lengths(self._centred_scores(whole))[0]
         return self._centred_scores(parts) / (length or np.float32(1))
 
     def _centred_scores(self, X: Any) -> np.ndarray:
@@ -70,7 +73,7 @@ class LinearAnnotator(OnlineAnnotator):
         return scores - row_means(scores)[:, None]
 
     def _check_params(self) -> None:
-        if not isinstance(self.C, Real) or not 0 < self.C < np.inf:
+        if not isinstance(self.C, Real) or not 0 < float(self.C) < np.inf:
             raise ValueError(f"C must be a positive number, got {self.C!r}")
 
     def _start(self) -> None:

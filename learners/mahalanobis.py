@@ -71,7 +71,8 @@ class MahalanobisMixin(SimilarityLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
-        return gallery_side(super().transform(X), np.asarray(self.A_))
+        check_is_fitted(self)
+        return gallery_side(self._check_images(X), np.asarray(self.A_))
 
     def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""

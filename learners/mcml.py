@@ -215,9 +215,18 @@ class MCML(MahalanobisMixin, OnlineLearner):
         super()._sampler(y, subset)  # refuses labels without two classes, and says how many images are alone
         return np.unique(y if subset is None else y[subset], return_inverse=True)[1]
 
+    def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
+        """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
+        n, d = float(n_images), float(n_features)
+        steps = self.n_steps * (2 if self.refit and self.validation_fraction else 1)
+        # 1e10 multiplications and additions of matrix products, or 2e9 numbers read and written, per second.
+        return 320 * d**2 + 18 * n**2 + 16 * n * d, steps * (
+            (2 * n**2 * d + 2 * d * n_entries) / 1e10 + 40 * d**2 / 2e9
+        )
+
     def _start(self) -> None:
         n, d = getattr(self, "n_images_", 0), self.n_features_in_
-        needed = 320 * d**2 + 18 * n**2 + 16 * n * d
+        needed, _ = self.estimate(n, d, 0)
         if needed > _MUCH_MEMORY:
             _log.warning("MCML takes %.0f GB of memory for %d images of %d visterms", needed / 1e9, n, d)
         self._set_components(np.eye(self.n_features_in_, dtype=np.float32))

@@ -34,11 +34,11 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .annotation import plain_labels, refuse_none
+from .annotation import plain_labels
 from .base import SimilarityLearner
 from .online import FASTMATH, Callback, check_integer, draw_seed
 from .sums import product
-from .triplets import readonly
+from .triplets import readonly, refuse_none
 
 _log = logging.getLogger(__name__)
 
@@ -248,6 +248,7 @@ class MuSL(SimilarityLearner):
     ['b', 'c']
     """
 
+    _keeps_columns = False
     _state = (
         *SimilarityLearner._state,
         "classes_",
@@ -698,7 +699,7 @@ class MuSL(SimilarityLearner):
         amounts : float32 array of shape (n,)
             They sum to the similarity.
         """
-        amounts = (self.transform_query(q) * self.transform(x, y))[0]
+        amounts = (self.transform_query(q) * self._gallery_side(x, y))[0]
         compared = np.flatnonzero(amounts)
         return np.asarray(self.stump_features_).ravel()[compared], amounts[compared]
 

@@ -208,6 +208,8 @@ class OASIS(OnlineLearner):
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
         See `TripletSampler`.
+    balance : {"image", "class"}, default="image"
+        "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
@@ -258,7 +260,7 @@ class OASIS(OnlineLearner):
     >>> import numpy as np
     >>> from visterm.learners import OASIS
     >>> X = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
-    >>> learner = OASIS(n_steps=1000, random_state=0).fit(X, ["a", "a", "b", "b"])
+    >>> learner = OASIS(n_steps=5000, random_state=0).fit(X, ["a", "a", "b", "b"])
     >>> ranks = learner.similarity(X[:1], X[1:]).argmax()
     >>> int(ranks)
     0
@@ -289,6 +291,7 @@ class OASIS(OnlineLearner):
         psd_every: int | None = None,
         click_cutoff: float | None = None,
         check_negatives: bool = True,
+        balance: str = "image",
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -307,6 +310,7 @@ class OASIS(OnlineLearner):
         self.psd_every = psd_every
         self.click_cutoff = click_cutoff
         self.check_negatives = check_negatives
+        self.balance = balance
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -321,7 +325,8 @@ class OASIS(OnlineLearner):
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
-        X = super().transform(X)
+        check_is_fitted(self)
+        X = self._check_images(X)
         return gallery_side(X, np.asarray(self.W_)) if self.variant == "dissim" else X
 
     def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
@@ -334,7 +339,7 @@ class OASIS(OnlineLearner):
         """What parts of an image add to its gallery side."""
         if self.variant == "dissim":
             return gallery_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
-        return self.transform(parts)
+        return self._gallery_side(parts)
 
     def symmetry_index(self) -> float:
         """rho(W) = |sym(W)|^2 / |W|^2 of section 6.1: 1 if W is symmetric, 0 if antisymmetric."""

@@ -171,8 +171,8 @@ class OneVsRestPA(LinearAnnotator):
     and counted in a warning. Every label an image lacks is learned as a negative, none are sampled.
 
     Departures: W is float32. The paper ranks labels only; the similarity of images, the correlation of their label
-    scores, is ours: with two labels it tells only on which side an image lies. So is that of labels, the cosine of
-    their weights less the mean over labels.
+    scores (with two labels their product, as a correlation would be 1 or -1), is ours. So is that of labels, the cosine
+    of their weights less the mean over labels.
 
     References
     ----------

@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import validation
 from .base import SimilarityLearner
-from .sums import product
-from .triplets import TripletSampler, readonly, related_images
+from .sums import product, unit_rows
+from .triplets import TripletSampler, plain_supervision, readonly, related_images
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +67,9 @@ class OnlineLearner(SimilarityLearner):
         triplets.
     best_step_, best_validation_ : int, float
         Step with the best `validation_measure` and its value; only with `validation_fraction`.
+    validation_map_, cosine_map_ : float
+        Mean average precision of the held-out images among each other, at that step and by cosine: the same measure
+        for all learners, whatever their `validation_measure` is; only with `validation_fraction`.
     steps_done_, steps_total_ : int
         Of this `fit`, all phases together; the total falls when early stopping ends a phase.
     phase_ : str
@@ -81,6 +84,8 @@ class OnlineLearner(SimilarityLearner):
         "history_",
         "best_step_",
         "best_validation_",
+        "validation_map_",
+        "cosine_map_",
         "steps_done_",
         "steps_total_",
         "target_step_",
@@ -115,6 +120,8 @@ class OnlineLearner(SimilarityLearner):
     history_: list[dict[str, Any]]
     held_out_: np.ndarray | None
     pass_sums_: dict[str, Any]  # of the pass under way; not there between passes
+    cosine_map_: float
+    validation_map_: float
     _progress: Callback | None = None  # during `fit`, `partial_fit` and `resume`
 
     # -- what a subclass brings ----------------------------------------------------------------------------------------
@@ -182,6 +189,13 @@ class OnlineLearner(SimilarityLearner):
     def _starts_informed(self) -> bool:
         """Whether the state before the first triplet is a model: zero weights and random vectors are none."""
         return getattr(self, "init", None) != "zero"
+
+    def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
+        """Bytes and seconds that `fit` of so many images and non-zero entries takes at most; 0 where d does not matter.
+
+        Estimated from sizes and parameters, as on one slow core, for callers that must not start in vain.
+        """
+        return 0.0, 0.0
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -279,6 +293,25 @@ class OnlineLearner(SimilarityLearner):
         self._continue()
         return self._run(X, y, callback, progress)
 
+    def end_after(self, n_steps: int) -> None:
+        """Let the fit under way, or the checkpoint, learn `n_steps` before early stopping, or what it has if more.
+
+        A refit is not shortened, as it repeats what was validated. For use by `callback` and `progress`, and before
+        `resume`.
+        """
+        if self.phase_ in ("search", "train"):
+            self.target_step_ = max(n_steps, self.n_steps_)
+            self.steps_total_ = self.target_step_ * (2 if self._refits() else 1)
+
+    def is_improving(self) -> bool:
+        """Whether validation was still improving when the steps ended: by 0.5 % and more in their second half."""
+        checks = [e for e in self.history_ if e["phase"] == "search" and e["validation"] is not None]
+        if not checks or self._is_saturated():
+            return False
+        last = checks[-1]["step"]
+        first_half = max((e["validation"] for e in checks if 2 * e["step"] <= last), default=0.0)
+        return self.best_step_ > 0.8 * last and self.best_validation_ > 1.005 * first_half
+
     def _run(self, X: sp.csr_array, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
         self._progress = progress
         try:
@@ -290,21 +323,25 @@ class OnlineLearner(SimilarityLearner):
 
     def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
         if self.phase_ == "search":
+            watch: Callable[[], float] | None
+            measure_images: Callable[[], float] | None
             held_out = np.asarray(self.held_out_)
             training = np.setdiff1d(np.arange(X.shape[0]), held_out)
             rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
             watch = self._validator(X, y, held_out)
+            measure_images = self._image_validator(X, y, held_out)
         else:
             rows, sampler = as_rows(X), self._sampler(y, None)
-            watch = None
+            watch, measure_images = None, None
         if watch is not None and not self.history_:
-            self._record(dict(_NO_STEPS), watch)
+            self.cosine_map_ = self._image_validator(X, y, held_out, sides=(unit_rows, unit_rows))()
+            self._record(dict(_NO_STEPS), watch, measure_images)
         phase, chunk = self.phase_, self._chunk_steps(rows)
         while self.phase_ == phase:
             if self.n_steps_ < self.target_step_ or hasattr(self, "pass_sums_"):
                 self._learn_to_the_end_of_the_pass(rows, sampler, chunk)
                 self._end_pass()
-                self._record(self.pass_sums_, watch)
+                self._record(self.pass_sums_, watch, measure_images)
                 del self.pass_sums_
             if self.n_steps_ >= self.target_step_ or (watch is not None and self._is_saturated()):
                 self._end_phase()
@@ -320,7 +357,7 @@ class OnlineLearner(SimilarityLearner):
     def _learn_to_the_end_of_the_pass(self, rows: Rows, sampler: Any, chunk: int) -> None:
         if not hasattr(self, "pass_sums_"):
             self.pass_sums_ = dict(_NO_STEPS)
-        while left := min(self.pass_steps - self.pass_sums_["steps"], self.target_step_ - self.n_steps_):
+        while (left := min(self.pass_steps - self.pass_sums_["steps"], self.target_step_ - self.n_steps_)) > 0:
             n_steps = min(chunk, left)
             loss, violating = self._pass(rows, sampler, n_steps)
             for name, more in (("steps", n_steps), ("loss", float(loss)), ("violating", float(violating))):
@@ -347,7 +384,9 @@ class OnlineLearner(SimilarityLearner):
     def _refits(self) -> bool:
         return bool(self.refit and self.held_out_ is not None)
 
-    def _record(self, sums: dict[str, Any], watch: Callable[[], float] | None) -> None:
+    def _record(
+        self, sums: dict[str, Any], watch: Callable[[], float] | None, measure_images: Callable[[], float] | None
+    ) -> None:
         """Add a pass to the history, and keep the state if it is the best so far."""
         found = None if watch is None or not self._looks() else watch()
         self.history_.append(
@@ -362,6 +401,8 @@ class OnlineLearner(SimilarityLearner):
         eligible = self.n_steps_ > 0 or self._starts_informed()
         if found is not None and eligible and found > getattr(self, "best_validation_", -1.0):
             self.best_validation_, self.best_step_ = found, self.n_steps_
+            assert measure_images is not None
+            self.validation_map_ = found if self.validation_measure == "mAP" else measure_images()
             if not self._refits():
                 self._keep_best()
 
@@ -384,16 +425,27 @@ class OnlineLearner(SimilarityLearner):
         """What `_pass` draws from: triplets, unless a subclass learns from something else."""
         cutoff = self.click_cutoff
         check = self.check_negatives
-        sampler = TripletSampler(y, cutoff=cutoff, check_negatives=check, subset=subset)
+        balance = getattr(self, "balance", "image")
+        sampler = TripletSampler(y, cutoff=cutoff, check_negatives=check, subset=subset, balance=balance)
         if sampler.n_skipped_:
             why = "they have no other image of their class" if y.ndim == 1 else "no related or no unrelated image"
             _log.warning("%d of %d images are never a query: %s", sampler.n_skipped_, y.shape[0], why)
         return sampler
 
     def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
-        """Function that measures the present state on the images held out, each against all others."""
+        """Function that gives the `validation_measure` of the present state on the images held out."""
+        return self._image_validator(X, y, held_out)
+
+    def _image_validator(
+        self, X: sp.csr_array, y: Any, held_out: np.ndarray, sides: tuple[Callable, Callable] | None = None
+    ) -> Callable[[], float]:
+        """Function that measures the present state on the images held out, each against all others.
+
+        `sides`, of queries and of the gallery, take the place of the learner's own.
+        """
         own = validation.choose_queries(len(held_out), self.seed_)
-        relevant = related_images(y, held_out[own], held_out, cutoff=self.click_cutoff)
+        relevant = related_images(y, held_out[own], held_out, cutoff=getattr(self, "click_cutoff", None))
+        query_side, gallery_side = sides or (self.transform_query, self._gallery_side)
         gallery: Any = take_rows(X, held_out)
         if _is_dense(gallery):
             gallery = gallery.toarray()
@@ -401,10 +453,10 @@ class OnlineLearner(SimilarityLearner):
         queries = [gallery[own[part]] for part in parts]
 
         def mean_average_precision() -> float:
-            others = self.transform(gallery).T
+            others = gallery_side(gallery).T
 
             def measure(images: Any, part: slice) -> np.ndarray:
-                scores = product(self.transform_query(images), others)
+                scores = product(query_side(images), others)
                 scores = scores.toarray() if sp.issparse(scores) else scores
                 return validation.average_precisions(scores, relevant[part], own[part])
 
@@ -427,9 +479,8 @@ class OnlineLearner(SimilarityLearner):
         return np.unique(rows)
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
+        y = plain_supervision(y) if y is not None else y  # without y, the check below says so
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        if not sp.issparse(y) and y.ndim != 1:
-            raise ValueError(f"y must have shape (n,), not {y.shape}; give several labels per image as a sparse array")
         return sp.csr_array(X), y
 
     def _check_loop_params(self) -> None:

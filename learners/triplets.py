@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
+from sklearn.utils.validation import column_or_1d
 
 # Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
 _TRIES = 64
@@ -276,9 +277,9 @@ def _find_usable(tables, usable):
 class TripletSampler:
     """Draws triplets (query, positive, negative) of image numbers.
 
-    The query is uniform over the images that have a related and an unrelated one. With labels the positive is uniform
-    over the other related images; with clicks it is drawn in proportion to Pr(a, b). The negative is uniform over the
-    unrelated images, exactly.
+    The query is uniform over the images that have a related and an unrelated one, unless `balance` says otherwise. With
+    labels the positive is uniform over the other related images; with clicks it is drawn in proportion to Pr(a, b). The
+    negative is uniform over the unrelated images, exactly.
 
     Parameters
     ----------
@@ -291,6 +292,9 @@ class TripletSampler:
         False draws negatives from all images without looking, which the paper finds harmless with very many labels.
     subset : array of shape (m,), optional
         Draw from these images only; the numbers drawn are places in `subset`. Pr keeps the totals of all images.
+    balance : {"image", "class"}, default="image"
+        Who is the query: "image", all images equally often, as in the paper; "class", all labels equally often, and
+        of each label its images in turn, so that small classes count as much as large ones.
 
     Attributes
     ----------
@@ -307,7 +311,7 @@ class TripletSampler:
     -----
     Section 5.2 samples a text query's images; here an image is the query throughout, as in section 2.3. Queries of many
     pairs are few, and drawn independently, as in the paper, some images would be queries twice before others were once:
-    `draw_pass` deals them.
+    `draw_pass` deals them. `balance` is ours, and of `draw_pass` alone.
 
     Memory is proportional to the number of entries of `y`. Clicks and several labels are drawn by walking and
     rejecting; after 64 rejections all walks from the query are gone through once, which gives the same distribution.
@@ -329,7 +333,12 @@ class TripletSampler:
         cutoff: float | None = None,
         check_negatives: bool = True,
         subset: np.ndarray | None = None,
+        balance: str = "image",
     ) -> None:
+        if balance not in ("image", "class"):
+            raise ValueError(f"balance must be 'image' or 'class', got {balance!r}")
+        if balance == "class" and cutoff is not None:
+            raise ValueError("balance='class' needs labels, not clicks: use 'image'")
         if sp.issparse(y):
             tables = _tables_from_sparse(y, cutoff, check_negatives, subset)
             what = "image has both a related and an unrelated image"
@@ -341,6 +350,7 @@ class TripletSampler:
         if len(tables.usable) == 0:
             raise ValueError(f"no triplet can be drawn: no {what}")
         self._tables = tables
+        self._by_class = balance == "class"
         self._deals: dict[tuple, tuple] = {}  # of each seed: number, length and order of the last one
         self.n_skipped_ = int(tables.n_images - len(tables.usable))
 
@@ -373,7 +383,10 @@ class TripletSampler:
                 raise ValueError(f"{len(tables.usable)} query images are too few for {shard[1]} shards")
             tables = tables._replace(usable=usable)
         queries = np.empty(0, np.int32)
-        if pairs_per_query > 1 and n:
+        if self._by_class and n:
+            turns = np.arange(first, first + n) // pairs_per_query
+            queries = self._deal_by_class(tables, seed, turns)
+        elif pairs_per_query > 1 and n:
             turns = np.arange(first, first + n) // pairs_per_query
             queries = self._deal(tables.usable, seed, int(turns[0]), int(turns[-1]) + 1)[turns - turns[0]]
         return self._draw(tables, stream(*seed, first), queries, n)
@@ -389,6 +402,15 @@ class TripletSampler:
             dealt.append(kept[2][max(0, start - deal * n) : stop - deal * n])
         return usable[np.concatenate(dealt)]
 
+    def _deal_by_class(self, tables: TripletTables, seed: tuple[int, ...], turns: np.ndarray) -> np.ndarray:
+        """Queries of some turns: the labels in a random order, again and again, and of each its images likewise."""
+        kept = self._deals.get(seed)
+        if kept is None or kept[0] is not tables.usable:
+            kept = self._deals[seed] = tables.usable, *_images_by_label(tables, stream(*seed, 0, _DEALS))
+        _, images, start = kept
+        rounds, label = np.divmod(turns, len(start) - 1)
+        return images[start[label] + rounds % np.diff(start)[label]]
+
     def _draw(self, tables: TripletTables, state: np.ndarray, queries: np.ndarray, n: int) -> np.ndarray:
         triplets = np.empty((n, 3), np.int32)
         if tables.has_classes:
@@ -402,6 +424,52 @@ class TripletSampler:
         """Draw `n` triplets: three int32 arrays of shape (n,), the same for the same seed."""
         queries, positives, negatives = self.draw(stream(seed), n).T
         return queries, positives, negatives
+
+
+def refuse_none(y: Any) -> None:
+    """Refuse labels that are missing, which as text would be a class of their own."""
+    y = np.asarray(y)
+    if y.dtype == object and any(label is None for label in y.ravel()):
+        raise ValueError("y holds None in place of a label; remove these images")
+
+
+def plain_supervision(y: Any) -> Any:
+    """Labels (n,) as they are; several labels per image as a CSR array, also from a dense array of zeros and ones.
+
+    Raises
+    ------
+    ValueError
+        None in place of a label; a dense array of more dimensions, or of other values.
+    """
+    if sp.issparse(y):
+        return y
+    y = np.asarray(y)
+    refuse_none(y)
+    if y.ndim < 2:
+        return y
+    if y.ndim == 2 and y.shape[1] == 1:
+        return column_or_1d(y, warn=True)
+    if y.ndim > 2 or y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
+        raise ValueError(
+            f"y of shape {y.shape} must be labels of shape (n,), or zeros and ones of shape (n, n_labels) as "
+            "MultiLabelBinarizer makes them, dense or sparse"
+        )
+    return sp.csr_array(y)
+
+
+def _images_by_label(tables: TripletTables, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Usable images of each label that has some, labels and images in random order; where each label begins."""
+    if tables.has_classes:
+        images, labels = tables.by_class, np.repeat(np.arange(len(tables.class_start) - 1), np.diff(tables.class_start))
+    else:
+        labels = np.repeat(np.arange(len(tables.label_start) - 1), np.diff(tables.label_start))
+        images = tables.label_images
+    usable = np.isin(images, tables.usable)
+    images, labels = images[usable], np.unique(labels[usable], return_inverse=True)[1]
+    order = _shuffled(len(images), state)
+    order = order[np.argsort(_shuffled(labels.max() + 1, state)[labels[order]], kind="stable")]
+    edges = np.flatnonzero(np.diff(labels[order])) + 1
+    return readonly(images[order]), np.concatenate([[0], edges, [len(order)]])
 
 
 def related_images(y: Any, rows: np.ndarray, columns: np.ndarray, *, cutoff: float | None = None) -> np.ndarray:

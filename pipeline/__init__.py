@@ -1,6 +1,7 @@
 """Files, order and people: the stages, the collection on disk, searching, the command line, the report, the service.
 
-``from visterm.pipeline import Searcher`` searches a run from Python, and `explain_pair` explains a result.
+``from visterm.pipeline import Searcher`` searches a run from Python, `explain_pair` explains a result, and `open_run`
+reads the vectors and labels of a run.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .search.explanation import explain_pair
     from .search.searcher import Searcher
+    from .store.opened import open_run
 
-__all__ = ["Searcher", "explain_pair"]
+__all__ = ["Searcher", "explain_pair", "open_run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +26,8 @@ def __getattr__(name: str) -> Any:
         from .search.explanation import explain_pair
 
         return explain_pair
+    if name == "open_run":
+        from .store.opened import open_run
+
+        return open_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

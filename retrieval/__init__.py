@@ -17,6 +17,7 @@ from .labels import (
     knn_labels,
     label_precision_at,
     mean_recall,
+    precision_recall_per_label,
     sibling_precision_at,
     siblings_from_parents,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "label_precision_at",
     "mean_recall",
     "precision_at",
+    "precision_recall_per_label",
     "relevance_from_labels",
     "sibling_precision_at",
     "siblings_from_parents",

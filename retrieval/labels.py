@@ -165,6 +165,42 @@ def label_precision_at(ranked_labels: Any, true_labels: Any, k: int) -> np.ndarr
     return _entries(own, ranked_labels).mean(axis=1)
 
 
+def precision_recall_per_label(ranked_labels: Any, true_labels: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Precision and recall of each label, where each image is annotated with its k best labels.
+
+    The usual measure of Corel-5K: their means over the labels count a rare label as much as a frequent one.
+
+    Parameters
+    ----------
+    ranked_labels, true_labels, k : as in `label_precision_at`
+
+    Returns
+    -------
+    precision, recall : ndarray of float64 of shape (n_labels,)
+        Of the images annotated with a label the share that has it, 0 where there are none; of the images that have a
+        label the share that is annotated with it, NaN where there are none.
+
+    Raises
+    ------
+    ValueError
+        As `label_precision_at`.
+
+    Examples
+    --------
+    >>> precision, recall = precision_recall_per_label([[0, 1], [0, 2]], [0, 1], k=1)
+    >>> precision.tolist(), recall.tolist()
+    ([0.5, 0.0, 0.0], [1.0, 0.0, nan])
+    """
+    n_named = int(np.max(ranked_labels, initial=-1)) + 1  # also by labels beyond the first k
+    ranked_labels, own = _as_ranked(ranked_labels, true_labels, k, n_labels=n_named)
+    n_labels = own.shape[1]
+    annotated = np.bincount(ranked_labels.ravel(), minlength=n_labels)
+    right = np.bincount(ranked_labels[_entries(own, ranked_labels)], minlength=n_labels)
+    have = np.bincount(own.indices, minlength=n_labels)
+    recall = np.divide(right, have, out=np.full(n_labels, np.nan), where=have > 0)
+    return right / np.maximum(annotated, 1), recall
+
+
 def sibling_precision_at(ranked_labels: Any, true_labels: Any, siblings: Any, k: int) -> np.ndarray:
     """Share of the k best labels of each image that are its own or siblings of its own.
 

@@ -46,6 +46,12 @@ def train(
         bool, typer.Option("--tune", help="Choose the settings first, as visterm tune --apply does.")
     ] = False,
     budget: BudgetOption = "5m",
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit", metavar="DURATION", help="End each training by then, with its best state: 90s, 2m."
+        ),
+    ] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +66,7 @@ def train(
       visterm train --learner aroma,wsabie
       visterm train --tune --budget 10m
       visterm train --set oasis.n_steps=1000000
+      visterm train --time-limit 2m
     """
     from visterm.pipeline.stages.train import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
@@ -68,6 +75,7 @@ def train(
     names = several_names(learner) or ["oasis"]
     check_learners([name for name in names if name != "all"])
     settings = with_scheduler(settings, scheduler)
+    limit = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     place, configuration = open_run(run, config, settings)
     console = make_console()
     if "all" in names:
@@ -80,7 +88,7 @@ def train(
         try:
             if tune and name != "cosine":
                 configuration = _tuned(place, configuration, name, seconds, console)
-            summary = stage(place, configuration, name, console, force=force)
+            summary = stage(place, configuration, name, console, force=force, time_limit=limit)
         except LearnerRefused as error:
             if len(names) == 1:
                 raise
@@ -136,9 +144,10 @@ def evaluate(
 ) -> None:
     """Rank the test images and write report.html.
 
-    Prints the path of the report, with metrics.json, curves.csv, neighbours.csv and precision_curve.{png,svg} beside
-    it. Several learners share one report, with cosine and chance as baselines; --learner all takes every learner that
-    is up to date.
+    Prints the path of the report, with metrics.json, curves.csv, neighbours.csv, precision_curve.{png,svg} and, for
+    learners that rank labels, labels.csv (precision and recall of each label) beside it. Several learners share one
+    report, with cosine and chance as baselines, and the one that did best on held-out training images is recommended;
+    --learner all takes every learner that is up to date.
 
     \b
     Examples:
@@ -167,8 +176,19 @@ def evaluate(
         return
     for line in _figures(metrics):
         console.say(line)
+    if "recommended" in metrics:
+        console.say(_recommendation(metrics["recommended"]))
     say_kept(place, configuration, settings, console)
     print(folder / "report.html")
+
+
+def _recommendation(recommended: dict) -> str:
+    """Return the line that names the learner to take, and the figures that chose it."""
+    name, maps = recommended["learner"], recommended["validation_map"]
+    others = ", ".join(f"{other} {figure:.3f}" for other, figure in maps.items() if other != name)
+    unknown = recommended["not_validated"]
+    without = f"; not validated: {', '.join(unknown)}" if unknown else ""
+    return f"Recommended: {name}, by mAP on held-out training images: {maps[name]:.3f} ({others}){without}"
 
 
 def _figures(metrics: dict) -> list[str]:
@@ -183,6 +203,8 @@ def _figures(metrics: dict) -> list[str]:
         for key, title in (("precision_at", "labels"), ("sibling_precision_at", "siblings")):
             found = figures.get("annotation", {}).get(key, {})
             line += "".join(f"  {title} P@{k} {value:.3f}" for k, value in found.items())
+        if per_label := figures.get("annotation", {}).get("per_label"):
+            line += f"  per label, {per_label['labels_per_image']} per image: F1 {per_label['f1']:.3f}"
         lines.append(line)
     return lines
 

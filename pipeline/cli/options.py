@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,15 +124,11 @@ def make_console() -> Console:
 
 def run_named(name: str) -> Run:
     """Return the run of this name."""
-    from visterm.pipeline.store.run import Run
+    from visterm.pipeline.store.run import Run, runs_folder
 
     if not name or name in (".", "..") or "/" in name or name.startswith("-"):
         raise UserError(f"--run {name!r}: a run name is one plain word, such as photos")
-    return Run(_runs() / name)
-
-
-def _runs() -> Path:
-    return Path(os.environ.get("VISTERM_RUNS", "runs"))
+    return Run(runs_folder() / name)
 
 
 def open_run(
@@ -144,8 +139,10 @@ def open_run(
         name = file.stem
     if name is None and images is not None:
         name = images.resolve().name or "images"
+    from visterm.pipeline.store.run import runs_folder
+
     if name is None:
-        runs = _runs()
+        runs = runs_folder()
         found = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
         if len(found) != 1:
             known = f"one of {', '.join(found)}" if found else f"{runs} is empty, run 'visterm features IMAGES' first"
@@ -153,7 +150,7 @@ def open_run(
         name = found[0]
     place = run_named(name)
     if images is None and not place.folder.is_dir():
-        raise UserError(f"no run {name} in {_runs()}; run 'visterm features IMAGES --run {name}' first")
+        raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
     return place, place.configure(file, settings or [])
 
 

@@ -47,7 +47,7 @@ def search(
     """Find the most similar images, or the best images for a label.
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
-    learner: oasis, else the first trained one; for --label: wsabie, else the first trained one of pamir, ovr, knn.
+    learner: oasis, else the first trained one; for --label: the best on held-out images.
     Unreadable images are reported and skipped; the exit code is then 2.
 
     \b
@@ -92,7 +92,10 @@ def annotate(
     queries: QueriesArgument = None,
     run: RunOption = None,
     learner: Annotated[
-        str | None, typer.Option("--learner", metavar="NAME", help="wsabie (default), pamir, ovr or knn.")
+        str | None,
+        typer.Option(
+            "--learner", metavar="NAME", help="wsabie, pamir, ovr or knn (default: the best on held-out images)."
+        ),
     ] = None,
     label: LabelOption = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Labels per query (default: 5).")] = None,

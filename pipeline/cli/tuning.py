@@ -103,12 +103,12 @@ def say_chosen(result: dict[str, Any], place: Run, console: Console) -> None:
         console.say(f"written to {place.folder / 'config.yaml'}")
 
 
-def seconds_of(text: str) -> float:
+def seconds_of(text: str, option: str = "--budget") -> float:
     """Read a time such as 90s, 5m or 1h."""
     read = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|m|min|h|)", text.strip())
     seconds = float(read[1]) * _SECONDS[read[2]] if read else 0
     if not seconds:
-        raise UserError(f"--budget {text}: expected a time such as 90s, 5m or 1h")
+        raise UserError(f"{option} {text}: expected a time such as 90s, 5m or 1h")
     return seconds
 
 

@@ -32,6 +32,7 @@ _ONNX = constructor_defaults("features", "onnx_embedder", "OnnxEmbedder")
 _FOREST = constructor_defaults("features", "forest", "ForestCodebook")
 # Why a default of the command differs from that of the class.
 _STOPS_EARLY = "an upper bound: the command stops early on held-out images"
+_BY_IMAGES = "an upper bound by the number of images: the command stops early on held-out images"
 _STOPS_EARLY_AFTER = "validation checks without improvement; a call of fit has none unless asked"
 _FEWER_CHECKS = "longer trainings need fewer validation checks per step"
 _HELD_OUT = "the command holds out a fifth of the training images; fit learns from all that it is given"
@@ -191,7 +192,7 @@ class OASISConfig(_Section):
     """The online similarity learner; see OASIS."""
 
     C: float = Field(default=_OASIS["C"], gt=0)
-    n_steps: int = _differs(4_000_000, _STOPS_EARLY, gt=0)
+    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 4,000,000, or 1,000 per image if that is more
     init: Literal["identity", "zero"] = _OASIS["init"]
     variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = _OASIS["variant"]
     psd_every: int | None = Field(default=_OASIS["psd_every"], gt=0)
@@ -205,6 +206,7 @@ class OASISConfig(_Section):
     refit: bool = _differs(True, _REFIT)
     click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
     check_negatives: bool = _OASIS["check_negatives"]
+    balance: Literal["image", "class"] = _OASIS["balance"]
 
 
 class AROMAConfig(_Section):
@@ -221,6 +223,7 @@ class AROMAConfig(_Section):
     refit: bool = _differs(True, _REFIT)
     click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
     check_negatives: bool = _AROMA["check_negatives"]
+    balance: Literal["image", "class"] = _AROMA["balance"]
 
     @field_validator("r")
     @classmethod
@@ -236,13 +239,20 @@ class WSABIEConfig(_Section):
     n_components: int | list[int] = _WSABIE["n_components"]
     max_norm: float = Field(default=_WSABIE["max_norm"], gt=0)
     learning_rate: float = Field(default=_WSABIE["learning_rate"], gt=0)
-    decay_steps: int | None = Field(default=_WSABIE["decay_steps"], gt=0)
+    decay_steps: int | Literal["auto"] | None = _WSABIE["decay_steps"]
     loss: Literal["warp", "auc", "owpc"] = _WSABIE["loss"]
-    n_steps: int = _differs(500_000, _STOPS_EARLY, gt=0)
+    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
     pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
     patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
     refit: bool = _differs(True, _REFIT)
+
+    @field_validator("decay_steps")
+    @classmethod
+    def _positive(cls, decay_steps: int | str | None) -> int | str | None:
+        if isinstance(decay_steps, int) and decay_steps < 1:
+            raise ValueError(f"decay_steps is a positive number, auto or null, not {decay_steps}")
+        return decay_steps
 
     @field_validator("n_components")
     @classmethod
@@ -256,7 +266,7 @@ class WSABIEConfig(_Section):
 class PAMIRConfig(_Section):
     """Labels ranked by one vector of weights each, learned by comparisons; see PAMIR."""
 
-    C: float = Field(default=_PAMIR["C"], gt=0)
+    C: float | None = Field(default=_PAMIR["C"], gt=0)  # null: 0.01 for visterms, 0.1 for dense vectors
     n_steps: int = _differs(1_000_000, _STOPS_EARLY, gt=0)
     pass_steps: int = _differs(20_000, _FEWER_CHECKS, gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)

@@ -33,6 +33,7 @@ from visterm.retrieval import Evaluation, Ranking, compare
 from .measure import SystemResult, Task
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
+_AS_GOOD = 0.97  # of the best mAP on held-out images: nearer ones differ by chance
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
 TAKE_CELLS = (
     "These vectors count visterms in the whole image. To learn a similarity of photos, above all of objects, take "
@@ -81,6 +82,8 @@ def write_results(
         }
         # The accuracy of a label drawn at random from those of the training images.
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
+    if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
+        metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
 
     curves = {name: system.evaluation.precision_curve for name, system in systems.items()}
@@ -101,10 +104,35 @@ def write_results(
         ),
     )
 
+    words = [(name, word) for name, system in systems.items() if system.annotation for word in system.annotation.words]
+    if words:
+        _write_csv(
+            folder / "labels.csv",
+            ["system", "label", "images", "precision", "recall"],
+            ([name, word.label, word.n_images, f"{word.precision:.6f}", f"{word.recall:.6f}"] for name, word in words),
+        )
+
     data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
     write_precision_curve(folder, data)
     page = render_report(data, lambda path: read_image(root / path, max_pixels=config.collection.max_pixels))
     write_bytes(folder / "report.html", page)
+
+
+def recommend(results: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return which of several learners did best on images held out of the training ones; None where none was validated.
+
+    ``results`` are those of their records, with an empty one for cosine. Test images choose nothing. Of learners that
+    differ by less than a standard error of some hundred queries, it is the first.
+    """
+    maps = {name: result["validation_map"] for name, result in results.items() if "validation_map" in result}
+    if not maps or len(results) < 3:  # a learner and cosine leave nothing to choose
+        return None
+    unknown = [name for name, result in results.items() if result and name not in maps]
+    maps["cosine"] = next(result["cosine_map"] for result in results.values() if "cosine_map" in result)
+    # In the order of TRAINED, which begins with the learners that are not tied to a list of labels.
+    order = [*(name for name in TRAINED if name in maps), "cosine"]
+    chosen = next(name for name in order if maps[name] >= _AS_GOOD * max(maps.values()))
+    return {"learner": chosen, "validation_map": maps, "not_validated": unknown}
 
 
 def _ks(evaluation: Evaluation) -> list[int]:

@@ -19,6 +19,7 @@ from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.models import (
     TRAINED,
+    best_annotator,
     check_learners,
     check_trained,
     default_learner,
@@ -164,11 +165,17 @@ class Searcher:
         return self._gallery is other._gallery
 
     def default_learner(self, *, of_labels: bool = False) -> str:
-        """The learner that is used by default: oasis (for labels wsabie), otherwise the first that is trained.
+        """The learner that is used by default: oasis, otherwise the first that is trained.
+
+        For labels the annotator that was best on held-out images, otherwise wsabie or the first that is trained.
 
         If none is trained, oasis or wsabie all the same: using it raises an error that says how to train it.
         """
         usual, able = ("wsabie", self.annotators) if of_labels else ("oasis", self.learners[:-1])
+        if of_labels and len(able) > 1 and (best := best_annotator(self.run, able)) is not None:
+            if best != usual:
+                self._console.say(f"by {best}, the best on held-out images")
+            return best
         return default_learner(self.run, usual, self._console, able)
 
     def learner(self, name: str) -> SimilarityLearner:

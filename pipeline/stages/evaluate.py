@@ -112,6 +112,12 @@ def _queries_and_gallery(run: Run, config: Config, collection: Collection) -> tu
     queries = collection.images("test", labelled=True)
     if not queries:
         has_labels = bool(collection.images(labelled=True))
+        if has_labels and config.collection.clicks is not None:
+            raise UserError(
+                f"run {run.name}: no test image was clicked, so none is a query: {config.collection.clicks} names "
+                "training images only; add clicks on test images, or let visterm draw the split, without folders train "
+                "and test"
+            )
         raise UserError(
             f"run {run.name} has no labelled test images: "
             + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)

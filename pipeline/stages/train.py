@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import shutil
 import signal
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import publish
@@ -27,13 +28,26 @@ from .dask_cluster import connected
 from .features import check_features
 
 ONE_LABEL = ("musl", "mcml")  # learners of categories: an image belongs to one
+# Steps where n_steps is null: at least, and per image, so that images of large collections are learned from as often.
+STEPS = {"oasis": (4_000_000, 1_000), "wsabie": (500_000, 200)}
+_FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
+_MOST_SECONDS = 900.0  # estimated, of a training without a time limit
+_HARDLY_BETTER = 1.05  # times cosine's mAP on held-out images
 
 
 class LearnerRefused(UserError):
     """One learner cannot be trained; others can."""
 
 
-def train(run: Run, config: Config, learner_name: str, console: Console, *, force: bool = False) -> dict[str, Any]:
+def train(
+    run: Run,
+    config: Config,
+    learner_name: str,
+    console: Console,
+    *,
+    force: bool = False,
+    time_limit: float | None = None,
+) -> dict[str, Any]:
     """Learn a similarity from the training images.
 
     Parameters
@@ -45,11 +59,15 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
     console : Console
     force : bool
         Train again even if up to date; ignore checkpoints.
+    time_limit : float, optional
+        Seconds of training, those before an interruption included, after which the best state so far is kept.
 
     Returns
     -------
     dict
-        ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``.
+        ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of a learner
+        that validates also ``validation_measure``, ``validation``, ``validation_map`` and ``cosine_map``, on the
+        held-out images.
 
     Raises
     ------
@@ -70,7 +88,7 @@ def train(run: Run, config: Config, learner_name: str, console: Console, *, forc
         if not force and is_fresh(folder, record) and not is_fresh(checkpoint_path(run, learner_name), record):
             trained = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | trained["result"]
-        result = _train(run, config, learner_name, collection, images, record, console, force)
+        result = _train(run, config, learner_name, collection, images, record, console, force, time_limit)
         run.save_config(config)
     return {"learner": learner_name, "fresh": False} | result
 
@@ -102,6 +120,7 @@ def _train(
     record: dict[str, Any],
     console: Console,
     force: bool,
+    time_limit: float | None,
 ) -> dict[str, Any]:
     """Fit or resume, with checkpoints if the learner resumes; publish the model."""
     import numpy as np
@@ -115,13 +134,17 @@ def _train(
     checkpoint = checkpoint_path(run, learner_name)
     if not force:
         _check_checkpoint(checkpoint, record, learner_name)
-    resumes = not force and is_fresh(checkpoint, record)
+    resumes = not force and is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name))
     seconds_before = (read_record(checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
     started = time.perf_counter() - seconds_before
     clicks = config.collection.clicks is not None
     if learner_name in ONE_LABEL:
         check_one_label(learner_name, images, clicks)
     X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
+    learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images)))
+    _check_feasible(learner_name, learner, config, X, time_limit)
+    if time_limit is not None and not hasattr(learner, "end_after"):
+        console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
     title = f"training {learner_name} on {count(len(images), 'image')}"
     distributed = "distribute" in fit_parameters and getattr(config, learner_name).n_rankers > 1
     with (
@@ -130,7 +153,9 @@ def _train(
         publish(run.learner(learner_name), record) as target,
     ):
         options: dict[str, Any] = {}
-        watch = _BetweenChunks(phase, console, checkpoint, record, started, config.compute.checkpoint_seconds)
+        watch = _BetweenChunks(
+            phase, console, checkpoint, record, started, config.compute.checkpoint_seconds, time_limit
+        )
         if "progress" in fit_parameters:
             options["progress"] = watch
         if cluster is not None:
@@ -141,7 +166,10 @@ def _train(
             with watch if signals_wait else contextlib.nullcontext():
                 if resumes:
                     console.say("resuming from the checkpoint of an interrupted training")
-                    learner: Any = load_learner(checkpoint / "files")
+                    steps = getattr(learner, "n_steps", None)
+                    learner = load_learner(checkpoint / "files")
+                    if steps is not None and steps != learner.n_steps:
+                        learner.set_params(n_steps=steps).end_after(steps)
                     phase.start_at(learner.steps_done_)
                     learner.resume(X, y, **options)
                 else:
@@ -149,7 +177,7 @@ def _train(
                     rows = np.flatnonzero([image.split == "validation" for image in images])
                     if len(rows):
                         options["validation_rows"] = rows
-                    learner = kind(**constructor_parameters(kind, config, learner_name)).fit(X, y, **options)
+                    learner.fit(X, y, **options)
                 watch.end_if_told(learner)
         except ValueError as error:
             hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
@@ -164,6 +192,14 @@ def _train(
             "steps": int(getattr(learner, "n_steps_", 0)),
             "seconds": round(time.perf_counter() - started, 3),
         }
+        if hasattr(learner, "validation_map_"):
+            record["result"] |= {
+                "validation_measure": learner.validation_measure,
+                "validation": float(learner.best_validation_),
+                "validation_map": float(learner.validation_map_),
+                "cosine_map": float(learner.cosine_map_),
+            }
+    _say_how_it_went(learner_name, learner, watch.timed_out, console)
     shutil.rmtree(checkpoint, ignore_errors=True)
     return record["result"]
 
@@ -177,11 +213,20 @@ class _BetweenChunks:
     """
 
     def __init__(
-        self, phase: Any, console: Console, checkpoint: Path, record: dict[str, Any], started: float, every: float
+        self,
+        phase: Any,
+        console: Console,
+        checkpoint: Path,
+        record: dict[str, Any],
+        started: float,
+        every: float,
+        time_limit: float | None = None,
     ):
         self._phase, self._console = phase, console
         self._checkpoint, self._record = checkpoint, record
         self._started, self._every = started, every
+        self._time_limit = time_limit
+        self.timed_out = False
         self._saved = time.perf_counter()
         self._handlers: dict[int, Any] = {}  # that were there before, by signal
         self._called = False
@@ -209,10 +254,22 @@ class _BetweenChunks:
         checks = (entry["validation"] for entry in reversed(learner.history_) if learner.phase_ == "search")
         last = next((figure for figure in checks if figure is not None), None)
         note = "" if last is None else f"validation {learner.validation_measure} {last:.3f}"
+        self._end_in_time(learner)
         self._phase.advance_to(learner.steps_done_, learner.steps_total_, note)
         self.end_if_told(learner)
         if time.perf_counter() - self._saved > self._every:
             self._save(learner, "training continues")
+
+    def _end_in_time(self, learner: Any) -> None:
+        """End the search where a refit for the best number of steps still keeps within the time limit."""
+        if self._time_limit is None or self.timed_out or not hasattr(learner, "end_after"):
+            return
+        if learner.phase_ not in ("search", "train"):
+            return
+        share = getattr(learner, "best_step_", 0) / max(learner.n_steps_, 1) if learner.refit else 0
+        if (time.perf_counter() - self._started) * (1 + share) >= self._time_limit:
+            learner.end_after(0)
+            self.timed_out = True
 
     def end_if_told(self, learner: Any) -> None:
         """Save a checkpoint and let the signal through, if there was one."""
@@ -247,6 +304,8 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
     other = read_record(checkpoint)
     if other is None or (other["config"], other["inputs"]) == (record["config"], record["inputs"]):
         return
+    if is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
+        return
     old, new = ({**made["config"][learner_name], "seed": made["config"]["seed"]} for made in (other, record))
     differences = [f"{key}={old.get(key)}, now {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
     words = {"extractor": "other visterms", "images": "other images or labels", "clicks": "other clicks"}
@@ -255,6 +314,67 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
         f"{checkpoint} is of an interrupted training with {'; '.join(differences)}: train with those settings to "
         "resume it, or with --force to start again"
     )
+
+
+def _with_steps_of(checkpoint: Path, record: dict[str, Any], learner_name: str) -> dict[str, Any]:
+    """Return the record with the checkpoint's number of steps: another number of them is no other training."""
+    other = read_record(checkpoint)
+    if other is None or "n_steps" not in other["config"].get(learner_name, {}):
+        return record
+    section = record["config"][learner_name] | {"n_steps": other["config"][learner_name]["n_steps"]}
+    return record | {"config": record["config"] | {learner_name: section}}
+
+
+def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, time_limit: float | None) -> None:
+    """Raise if the learner cannot end on these vectors: for want of memory or of time, or as they tell it nothing."""
+    n_images, n_features = X.shape
+    n_entries = X.nnz if hasattr(X, "nnz") else n_images * n_features
+    visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
+    by_kmeans = visterms and config.features.codebook.kind == "kmeans"
+    if learner_name == "musl" and by_kmeans and n_entries < _FEWEST_ENTRIES * n_images * n_features:
+        raise LearnerRefused(
+            f"musl: an image has {n_entries / n_images:.0f} of the {n_features:,} k-means visterms, too few to split "
+            "images by counts of single ones; use the forest codebook: visterm features IMAGES --set "
+            "features.codebook.kind=forest"
+        )
+    if not hasattr(learner, "estimate"):
+        return
+    n_bytes, seconds = learner.estimate(n_images, n_features, n_entries)
+    fewer = "extract fewer visterms, such as visterm features IMAGES --set features.n_visterms=1000"
+    fewer = fewer if visterms else "use shorter vectors"
+    if n_bytes > (room := available_memory()):
+        needs = f"{n_bytes / 1e9:.0f} GB of memory, and {room / 1e9:.0f} GB are free"
+        raise LearnerRefused(f"{learner_name}: vectors of {n_features:,} numbers take {needs}; {fewer}")
+    if time_limit is None and seconds > _MOST_SECONDS:
+        raise LearnerRefused(
+            f"{learner_name}: vectors of {n_features:,} numbers take about {duration(seconds)} on one core; {fewer}, "
+            "or train with --time-limit"
+        )
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that can be used without swapping."""
+    with contextlib.suppress(OSError, StopIteration), open("/proc/meminfo") as lines:
+        return 1024 * float(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))  # not on Linux: all there is
+
+
+def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: Console) -> None:
+    """Say what the figures on held-out images advise, one line each."""
+    if not hasattr(learner, "validation_map_"):
+        return
+    if learner.is_improving():
+        measure, steps = learner.validation_measure, max(entry["step"] for entry in learner.history_)
+        advice = "a longer --time-limit" if timed_out else f"--set {learner_name}.n_steps={2 * learner.n_steps}"
+        console.say(
+            f"{learner_name}: validation {measure} was still improving when the steps ended, after {steps:,}: {advice}"
+        )
+    if learner.validation_map_ < _HARDLY_BETTER * learner.cosine_map_:
+        figures = f"mAP {learner.validation_map_:.3f}, cosine {learner.cosine_map_:.3f}"
+        console.say(
+            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try vectors of a network "
+            "(visterm features IMAGES --deep), or other settings (visterm tune)"
+        )
 
 
 def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
@@ -270,9 +390,12 @@ def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) ->
     )
 
 
-def constructor_parameters(kind: Any, config: Config, learner_name: str) -> dict[str, Any]:
+def constructor_parameters(kind: Any, config: Config, learner_name: str, n_images: int) -> dict[str, Any]:
     """Return the constructor's arguments: the learner's section, and the shared settings that its class takes."""
     parameters = getattr(config, learner_name).model_dump()
+    if parameters.get("n_steps", 0) is None:
+        least, per_image = STEPS[learner_name]
+        parameters["n_steps"] = max(least, per_image * n_images)
     accepted = inspect.signature(kind).parameters
     if "click_cutoff" in accepted and config.collection.clicks is None:
         parameters["click_cutoff"] = None

@@ -183,7 +183,7 @@ def measure_fold(
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
     tried = with_settings(config, settings)
-    parameters = constructor_parameters(kind, tried, learner_name)
+    parameters = constructor_parameters(kind, tried, learner_name, len(data.rows(fold)[0]))
     # One thread per trial. With refit a learner keeps no copy of its best state; the refit itself is not waited for.
     parameters |= {name: value for name, value in {"n_jobs": 1, "refit": True}.items() if name in parameters}
     learner = kind(**parameters)

@@ -61,6 +61,13 @@ def default_learner(run: Run, usual: str, console: Console, trained: Sequence[st
     return trained[0]
 
 
+def best_annotator(run: Run, annotators: Sequence[str]) -> str | None:
+    """Return the annotator that ranks the labels of held-out images best; None where none was validated."""
+    results = {name: trained_record(run, name)["result"] for name in annotators}
+    figures = {name: result["validation"] for name, result in results.items() if "validation" in result}
+    return max(figures, key=lambda name: figures[name]) if figures else None
+
+
 def trained_record(run: Run, name: str) -> dict[str, Any]:
     """Read the record of a trained learner; an empty one for cosine."""
     return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}

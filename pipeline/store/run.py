@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,11 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .files import locked, recover, write_text
+
+
+def runs_folder() -> Path:
+    """Return the folder of all runs: runs/ in the working directory, or the environment variable VISTERM_RUNS."""
+    return Path(os.environ.get("VISTERM_RUNS", "runs"))
 
 
 class Run:

@@ -47,11 +47,13 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
     own = folder_below(root, db.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
     paths = [path for file in files if not (path := file[prefix:]).startswith(own)]
     del files
+    tables = {os.path.realpath(table) for table in (config.collection.labels, config.collection.clicks) if table}
+    refused = {file: reason for file, reason in refused.items() if os.path.realpath(file) not in tables}
     names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
     layout = Layout.of(paths)
     changes = Changes()
-    tables = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
-    everything = {*paths, *names} if tables else None
+    has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
+    everything = {*paths, *names} if has_table else None
     if config.collection.classes is not None:
         wanted = set(config.collection.classes)
         missing = sorted(wanted - {layout.label(path) for path in paths})

@@ -3,8 +3,12 @@ import logging
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import label_ranking_average_precision_score
+from sklearn.model_selection import cross_val_score
+from sklearn.preprocessing import MultiLabelBinarizer
 
-from visterm.learners import PAMIR, WSABIE, OneVsRestPA, load_learner
+from visterm.learners import OASIS, PAMIR, WSABIE, KNNAnnotator, OneVsRestPA, load_learner
 from visterm.learners.annotation import AnnotatorMixin
 from visterm.learners.base import SimilarityLearner
 
@@ -222,12 +226,12 @@ class TestValidation:
         np.testing.assert_allclose([entry["validation"] for entry in learner.history_[1:-1]], found)
         assert learner.validation_measure == "p@1"
 
-    def test_any_of_several_labels_will_do(self, synonyms):
+    def test_several_labels_are_ranked_as_a_whole(self, synonyms):
         X, y = synonyms
         both = sp.csr_array(np.eye(4)[y] + np.eye(4)[(y + 1) % 4])
         learner = WSABIE(**SMALL, pass_steps=100).fit(X, both, validation_rows=np.arange(0, 60, 3))
-        best, _ = learner.annotate(X[::3], 1)
-        expected = np.isin((best[:, 0] - y[::3]) % 4, [0, 1]).mean()
+        assert learner.validation_measure == "label mAP"
+        expected = label_ranking_average_precision_score(both.toarray()[::3] > 0, learner.label_scores(X[::3]))
         assert learner.best_validation_ == pytest.approx(expected)
         assert expected > 0.8
 
@@ -252,3 +256,43 @@ def test_missing_label_is_refused(synonyms):
     missing[3] = None
     with pytest.raises(ValueError, match="None in place of a label"):
         PAMIR(n_steps=10).fit(X, missing)
+
+
+class TestScikitLearn:
+    """What its tools ask of a classifier."""
+
+    @pytest.mark.parametrize("learner", [PAMIR(n_steps=2000, random_state=0), KNNAnnotator()])
+    def test_cross_validation_stratifies_and_predicts(self, learner, synonyms):
+        X, y = synonyms
+        assert is_classifier(learner)
+        order = np.argsort(y)  # without stratification each fold would lack a class
+        assert cross_val_score(learner, X[order], np.array(list("abcd"))[y[order]], cv=3).min() > 0.2
+        learner = clone(learner).fit(X, np.array(list("abcd"), dtype=object)[y])
+        assert learner.score(X, np.array(list("abcd"))[y]) == np.mean(learner.predict(X) == np.array(list("abcd"))[y])
+
+    def test_several_labels_as_multi_label_binarizer_makes_them(self, synonyms, tmp_path):
+        X, y = synonyms
+        Y = MultiLabelBinarizer().fit_transform([[c, 4 + c % 2] for c in y])
+        learner = OneVsRestPA(n_steps=2000, random_state=0).fit(X, Y)
+        assert learner.labels_per_image_ == 2
+        predicted = learner.predict(X)
+        assert predicted.shape == Y.shape
+        assert (predicted.sum(axis=1) == 2).all()
+        assert np.mean(predicted == Y) > 0.9
+        assert learner.score(X, Y) == learner.score(X, sp.csr_array(Y)) > 0.9
+        learner.save(tmp_path / "saved")
+        assert (load_learner(tmp_path / "saved").predict(X) == predicted).all()
+
+
+def test_names_of_columns_and_data_frames(synonyms):
+    X, y = synonyms
+    names = [f"v{i}" for i in range(X.shape[1])]
+    oasis = OASIS(n_steps=500, pass_steps=100, random_state=0).fit(X.toarray(), y)
+    assert oasis.get_feature_names_out(names).tolist() == names
+    assert oasis.set_params(variant="dissim").fit(X, y).get_feature_names_out(names).tolist() == [*names, "oasis0"]
+    wsabie = WSABIE(n_components=3, n_steps=500, random_state=0).fit(X, y)
+    before = wsabie.similarity(X[:3], X), wsabie.annotate(X, 2)[0]
+    frame = wsabie.set_output(transform="pandas").transform(X)
+    assert frame.columns.tolist() == ["wsabie0", "wsabie1", "wsabie2"]
+    assert (wsabie.similarity(X[:3], X) == before[0]).all()  # what works inside stays as it was
+    assert (wsabie.annotate(X, 2)[0] == before[1]).all()

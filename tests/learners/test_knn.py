@@ -215,7 +215,7 @@ class TestBadInput:
         for labels, message in (
             (np.zeros(600), "at least two classes, got 1 class"),
             (sp.csr_array((600, 4)), "no image has a label"),
-            (np.c_[y, y], "give several labels per image as a sparse array"),
+            (np.c_[y, y], "must be labels of shape"),
         ):
             with pytest.raises(ValueError, match=message):
                 KNNAnnotator().fit(X, labels)

@@ -136,3 +136,12 @@ def test_validation_watches_precision_at_1(annotator, synonyms):
     assert annotator.best_validation_ == np.mean(best[:, 0] == y[rows])
     assert annotator.best_validation_ == max(entry["validation"] for entry in annotator.history_)
     assert annotator.n_steps_ == annotator.best_step_
+
+
+def test_two_labels_rank_by_how_sure_the_scores_are(annotator, synonyms):
+    X, y = synonyms
+    annotator.fit(X, y < 2)
+    scores = annotator.similarity(X, X)
+    assert len(np.unique(scores[0])) > len(y) / 2  # a correlation of two scores would be 1 or -1
+    centred = annotator.label_scores(X)[:, 0] - annotator.label_scores(X).mean(axis=1)
+    assert scores == pytest.approx(2 * np.outer(centred, centred), abs=1e-6)

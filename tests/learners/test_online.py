@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, OneVsRestPA, online
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, online
+from visterm.learners.base import SimilarityLearner
 from visterm.learners.online import as_rows, take_rows
 
 BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "random_state": 0}
@@ -132,3 +133,55 @@ def test_norms_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
     monkeypatch.setattr(online, "_ROWS_AT_ONCE", 7)
     np.testing.assert_array_equal(as_rows(X)[3], norms)
     np.testing.assert_allclose(norms, (X.toarray() ** 2).sum(axis=1), rtol=1e-6)
+
+
+class TestFiguresOfHeldOutImages:
+    def test_all_learners_have_one_measure(self, synonyms):
+        X, y = synonyms
+        rows = np.arange(0, len(y), 3)
+        kept = []
+        for learner in (OASIS(n_steps=400, pass_steps=100, random_state=0), PAMIR(n_steps=400, random_state=0)):
+            learner.fit(X, y, validation_rows=rows)
+            expected = learner.score(X[rows], y[rows])  # mAP, or precision at 1
+            assert learner.best_validation_ == pytest.approx(expected)
+            kept.append(learner.cosine_map_)
+            scores = SimilarityLearner.score(learner, X[rows], y[rows])
+            assert learner.validation_map_ == pytest.approx(scores)
+        assert kept[0] == kept[1] == pytest.approx(Cosine().fit(X).score(X[rows], y[rows]))
+
+    @pytest.mark.parametrize(
+        ("figures", "patience", "expected"),
+        [
+            ([0.1, 0.2, 0.3, 0.4, 0.5], None, True),
+            ([0.1, 0.2, 0.5, 0.5, 0.5001], None, False),  # by hardly anything
+            ([0.1, 0.5, 0.4, 0.4, 0.4], None, False),
+            ([0.1, 0.2, 0.1, 0.1, 0.5], 2, False),  # ended by patience, before the steps did
+        ],
+    )
+    def test_still_improving(self, figures, patience, expected, synonyms):
+        learner = choose(OASIS(patience=patience, **BRIEF), figures, synonyms)
+        assert learner.is_improving() is expected
+
+    def test_a_fit_can_end_earlier_and_later(self, synonyms):
+        settings = {"pass_steps": 100, "validation_fraction": 0.4, "random_state": 0}
+
+        def stop(learner):
+            if learner.n_steps_ == 200:
+                learner.end_after(0)
+
+        short = OASIS(n_steps=400, **settings).fit(*synonyms, callback=stop)
+        assert [entry["step"] for entry in short.history_] == [0, 100, 200]
+
+        class Killed(Exception):
+            pass
+
+        def kill(learner):
+            if learner.n_steps_ == 200:
+                raise Killed
+
+        longer = OASIS(n_steps=300, **settings)
+        with pytest.raises(Killed):
+            longer.fit(*synonyms, callback=kill)
+        longer.end_after(400)
+        whole = OASIS(n_steps=400, **settings).fit(*synonyms)
+        assert (longer.resume(*synonyms).W_ == whole.W_).all()

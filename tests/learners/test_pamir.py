@@ -103,3 +103,9 @@ def test_scores_of_an_image_sum_to_zero(problem):
     X, labels = problem
     scores = PAMIR(n_steps=500, random_state=0).fit(X, sp.csr_array(labels)).label_scores(X)
     np.testing.assert_allclose(scores.sum(axis=1), 0, atol=1e-4)
+
+
+def test_aggressiveness_follows_the_zeros_of_the_images(problem, dense_problem):
+    for (X, labels), C in ((problem, 0.01), (dense_problem, 0.1)):
+        one, other = (PAMIR(C=c, n_steps=200, random_state=0).fit(X, sp.csr_array(labels)) for c in (None, C))
+        assert (one.W_ == other.W_).all()

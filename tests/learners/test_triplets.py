@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.stats import chi2
 
 from visterm.learners import OASIS, TripletSampler
-from visterm.learners.triplets import draw_below, related_images, stream
+from visterm.learners.triplets import draw_below, plain_supervision, related_images, stream
 
 N_DRAWS = 60_000
 
@@ -202,3 +202,52 @@ class TestClicks:
 def test_what_is_refused(y, options, message):
     with pytest.raises(ValueError, match=message):
         TripletSampler(y, **options)
+
+
+class TestBalance:
+    @pytest.mark.parametrize("several", [False, True])
+    @pytest.mark.parametrize("pairs", [1, 4])
+    def test_classes_and_their_images_take_turns(self, several, pairs):
+        labels = np.repeat([0, 1, 2, 3], [60, 6, 3, 1])  # the last has no other image, and is never a query
+        y = sp.csr_array((np.ones(70), (np.arange(70), labels))) if several else labels
+        sampler = TripletSampler(y, balance="class")
+        triplets = sampler.draw_pass((5,), 0, 720 * pairs, pairs_per_query=pairs)
+        queries, positives, negatives = triplets.T
+        assert np.bincount(labels[queries]).tolist() == [240 * pairs] * 3
+        assert np.bincount(queries).tolist() == [4 * pairs] * 60 + [40 * pairs] * 6 + [80 * pairs] * 3
+        assert (labels[positives] == labels[queries]).all()
+        assert (labels[negatives] != labels[queries]).all()
+        later = sampler.draw_pass((5,), 100 * pairs, 50 * pairs, pairs_per_query=pairs)
+        assert (later[:, 0] == queries[100 * pairs : 150 * pairs]).all()  # a function of the arguments alone
+
+    def test_other_words_and_clicks_are_refused(self):
+        with pytest.raises(ValueError, match="balance must be 'image' or 'class', got 'label'"):
+            TripletSampler([0, 0, 1, 1], balance="label")
+        with pytest.raises(ValueError, match="needs labels, not clicks"):
+            TripletSampler(sp.csr_array(np.eye(3)), cutoff=0.0, balance="class")
+
+
+class TestPlainSupervision:
+    def test_dense_zeros_and_ones_are_several_labels(self):
+        y = np.array([[1, 0, 1], [0, 1, 0]])
+        for given in (y, y.astype(bool), y.astype(float)):
+            found = plain_supervision(given)
+            assert sp.issparse(found)
+            assert (found.toarray() == y).all()
+
+    def test_labels_stay(self):
+        y = np.array(["b", "a"])
+        assert plain_supervision(y) is y
+
+    @pytest.mark.parametrize(
+        ("y", "message"),
+        [
+            (["a", None], "holds None in place of a label"),
+            (np.full((2, 2), 0.5), "must be labels of shape"),
+            ([["a", "b"], ["b", "c"]], "must be labels of shape"),
+            (np.zeros((2, 2, 2)), "must be labels of shape"),
+        ],
+    )
+    def test_what_is_refused(self, y, message):
+        with pytest.raises(ValueError, match=message):
+            plain_supervision(y)

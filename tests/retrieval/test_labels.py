@@ -12,6 +12,7 @@ from visterm.retrieval import (
     knn_labels,
     label_precision_at,
     mean_recall,
+    precision_recall_per_label,
     sibling_precision_at,
     siblings_from_parents,
 )
@@ -143,3 +144,17 @@ def test_siblings_only_add(rng, several):
         np.testing.assert_allclose(sibling_precision_at(ranked, truth, siblings.astype(float), k), related)
     if not several:
         np.testing.assert_allclose(label_precision_at(ranked, truth, n_labels), 1 / n_labels)
+
+
+class TestPrecisionRecallPerLabel:
+    def test_by_hand(self):
+        # Image 0 has labels 0 and 1 and is annotated with 0 and 2, image 1 has 1 and gets 1 and 0. No image has 3.
+        true = sp.csr_array([[1, 1, 0, 0], [0, 1, 0, 0]])
+        precision, recall = precision_recall_per_label([[0, 2, 1], [1, 0, 3]], true, 2)
+        assert precision.tolist() == [1 / 2, 1 / 1, 0 / 1, 0]
+        assert recall[:2].tolist() == [1 / 1, 1 / 2]
+        assert np.isnan(recall[2:]).all()
+
+    def test_refused(self):
+        with pytest.raises(ValueError, match="precision at 3 needs"):
+            precision_recall_per_label([[0, 1]], [0], 3)

@@ -105,6 +105,15 @@ def test_annotations_by_hand(tmp_path):
     assert found.as_json() == {
         "precision_at": {"1": pytest.approx(1 / 3)},
         "sibling_precision_at": {"1": pytest.approx(2 / 3)},
+        # All three images, of labels a, c and d, are annotated with a.
+        "per_label": {
+            "labels_per_image": 1,
+            "precision": pytest.approx((1 / 3 + 0 + 0) / 3),
+            "recall": pytest.approx((1 + 0 + 0) / 3),
+            "f1": pytest.approx(1 / 6),
+            "n_labels": 3,
+            "n_recalled": 1,
+        },
         "n_unknown_labels": 1,
     }
 

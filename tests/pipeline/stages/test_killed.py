@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from running import end_by_signal, set_all, visterm
 
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.stages.train import _BetweenChunks
 from visterm.pipeline.store.catalogue import Collection
 
@@ -218,3 +219,14 @@ class TestSignals:
         thread.join()
         assert watch._called
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupted_training_resumes_with_other_steps(undisturbed, tmp_path):
+    shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
+    end_by_signal(signal.SIGTERM, f"{CHUNK} 2", "train", "--learner", "pamir", "--force", cwd=tmp_path)
+    steps = 2 * load_config(tmp_path / "runs/fruit/config.yaml", []).pamir.n_steps
+    result = visterm("train", "--learner", "pamir", "--set", f"pamir.n_steps={steps}", cwd=tmp_path)
+    assert "resuming from the checkpoint" in result.stderr
+    whole = arrays(tmp_path, "learners/pamir")
+    visterm("train", "--learner", "pamir", "--force", cwd=tmp_path)
+    assert arrays(tmp_path, "learners/pamir") == whole

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from running import copy_run, json_of, refused, set_all, visterm
 
-from visterm.learners import LEARNERS
+from visterm.learners import LEARNERS, LEGO, MCML
 from visterm.learners.annotation import AnnotatorMixin
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import siblings_of
+from visterm.pipeline.evaluation.results import recommend
 from visterm.pipeline.search.searcher import WITH_LABEL_VECTORS
+from visterm.pipeline.stages import train as stage
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.models import TRAINED
 
@@ -84,7 +86,7 @@ def test_one_report_holds_them_all(done):
             assert isinstance(figures["steps"], int)
     for name in ANNOTATORS:
         annotation = metrics["systems"][name]["annotation"]
-        assert set(annotation) == {"precision_at", "n_unknown_labels"}
+        assert set(annotation) == {"precision_at", "per_label", "n_unknown_labels"}
         assert set(annotation["precision_at"]) == {"1"}  # five labels are more than there are
         assert annotation["precision_at"]["1"] > 0.5, name  # of four classes that a look tells apart
         assert annotation["n_unknown_labels"] == 0
@@ -294,10 +296,12 @@ def test_images_for_a_label(done, learner):
         assert scores == sorted(scores, reverse=True)
 
 
-def test_wsabie_answers_unless_another_is_named(done):
+def test_the_best_annotator_answers_unless_another_is_named(done):
     for arguments in (["annotate", "fruit/pear/0.jpg"], ["search", "--label", "pear"], ["annotate", "--label", "pear"]):
-        named = visterm(*arguments, "--learner", "wsabie", "--json", cwd=done).stdout
-        assert visterm(*arguments, "--json", cwd=done).stdout == named
+        named = visterm(*arguments, "--learner", "pamir", "--json", cwd=done).stdout
+        result = visterm(*arguments, "--json", cwd=done)
+        assert result.stdout == named
+        assert "by pamir, the best on held-out images" in result.stderr
 
 
 def test_labels_near_a_label(done):
@@ -355,13 +359,13 @@ def test_a_label_that_came_after_training(mine):
         "path,label\n" + "".join(rows) + "".join(f"pear/{i}.jpg,gold\n" for i in range(10))
     )
     visterm("features", "fruit", *small(), "--set", "collection.labels=labels.csv", cwd=mine)
-    renew = "'visterm train --learner wsabie --run fruit'"
-    warning = f"wsabie was trained before the training images or their labels changed; {renew} renews it"
+    renew = "'visterm train --learner pamir --run fruit'"
+    warning = f"pamir was trained before the training images or their labels changed; {renew} renews it"
     for arguments in (["annotate", "fruit/pear/0.jpg"], ["annotate", "--label", "pear"], ["search", "--label", "pear"]):
         assert warning in visterm(*arguments, cwd=mine).stderr
     for command in ("annotate", "search"):
         line = refused(command, "--label", "gold", cwd=mine)
-        assert line == f"visterm: wsabie was trained before label 'gold' was added; run {renew} first"
+        assert line == f"visterm: pamir was trained before label 'gold' was added; run {renew} first"
 
 
 IMAGE, EVALUATE, ANNOTATE = ["search", "fruit/pear/0.jpg"], ["evaluate"], ["annotate", "fruit/pear/0.jpg"]
@@ -372,7 +376,7 @@ IMAGES_OF_LABEL, LABELS_OF_LABEL = ["search", "--label", "pear"], ["annotate", "
     ("untrained", "told", "commands", "others"),
     [
         ("oasis", "by aroma; oasis is not", [IMAGE, EVALUATE], "aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"),
-        ("wsabie", "by pamir; wsabie is not trained", [ANNOTATE, IMAGES_OF_LABEL], "pamir, ovr, knn"),
+        ("wsabie", "by pamir, the best on held-out images", [ANNOTATE, IMAGES_OF_LABEL], "pamir, ovr, knn"),
         ("all but pamir", "by pamir, the only learner", [LABELS_OF_LABEL, IMAGE, EVALUATE], ""),
     ],
 )
@@ -460,3 +464,114 @@ def test_lost_figures_are_measured_again(mine):
     text = (folder / "metrics.json").read_text()
     (folder / "metrics.json").write_text("{" + text[1:].replace('"map"', '"mip"'))  # as many bytes as before
     assert "damaged figures" in refused("evaluate", "--learner", "all", cwd=mine)
+
+
+def test_what_cannot_end_is_refused(mine, monkeypatch):
+    monkeypatch.setattr(stage, "available_memory", lambda: 1e5)
+    line = refused("train", "--learner", "mcml", "--force", cwd=mine)
+    assert "mcml: vectors of 40 numbers take 0 GB of memory, and 0 GB are free; extract fewer visterms" in line
+    assert "--set features.n_visterms=" in line
+    monkeypatch.setattr(stage, "available_memory", lambda: 1e12)
+    monkeypatch.setattr(stage, "_MOST_SECONDS", 1e-9)
+    line = refused("train", "--learner", "lego", "--force", cwd=mine)
+    assert "lego: vectors of 40 numbers take about 0.0 s on one core; " in line
+    assert line.endswith("or train with --time-limit")
+    assert "trained in" in visterm("train", "--learner", "lego", "--force", "--time-limit", "1m", cwd=mine).stderr
+    monkeypatch.setattr(stage, "_FEWEST_ENTRIES", 1.1)
+    line = refused("train", "--learner", "musl", "--force", cwd=mine)
+    assert "of the 40 k-means visterms, too few" in line
+    assert line.endswith("--set features.codebook.kind=forest")
+
+
+def test_estimates_grow_with_the_vectors():
+    for kind in (LEGO, MCML):
+        small, large = (kind().estimate(1000, d, 30_000) for d in (1000, 10_000))
+        assert large[0] > 30 * small[0]
+        assert large[1] > 10 * small[1]
+    assert MCML().estimate(1000, 10_000, 30_000)[0] > 32e9
+
+
+def test_the_learner_that_validated_best_is_recommended(done):
+    metrics = json_of("evaluate", "--learner", "all", cwd=done)
+    found = metrics["recommended"]
+    maps = found["validation_map"]
+    assert maps[found["learner"]] >= 0.97 * max(maps.values())
+    results = {name: {"validation_map": m, "cosine_map": 0.5} for name, m in (("oasis", 0.7), ("ovr", 0.8))} | {
+        "cosine": {}
+    }
+    assert recommend(results)["learner"] == "ovr"
+    assert recommend(results | {"oasis": {"validation_map": 0.79, "cosine_map": 0.5}})["learner"] == "oasis"
+    assert recommend(results | {"knn": {"steps": 0}})["not_validated"] == ["knn"]
+    assert set(maps) == set(TRAINED) - {"musl", "mcml", "knn"} | {"cosine"}
+    assert found["not_validated"] == ["musl", "mcml", "knn"]
+    last = visterm("evaluate", "--learner", "all", cwd=done).stderr.splitlines()[-1]
+    assert last.startswith(f"Recommended: {found['learner']}, by mAP on held-out training images: ")
+    assert last.endswith("; not validated: musl, mcml, knn")
+    assert "recommended" not in json_of("evaluate", "--learner", "oasis", cwd=done)
+
+
+def test_labels_come_from_the_annotator_that_validated_best(mine):
+    records = {name: mine / "runs/fruit/learners" / name / "record.json" for name in ("wsabie", "pamir", "ovr")}
+    for name, file in records.items():
+        record = json.loads(file.read_text())
+        record["result"]["validation"] = 0.9 if name == "pamir" else 0.5
+        file.write_text(json.dumps(record))
+    from_pamir, default = (
+        json_of("annotate", "fruit/pear/0.jpg", *options, cwd=mine) for options in (("--learner", "pamir"), ())
+    )
+    assert default == from_pamir
+
+
+def test_precision_and_recall_of_each_label(done):
+    folder = done / "runs/fruit/evaluations" / EVERY_ONE
+    with open(folder / "labels.csv", newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert [row["label"] for row in table] == [*CLASSES] * len(ANNOTATORS)
+    assert {row["images"] for row in table} == {"4"}
+    figures = json.loads((folder / "metrics.json").read_text())["systems"]["ovr"]["annotation"]["per_label"]
+    own = [row for row in table if row["system"] == "ovr"]
+    precision, recall = (np.mean([float(row[key]) for row in own]) for key in ("precision", "recall"))
+    expected = {"labels_per_image": 1, "precision": precision, "recall": recall, "n_labels": 4}
+    assert {key: figures[key] for key in expected} == pytest.approx(expected, abs=1e-5)
+    assert figures["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
+
+
+def test_training_says_what_held_out_images_advise(mine):
+    settings = {"n_steps": 30, "pass_steps": 10, "patience": "null", "C": 0.001}
+    line = visterm("train", "--learner", "oasis", *set_all(oasis=settings), cwd=mine).stderr
+    assert "oasis is hardly better than cosine on held-out images (mAP " in line
+    assert "try vectors of a network (visterm features IMAGES --deep), or other settings (visterm tune)" in line
+    learner = Mock(validation_measure="mAP", n_steps=30, history_=[{"step": 30}], validation_map_=0.9, cosine_map_=0.5)
+    console = Mock()
+    stage._say_how_it_went("oasis", learner, False, console)
+    stage._say_how_it_went("oasis", learner, True, console)
+    said = [call.args[0] for call in console.say.call_args_list]
+    start = "oasis: validation mAP was still improving when the steps ended, after 30: "
+    assert said == [start + "--set oasis.n_steps=60", start + "a longer --time-limit"]
+
+
+def test_time_limit(mine):
+    settings = set_all(oasis={"n_steps": 100_000_000, "patience": "null"})
+    summary = json_of("train", "--learner", "oasis", "--time-limit", "0.5s", *settings, cwd=mine)
+    assert 0.3 < summary["seconds"] < 5
+    assert summary["steps"] < 100_000_000
+    for text in ("0", "2 weeks", "-1s", "m"):
+        line = refused("train", f"--time-limit={text}", cwd=mine)
+        assert line == f"visterm: --time-limit {text}: expected a time such as 90s, 5m or 1h"
+
+
+def test_steps_by_number_of_images():
+    config = Config()
+    for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
+        assert stage.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images)["n_steps"] == expected
+
+
+def test_clicks_on_training_images_only(tmp_path, write_images):
+    write_images(tmp_path / "fruit", [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(4)])
+    rows = "".join(f"{c},train/{c}/{i}.jpg,1\n" for c in CLASSES for i in range(4))
+    (tmp_path / "clicks.csv").write_text("query,path,count\n" + rows)
+    visterm("features", "fruit", *small(), "--set", "collection.clicks=clicks.csv", cwd=tmp_path)
+    visterm("train", cwd=tmp_path)
+    line = refused("evaluate", cwd=tmp_path)
+    assert "no test image was clicked, so none is a query: " in line
+    assert "clicks.csv names training images only; add clicks on test images, or let visterm draw the split" in line

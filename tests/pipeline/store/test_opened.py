@@ -1,0 +1,44 @@
+"""A run as arrays."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from visterm.pipeline import open_run
+from visterm.pipeline.errors import UserError
+
+
+def test_vectors_labels_paths_and_splits(finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    monkeypatch.delenv("VISTERM_RUNS", raising=False)
+    X, y, paths, splits, labels = open_run("fruit")
+    assert X.shape == (30, 40)
+    assert np.asarray(X.multiply(X).sum(axis=1)).ravel() == pytest.approx(1, abs=1e-5)
+    assert [path.split("/")[0] for path in paths] == y.tolist()
+    assert labels == ["apple", "pear", "plum"]
+    assert np.unique(splits, return_counts=True)[1].tolist() == [12, 18]
+    assert (open_run(finished / "runs/fruit").X != X).nnz == 0
+
+
+def test_no_such_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISTERM_RUNS", str(tmp_path))
+    with pytest.raises(UserError, match="no run fruits in .*; run 'visterm features IMAGES --run fruits' first"):
+        open_run("fruits")
+
+
+def test_images_without_labels(finished, tmp_path, monkeypatch):
+    from running import visterm
+
+    folder = tmp_path / "some"
+    folder.mkdir()
+    for i in range(3):
+        (folder / f"{i}.jpg").write_bytes((finished / f"fruit/pear/{i}.jpg").read_bytes())
+    (folder / "labels.csv").write_text("path,label\n0.jpg,round\n0.jpg,green\n1.jpg,round\n")
+    settings = ("--set", "features.n_visterms=10", "--set", f"collection.labels={folder / 'labels.csv'}")
+    result = visterm("features", "some", *settings, cwd=tmp_path)
+    assert "skipped" not in result.stderr  # the table of labels is no image that could not be read
+    found = open_run(tmp_path / "runs/some")
+    assert sparse.issparse(found.y)
+    assert found.y.toarray().tolist() == [[1, 1], [0, 1], [0, 0]]
+    assert found.labels == ["green", "round"]
+    assert found.splits[2] == ""
