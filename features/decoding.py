@@ -155,7 +155,9 @@ def decode_picture(
             # EXIF may turn the image. Where rounding up hides that, the sides differ by fewer than 8 pixels.
             if pixels.shape[:2] != (-(-height // divisor), -(-width // divisor)):
                 height, width = width, height
-            return Picture(_resized(pixels, *sides_within(height, width, max_side)), height, width)
+            if max_side is not None:
+                pixels = _resized(pixels, *sides_within(height, width, max_side))
+            return Picture(pixels, height, width)
     pixels = _decode_by_pillow(data, name, max_pixels)
     height, width = pixels.shape[:2]
     return Picture(shrink_to_side(pixels, max_side), height, width)

@@ -14,8 +14,13 @@ from visterm.pipeline.errors import UserError
 
 _log = logging.getLogger(__name__)
 FORMAT = 1
-# Settings of visterms that are younger than some runs, and the values that stand for what these did.
-_YOUNGER = {"max_side": None, "cells": [1], "weighting": {"tf": "count"}}
+# Settings that are younger than some runs, by their section and one that it had before, and the values that stand for
+# what these runs did.
+_YOUNGER = {
+    ("features", "n_visterms"): {"max_side": None, "cells": [1], "weighting": {"tf": "count"}},
+    ("oasis", "C"): {"balance": "image"},
+    ("aroma", "r"): {"balance": "image"},
+}
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
 _IDENTITY = ("format", "stage", "config", "inputs")
 
@@ -50,8 +55,10 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
             f"stage again"
         )
-    if record["stage"] == "extractor" and "n_visterms" in record["config"].get("features", {}):
-        record["config"]["features"] = _YOUNGER | record["config"]["features"]
+    config = record.get("config", {})
+    for (section, older), younger in _YOUNGER.items():
+        if older in config.get(section, {}):
+            config[section] = younger | config[section]
     return record
 
 

@@ -113,7 +113,7 @@ def test_examples_of_the_page_run(repository, mine, outside, monkeypatch):
     monkeypatch.chdir(mine)
     names: dict = {}
     examples = re.findall(r"```python\n(.*?)```", (repository / "docs/searching.md").read_text(), re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         exec(example, names)
     assert names["labels"][0]["label"] == "pear"
