@@ -28,7 +28,8 @@ _IDENTITY = ("format", "stage", "config", "inputs")
 def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """Make the record of an artifact from the sections of the configuration and the fingerprints that it depends on.
 
-    Equal records mean an equal artifact. Versions and time are for people.
+    Equal records mean an equal artifact. Versions are for people; the time also tells two trainings of the same learner
+    apart, which may lie within a second.
     """
     return {
         "format": FORMAT,
@@ -36,7 +37,7 @@ def make_record(stage: str, config: dict[str, Any], inputs: dict[str, Any]) -> d
         "config": config,
         "inputs": inputs,
         "versions": {name: version(name) for name in ("visterm", "numpy", "scipy", "numba", "opencv-python-headless")},
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
     }
 
 
