@@ -22,12 +22,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import optuna
-from optuna.distributions import CategoricalDistribution
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState
-
 BATCH = 8  # trials that are proposed together
 _USED = 0.95  # of the time is planned; the rest is for trials that take longer than others
 _PROPOSALS = 3  # until one of the settings that are left is drawn
@@ -79,11 +73,15 @@ class Search:
         most: int | None = None,
         progress: Callable[[float, int, str], None] = lambda seconds, ended, note: None,
     ):
+        import optuna  # of an extra: this module is imported without it, too
+        import optuna.storages.journal
+
+        self._optuna = optuna
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         journal.with_name(journal.name + ".lock").unlink(missing_ok=True)  # of a killed process: the run is locked
         _drop_half_a_line(journal)
         self._study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(journal))),
+            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
             study_name="tune",
             direction="maximize",
             load_if_exists=True,
@@ -163,24 +161,28 @@ class Search:
 
     def _running(self) -> list[Any]:
         return [
-            optuna.Trial(self._study, trial._trial_id) for trial in self._asked() if trial.state == TrialState.RUNNING
+            self._optuna.Trial(self._study, trial._trial_id)
+            for trial in self._asked()
+            if trial.state == self._optuna.trial.TrialState.RUNNING
         ]
 
     def _propose(self) -> None:
         """Start a trial with settings that were not tried."""
-        distributions: Any = {key: CategoricalDistribution(values) for key, values in self._choices.items()}
+        distributions: Any = {
+            key: self._optuna.distributions.CategoricalDistribution(values) for key, values in self._choices.items()
+        }
         for attempt in range(_PROPOSALS + 1):
             tried = [trial.params for trial in self._asked()]
             # A sampler per proposal: what it draws does not depend on whether a kill was before.
             seed = self._seed + 1000 * len(tried) + attempt
-            self._study.sampler = optuna.samplers.TPESampler(seed=seed)
+            self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)
             if attempt == _PROPOSALS:
                 self._study.enqueue_trial(self._left(tried, seed))
             trial = self._study.ask(distributions)
             if trial.params not in tried:
                 return
             trial.set_user_attr("repeated", True)
-            self._study.tell(trial, state=TrialState.FAIL)
+            self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 
     def _left(self, tried: list[dict[str, str]], seed: int) -> dict[str, str]:
         """Draw settings that were not tried."""
@@ -210,7 +212,7 @@ class Search:
         for trial in running:
             folds = _folds(trial)
             if any("error" in fold for fold in folds.values()):
-                self._study.tell(trial, state=TrialState.FAIL)
+                self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
                 continue
             values, _ = best_step([folds[str(fold)] for fold in range(n_folds)])
             mean = sum(values) / n_folds
@@ -223,7 +225,7 @@ class Search:
             if n_folds == self._n_folds:
                 self._study.tell(trial, mean)
             elif mean < statistics.median(seen):
-                self._study.tell(trial, state=TrialState.PRUNED)
+                self._study.tell(trial, state=self._optuna.trial.TrialState.PRUNED)
             else:
                 going_on.append(trial)
         return going_on
@@ -264,7 +266,7 @@ class Search:
 
     def _report_progress(self) -> None:
         trials = self._asked()
-        complete = [trial.value for trial in trials if trial.state == TrialState.COMPLETE]
+        complete = [trial.value for trial in trials if trial.state == self._optuna.trial.TrialState.COMPLETE]
         ended = sum(trial.state.is_finished() for trial in trials)
         best = f", best {max(complete):.3f}" if complete else ""
         self._progress(self.seconds(), ended, f"{ended} of {len(trials)} trials{best}")
@@ -274,7 +276,11 @@ class Search:
         reasons = [fold["error"] for fold in folds.values() if "error" in fold]
         measured = [folds[fold] for fold in sorted(folds) if "error" not in folds[fold]]
         values, step = best_step(measured) if measured else ([], None)
-        states = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "stopped", TrialState.FAIL: "refused"}
+        states = {
+            self._optuna.trial.TrialState.COMPLETE: "complete",
+            self._optuna.trial.TrialState.PRUNED: "stopped",
+            self._optuna.trial.TrialState.FAIL: "refused",
+        }
         seconds = sum(fold["seconds"] for fold in folds.values())
         state = states.get(trial.state, "unfinished")
         return Trial(number, _settings(trial), values, step, seconds, state, reasons[0] if reasons else "")

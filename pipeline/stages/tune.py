@@ -228,8 +228,10 @@ def _tune(
     """Search, or resume a search; return the result."""
     import joblib
 
+    from .trials import Search
+
     try:
-        from .trials import Search
+        import optuna  # noqa: F401
     except ModuleNotFoundError as error:
         raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
     checkpoint = _checkpoint(run, learner_name, record, force)
