@@ -144,7 +144,7 @@ def network(n: int) -> dict:
 
 
 def same_photo(n: int, n_others: int) -> dict:
-    """Share of photos found first by the same photo, smaller and encoded anew, among themselves and others."""
+    """Share of photos found first by the same photo, smaller and encoded again, among themselves and others."""
     embedder = deep_embedder(n_jobs=-1).fit()
     chosen = [path for folder in ("flowers", "textures") for path in sorted((DATA / folder).glob("*/*.jpg"))]
     chosen = [chosen[i] for i in np.random.default_rng(0).permutation(len(chosen))[:n]]
@@ -166,7 +166,7 @@ def same_photo(n: int, n_others: int) -> dict:
     shares, in_full = found[: len(SIZES)], found[len(SIZES) :]
     return {
         "name": "deep-same-photo",
-        "what": "photos of 12 megapixels found first by themselves at 1/1 to 1/8 of their sides, encoded anew, "
+        "what": "photos of 12 megapixels found first by themselves at 1/1 to 1/8 of their sides, encoded again, "
         f"among {len(gallery) - 1:,} others: the least share of the four",
         "ours": 100 * float(shares.min()),
         "peer": 100 * float(in_full.min()),

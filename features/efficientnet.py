@@ -92,8 +92,8 @@ def cached_model() -> pathlib.Path:
     The name of the file holds the start of its own SHA-256, so that a damaged one is noticed, and made again.
     """
     try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
+        import onnx  # noqa: F401  # only whether it is installed
+        import onnxruntime  # noqa: F401  # the same
         import platformdirs
     except ImportError as error:
         raise ImportError(f"features.kind=deep needs {error.name}: pip install 'visterm[deep]'") from None

@@ -37,7 +37,7 @@ _AS_GOOD = 0.97  # of the best mAP on held-out images: nearer ones differ by cha
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
 TAKE_CELLS = (
     "These vectors count visterms in the whole image. To learn a similarity of photos, above all of objects, take "
-    "configs/spatial.yaml, which counts them per cell of the image, if longer training is no matter."
+    "configs/spatial.yaml, which counts them per cell of the image, if longer training does not matter."
 )
 
 

@@ -231,7 +231,7 @@ def _tune(
     from .trials import Search
 
     try:
-        import optuna  # noqa: F401
+        import optuna  # noqa: F401  # only whether it is installed
     except ModuleNotFoundError as error:
         raise UserError(f"tune needs {error.name}: pip install 'visterm[tune]'") from None
     checkpoint = _checkpoint(run, learner_name, record, force)

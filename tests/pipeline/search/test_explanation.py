@@ -321,7 +321,7 @@ def test_large_photos_are_explained_in_their_own_coordinates(tmp_path, write_ima
         right, bottom = (boxes[:, :2] + boxes[:, 2:]).max(axis=0)
         assert 0.85 * query["width"] < right <= query["width"]
         assert 0.85 * query["height"] < bottom <= query["height"]
-        copy = tmp_path / "copy.jpg"  # of another name: read anew
+        copy = tmp_path / "copy.jpg"  # of another name: read again
         shutil.copy(tmp_path / f"photos/pear/{i}.jpg", copy)
         assert searcher.search(copy, k=1, learner="cosine")[0]["results"][0]["score"] == pytest.approx(1, abs=1e-5)
 
