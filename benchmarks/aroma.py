@@ -4,7 +4,8 @@ Vectors: 20 and 38 classes of Caltech-101, see benchmarks/vectors.py; and synthe
 of the one thread that learns, or elapsed time where two do; medians of repetitions taken in turns with the peer's.
 
 ``python -m benchmarks.aroma [--dimensions 1000]`` prints the mAP of each r, cross-validated on the training images and
-on the test images.
+on the test images; ``python -m benchmarks.aroma --pairs``, mAP and seconds by the number of pairs per query, of the
+diagonal form on deep vectors.
 """
 
 import argparse
@@ -19,13 +20,14 @@ from numba import njit
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from visterm.features import deep_embedder
 from visterm.learners import AROMA, OASIS, TripletSampler
 from visterm.learners.aroma import _PENDING, diagonal_pass, factored_pass, fold
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import stream
 
-from . import machine
+from . import both, machine
 from .oasis import cpu_time, quality
 from .vectors import ROOT, load_vectors
 
@@ -343,7 +345,7 @@ DENSE = (
     ("aroma-dense-1280", "factored", 1),
     ("aroma-dense-1280-pairs", "factored", 8),
     ("aroma-dense-1280-diagonal", "diagonal", 1),
-    ("aroma-dense-1280-diagonal-pairs", "diagonal", 8),
+    ("aroma-dense-1280-diagonal-pairs", "diagonal", 32),
 )
 
 
@@ -400,6 +402,24 @@ def cross_validated(learner, X, y) -> float:
     return float(np.mean([quality(learner.fit(X[rest], y[rest]), X[part], y[part]) for rest, part in parts]))
 
 
+def compare_pairs() -> None:
+    """Print mAP and elapsed seconds, two threads, by pairs per query, of two splits of each set of photos."""
+    embedder = deep_embedder(n_jobs=-1)
+    for name in both.SETS:
+        paths, y = both.photos(name)
+        X = embedder.fit_transform(paths)
+        for pairs in (1, 8, 32, 128):
+            found = []
+            for seed in range(2):
+                train, test = both.split(y, both.N_TRAIN, seed)
+                learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2)
+                start = time.perf_counter()
+                learner.fit(X[train], y[train])
+                found.append((time.perf_counter() - start, quality(learner, X[test], y[test])))
+            seconds, precision = np.mean(found, axis=0)
+            print(f"{name:14} {pairs:4} pairs: mAP {precision:.4f} after {seconds:.1f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aroma", description="mAP of settings of AROMA")
     parser.add_argument("--dimensions", type=int, default=10_000)
@@ -407,7 +427,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50_000)
     parser.add_argument("--covariance", default="diagonal")
     parser.add_argument("--init", default="zero")
+    parser.add_argument("--pairs", action="store_true", help="by the number of pairs per query, on deep vectors")
     arguments = parser.parse_args()
+    if arguments.pairs:
+        compare_pairs()
+        return
     X, y, train = load_vectors(arguments.dimensions, arguments.name)
     common = {"n_steps": arguments.steps, "random_state": 0}
     form = {"covariance": arguments.covariance, "init": arguments.init, "n_jobs": -1}

@@ -58,7 +58,7 @@ def record(name: str, quick: bool) -> dict:
         _, test = split(y[others], len(others) // len(np.unique(y)) - N_TEST, seed)
         test = others[test]
         extractor = VistermExtractor(n_visterms=1000, random_state=0, n_jobs=-1)
-        visterms = np.empty((len(y), 1000), np.float32)
+        visterms = np.zeros((len(y), 1000), np.float32)
         visterms[train] = extractor.fit_transform([paths[i] for i in train]).toarray()
         visterms[test] = extractor.transform([paths[i] for i in test]).toarray()
         X = {w: np.hstack([np.sqrt(w) * visterms, np.sqrt(1 - w) * deep]).astype(np.float32) for w in weights}

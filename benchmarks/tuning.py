@@ -102,14 +102,20 @@ def run(quick: bool = False) -> list[dict]:
     if not (DATA / "caltech101").is_dir():
         print(f"    left out: no {DATA / 'caltech101'}", file=sys.stderr)
         return []
-    budget, limit, folds = ("60s", 60, FOLDS[:2]) if quick else ("5m", 300, FOLDS)
-    records, seconds = [], []
-    for name in SETS:
-        found = [gain(name, fold, "--budget", budget) for fold in folds]
-        seconds += [one["seconds"] for one in found]
-        tuned, defaults = (np.array([one[key] for one in found]) for key in ("tuned", "defaults"))
+    budget, folds = ("60s", FOLDS[:2]) if quick else ("5m", FOLDS)
+    found = {name: [gain(name, fold, "--budget", budget) for fold in folds] for name in SETS}
+    return records(found, resumed("textures", 0, budget), budget)
+
+
+def records(found: dict[str, list[dict]], again: dict, budget: str) -> list[dict]:
+    """What `run` reports of what `gain` found for each set and split, and of what `resumed` found."""
+    from visterm.pipeline.cli.tuning import seconds_of
+
+    limit, made = seconds_of(budget), []
+    for name, splits in found.items():
+        tuned, defaults = (np.array([one[key] for one in splits]) for key in ("tuned", "defaults"))
         both = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in zip(tuned, defaults, strict=True))
-        records.append(
+        made.append(
             {
                 "name": f"tune-map-{name}",
                 "what": f"tuned settings on {name}, OASIS, --budget {budget}",
@@ -119,14 +125,14 @@ def run(quick: bool = False) -> list[dict]:
                 "ratio": float(tuned.mean() / defaults.mean()),
                 "limit": "1.0: every relevant image first",
                 "unit": "mAP",
-                "n": len(folds),
-                "measured": f"test images, mean of {len(folds)} splits: {both}",
+                "n": len(splits),
+                "measured": f"test images, mean of {len(splits)} splits: {both}",
                 "command": COMMAND,
             }
         )
-    again = resumed("textures", 0, budget)
+    seconds = [one["seconds"] for splits in found.values() for one in splits]
     return [
-        *records,
+        *made,
         {
             "name": "tune-budget",
             "what": f"the longest tuning with --budget {budget}, with the start of Python and the plot",

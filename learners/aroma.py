@@ -51,6 +51,7 @@ _BLOCK = 256
 # Dense vectors, diagonal: queries for which W and Sigma are read at once, and the parts of rows that tasks take. Of the
 # updates of a query, more than one wait only while they take no more than this share of an entry's variance (its cube
 # is the error: rounding), and 1 / (v + r) is so small that products of several do not overflow.
+_DENSE_PAIRS = 32  # of a query, by default
 _AHEAD = 8
 _PARTS = 4
 _SHARE = 2.0**-8
@@ -544,9 +545,10 @@ class AROMA(OnlineLearner):
         Triplets.
     init : {"zero", "identity"}, default="zero"
         W before the first triplet. "identity" starts at the inner product of the vectors.
-    pairs_per_query : int, default=1
+    pairs_per_query : int, optional
         Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
-        and Sigma.
+        and Sigma. None: 32 for the diagonal form where a quarter of the entries of the images or more are not zero, and
+        else 1.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best mean average precision is kept.
     patience : int, optional
@@ -586,9 +588,9 @@ class AROMA(OnlineLearner):
     Notes
     -----
     Time per triplet: diagonal, proportional to nnz(q) (nnz(p+) + nnz(p-)), whatever d is; factored, the same, and 4 d^2
-    operations of matrix products for a triplet that violates. Where half of the entries of the images or more are not
-    zero: diagonal, W and Sigma are read and written once per query with a violating pair; factored, 6 d^2 operations of
-    matrix products per triplet (2 d^2 with many pairs per query), and 4 d^2 for one that violates.
+    operations of matrix products for a triplet that violates. Where a quarter of the entries of the images or more are
+    not zero: diagonal, W and Sigma are read and written once per query with a violating pair; factored, 6 d^2
+    operations of matrix products per triplet (2 d^2 with many pairs per query), and 4 d^2 for one that violates.
 
     Peak memory, in units of the 4 d^2 bytes of W: 2 for the diagonal and 3 for the factored form; twice as much with
     `validation_fraction` unless `refit`; on dense vectors the diagonal form takes 2 more. Beside it the factored form
@@ -633,7 +635,7 @@ class AROMA(OnlineLearner):
         r: float = 1.0,
         n_steps: int = 100_000,
         init: str = "zero",
-        pairs_per_query: int = 1,
+        pairs_per_query: int | None = None,
         validation_fraction: float | None = None,
         patience: int | None = None,
         refit: bool = False,
@@ -700,7 +702,8 @@ class AROMA(OnlineLearner):
             raise ValueError(f"r must be a positive number, from 1e-30 to 1e30, got {self.r!r}")
         if self.init not in ("identity", "zero"):
             raise ValueError(f"init must be 'identity' or 'zero', got {self.init!r}")
-        check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
+        if self.pairs_per_query is not None:
+            check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
 
     def _start(self) -> None:
         d = self.n_features_in_
@@ -722,13 +725,19 @@ class AROMA(OnlineLearner):
     def _step_cost(self, rows: Rows) -> float:
         d, n = self.n_features_in_, mean_entries(rows)
         if dense_rows(rows, d) is not None:
-            return 0.4 * d**2 if self._is_factored() else d**2 / self.pairs_per_query + 20 * d
+            return 0.4 * d**2 if self._is_factored() else d**2 / self._pairs(rows) + 20 * d
         if self._is_factored():  # products of rows; few pending updates take as long to add as many
             return 0.3 * d * (3 * n + _PENDING) + 0.01 * d**2
         return entry_cost(rows, d) * 4 * n**2
 
+    def _pairs(self, rows: Rows) -> int:
+        if self.pairs_per_query is not None:
+            return self.pairs_per_query
+        sparse = dense_rows(rows, self.n_features_in_) is None
+        return 1 if sparse or self._is_factored() else _DENSE_PAIRS
+
     def _pass(self, rows: Rows, sampler: TripletSampler, n_steps: int) -> tuple[float, float]:
-        triplets = sampler.draw_pass((self.seed_, 0), self.n_steps_, n_steps, pairs_per_query=self.pairs_per_query)
+        triplets = sampler.draw_pass((self.seed_, 0), self.n_steps_, n_steps, pairs_per_query=self._pairs(rows))
         d, r = self.n_features_in_, float(self.r)
         X = dense_rows(rows, d)
         if X is None and not self._is_factored():

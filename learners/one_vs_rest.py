@@ -160,8 +160,8 @@ class OneVsRestPA(LinearAnnotator):
 
     Notes
     -----
-    Time per image is proportional to nnz(x) n_labels, in loops over neighbouring memory. Where half of the entries of
-    the images or more are not zero, blocks of images are learned by matrix products.
+    Time per image is proportional to nnz(x) n_labels, in loops over neighbouring memory. Where a quarter of the entries
+    of the images or more are not zero, blocks of images are learned by matrix products.
 
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
     to 24 MB while labels are ranked for the held-out images. Images of few zeros take one W more, and their zeros

@@ -95,8 +95,8 @@ class PAMIR(LinearAnnotator):
     Parameters
     ----------
     C : float, optional
-        Aggressiveness: the largest step tau. None: 0.01, or 0.1 for images of which half of the entries or more are
-        not zero.
+        Aggressiveness: the largest step tau. None: 0.01, or 0.1 for images of which a quarter of the entries or more
+        are not zero.
     n_steps : int, default=300_000
         Comparisons of a label that an image has with one that it lacks.
     validation_fraction : float, optional
@@ -129,8 +129,8 @@ class PAMIR(LinearAnnotator):
     nnz(x) n_labels.
 
     Peak memory, in units of the 4 d n_labels bytes of W: 1; 2 with `validation_fraction` unless `refit`. Beside it, up
-    to 24 MB while labels are ranked for the held-out images. Where half of the entries of the images or more are not
-    zero, W is learned transposed, one W more, and zeros are stored.
+    to 24 MB while labels are ranked for the held-out images. Where a quarter of the entries of the images or more are
+    not zero, W is learned transposed, one W more, and zeros are stored.
 
     The papers leave open how comparisons are drawn. Here the image is uniform over those that have a label and lack
     another, then the label over its own, then the other over those that it lacks. Images with no label, or with all,

@@ -216,7 +216,7 @@ class AROMAConfig(_Section):
     r: float = _AROMA["r"]
     n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
     init: Literal["zero", "identity"] = _AROMA["init"]
-    pairs_per_query: int = Field(default=_AROMA["pairs_per_query"], gt=0)
+    pairs_per_query: int | None = Field(default=_AROMA["pairs_per_query"], gt=0)
     pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
     patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)

@@ -368,13 +368,22 @@ class TestDenseLearner:
         half = AROMA(**dense | {"n_steps": 200}).fit(X, y).set_params(n_steps=400).partial_fit(X, y)
         assert half.distribution_.tobytes() == expected
 
+    def test_pairs_by_default(self):
+        """32 of a query on dense vectors, 1 on sparse ones and of the factored form."""
+        X, y = dense_problem(30)
+        sparse = X * (np.random.default_rng(0).random(X.shape) < 0.1)
+        for images, form, pairs in ((X, "diagonal", 32), (sparse, "diagonal", 1), (X, "factored", 1)):
+            learner = AROMA(covariance=form, n_steps=200, random_state=5).fit(images, y)
+            stated = AROMA(covariance=form, n_steps=200, random_state=5, pairs_per_query=pairs).fit(images, y)
+            assert learner.distribution_.tobytes() == stated.distribution_.tobytes()
+
     def test_the_number_of_threads_does_not_matter(self, dense, monkeypatch):
         monkeypatch.setattr(aroma, "_TILE", 8)
         one, three = (AROMA(n_jobs=n, **dense).fit(*dense_problem(30)) for n in (1, 3))
         assert one.distribution_.tobytes() == three.distribution_.tobytes()
 
     def test_the_kernel_does_not_change_the_model(self, dense, monkeypatch):
-        """Half of the entries or more decide which is used; with three in five both give the same but for rounding."""
+        """A quarter of the entries or more decides which is used; both give the same but for rounding."""
         X, y = dense_problem(30)
         X[np.random.default_rng(0).random(X.shape) < 0.4] = 0
         one = AROMA(**dense).fit(X, y)

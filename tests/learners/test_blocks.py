@@ -76,8 +76,8 @@ def test_no_triplets_change_nothing():
     assert (losses, violating) == (0.0, 0)
 
 
-def test_half_of_the_entries_make_an_array_of_all():
-    X = make_images(20, 8, 0.8, 0)
+def test_a_quarter_of_the_entries_makes_an_array_of_all():
+    X = make_images(20, 8, 0.4, 0)
     np.testing.assert_array_equal(dense_rows(as_rows(sp.csr_array(X)), 8), X)
     sparse = make_images(20, 8, 0.2, 0)
     assert dense_rows(as_rows(sp.csr_array(sparse)), 8) is None
