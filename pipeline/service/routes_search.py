@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from . import schemas
 from .handlers import RequestHandlers
+from .middleware import client_address
 from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
@@ -43,7 +44,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             response = handlers.search_query(snapshot, request, query)
             return response | handlers.upload_fields(query.key if stored else None)
 
-        return JsonResponse([await pool.run(respond)])
+        return JsonResponse([await handlers.upload_pool.run(respond, client=client_address(http.scope))])
 
     @app.post("/annotate", response_model=schemas.AnnotationResponse, tags=["search"])
     async def annotate(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
@@ -62,6 +63,8 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
                 query = handlers.query(snapshot, request.id, request.upload)
             return handlers.annotate(snapshot, request, query)
 
+        if upload is not None:
+            return JsonResponse(await handlers.upload_pool.run(respond, client=client_address(http.scope)))
         return JsonResponse(await pool.run(respond))
 
     @app.get("/explain", response_model=schemas.JsonObject, tags=["search"])
