@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Match
 
-from visterm.features import silence_decoders
+from visterm.features import ImageError, silence_decoders
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.store.run import Run
@@ -132,6 +132,10 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.exception_handler(ImageFileGone)
     async def image_file_gone(request: Request, error: ImageFileGone) -> Response:
         return error_response(410, str(error))
+
+    @app.exception_handler(ImageError)
+    async def image_error(request: Request, error: ImageError) -> Response:
+        return error_response(415, f"the image cannot be decoded: {error.reason}")
 
     @app.exception_handler(sqlite3.Error)
     @app.exception_handler(OSError)

@@ -27,10 +27,11 @@ from visterm.pipeline.store.run import Run
 
 from . import schemas
 from .batching import MicroBatcher, Pool, UploadPool, available_cores
+from .metadata import without_metadata
 from .reloader import SnapshotReloader
 from .responses import hide_folders
 from .snapshot import QueryVector, Snapshot
-from .thumbnails import Thumbnails
+from .thumbnails import Thumbnails, read_original
 from .uploads import Uploads
 
 UPLOAD_BYTES = 32 * 2**20
@@ -111,6 +112,13 @@ class RequestHandlers:
             ) from None
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
         return query, self.uploads.add(key, pixels)
+
+    def original(self, snapshot: Snapshot, image: Image) -> bytes:
+        """Return the file of an image, without its metadata unless they are kept."""
+        data = read_original(snapshot.searcher.root, image)
+        if self.keep_metadata:
+            return data
+        return without_metadata(data, image.path, snapshot.searcher.config.collection.max_pixels)
 
     def upload_png(self, key: str) -> bytes:
         """Return the PNG of an upload."""

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from visterm.pipeline.service import connection, middleware, routes_images
+from visterm.pipeline.service import connection, middleware
 from visterm.pipeline.service.responses import SECURITY_HEADERS
 
 
@@ -144,7 +144,7 @@ def test_no_connection_left(connect, guarded, monkeypatch):
 def test_client_that_does_not_read(connect, guarded, monkeypatch):
     """It is disconnected: the response would stay in memory."""
     monkeypatch.setattr(connection, "STALL_SECONDS", 0.1)
-    monkeypatch.setattr(routes_images, "read_original", lambda *_: bytes(50_000_000))
+    monkeypatch.setattr(guarded.handlers, "original", lambda *_: bytes(50_000_000))
     guarded.wait_until(lambda: not guarded.connections)
     connected = connect(HEAD.replace(b"/health", b"/images/1/original") + TOKEN + b"\r\n")
     assert connected.recv(9) == b"HTTP/1.1 "
