@@ -68,6 +68,7 @@ def create_app(
         The run cannot be searched yet.
     """
     silence_decoders()
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
     handlers = RequestHandlers(run, upload_pixels=upload_pixels, keep_metadata=keep_metadata)
 
@@ -99,6 +100,7 @@ def create_app(
     add_feedback_routes(app, feedback)
     add_human_eval_routes(app, handlers)
     add_page_routes(app)
+    _describe_absence(app)
     app.state.handlers, app.state.feedback = handlers, feedback
     return app
 
@@ -107,6 +109,24 @@ _DESCRIPTION = """\
 Every response names the version of the run that it was computed from; GET /health names the current one. Errors are
 JSON: {"ok": false, "error": "...", "status": 404}; 429 comes with Retry-After. If the service has a token, send the
 header Authorization: Bearer TOKEN."""
+
+
+def _describe_absence(app: FastAPI) -> None:
+    """Remove null from the description of parameters and form fields: they are left out instead."""
+    description = app.openapi()
+    fields = [
+        parameter["schema"]
+        for operations in description["paths"].values()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", [])
+    ]
+    for name in ("UploadSearchRequest", "UploadImageRequest"):
+        fields += description["components"]["schemas"][name]["properties"].values()
+    for field in fields:
+        kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            del field["anyOf"]
+            field |= kinds[0] | {key: field[key] for key in ("description", "title") if key in field}
 
 
 def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
@@ -141,7 +161,7 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.exception_handler(OSError)
     async def system_error(request: Request, error: Exception) -> Response:
         reason = one_line(system_reason(error) or str(error))
-        logging.getLogger(__name__).warning("%s: %s", request.url.path, reason)
+        logging.getLogger(__name__).warning("%s: %s", one_line(request.url.path), reason)
         return error_response(_status(error), f"{handlers.public(reason)}; nothing was changed, try again")
 
 
@@ -165,5 +185,6 @@ def _validation_text(errors: Any) -> str:
     texts = []
     for error in errors[:3]:
         field = ".".join(str(part) for part in error["loc"][1:])  # after the part of the request, such as query
-        texts.append(f"{field}: {error['msg']}" if field else error["msg"])
+        text = "no file; send it with a file name" if "UploadFile" in error["msg"] else error["msg"]
+        texts.append(f"{field}: {text}" if field else text)
     return one_line("; ".join(texts))

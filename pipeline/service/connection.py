@@ -20,7 +20,7 @@ MAX_HEADERS = 100
 HEAD_SECONDS = 10.0  # from the connection to a complete head; from the first byte on for later requests
 IDLE_SECONDS = 10  # between two requests of a connection
 STALL_SECONDS = 10.0  # without the client reading any of its response
-LINGER_SECONDS = 1.0  # reading on after a refusal
+LINGER_SECONDS, LINGER_BYTES = 1.0, 2**20  # reading on after a refusal
 _STEP = 16 * 1024  # bytes of a head that are parsed before the limits are checked
 
 
@@ -38,7 +38,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._unparsed = 0  # bytes since the parser last completed a head or passed on some body
         self._n_headers = 0
         self._in_head, self._in_body = False, False
-        self._refused = False
+        self._refused, self._discarded = False, 0
         self._received_at = self._waiting_since = time.monotonic()
         self._stalled_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
@@ -58,6 +58,11 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse data; refuse a head that is too large, and close the connection."""
+        if self._refused:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES:  # slows down a client that sends on and on
+                self.transport.pause_reading()
+            return
         self._received_at = time.monotonic()
         step = len(data) if self._in_body else _STEP
         for start in range(0, len(data), step):

@@ -277,7 +277,7 @@ class RequestHandlers:
         expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
-    def annotate(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
+    def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.AnnotationResponse` for an image."""
         learner = self.annotator(snapshot, request.learner)
         queries = Queries([query.name], query.Q, [0], [query.row], {})

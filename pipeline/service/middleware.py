@@ -16,6 +16,8 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from visterm.pipeline.console import one_line
+
 from .batching import too_busy
 from .bodies import JSON_BYTES, Disconnected, UploadPlaces, claimed_length, read_body, replay
 from .failed_tokens import FailedTokens
@@ -83,7 +85,7 @@ class AccessMiddleware:
         except Disconnected:
             pass
         except Exception as error:
-            _log.exception("%s %s", scope["method"], scope["path"])
+            _log.exception("%s %s", scope["method"], one_line(scope["path"]))
             if started:
                 raise  # closes the connection: what was sent is not the whole response
             text = f"internal error: {type(error).__name__}; the output of the service has the details"
