@@ -103,8 +103,10 @@ class AccessMiddleware:
             await redirect(scope, receive, send)
             return
         if scope["method"] in _SAFE_METHODS:
-            as_get = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-            await self.app(as_get, receive, send)
+            # Ranges are ignored, as a server may: nothing here is large, and starlette's errors of them are no JSON.
+            whole = [header for header in scope["headers"] if header[0] != b"range"]
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            await self.app({**scope, "headers": whole, "method": method}, receive, send)
             return
         _check_origin(headers)
         length = claimed_length(headers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import io
 import json
 import random
@@ -417,14 +418,16 @@ def attempt(open_: Service, guarded: Service, category: str, seed: str) -> list[
     data, method, path = KINDS[category](rng)
     service = guarded if rng.random() < 0.1 else open_
     incomplete = category in ("not HTTP", "headers", "methods", "paths")  # the service may rightly wait for the rest
-    received = send(service, data, 0.4 if incomplete else 60)
+    if category == "not HTTP" and data.startswith(b"HEAD"):
+        method = "HEAD"
     wrong = [] if service.alive() else ["the service has ended"]
     try:
-        answer = parse(received, method)
-        if answer is not None and answer.status == 100:
-            answer = parse(received.partition(b"\r\n\r\n")[2], method)
+        try:
+            answer = parse(send(service, data, 0.4 if incomplete else 60), method)
+        except http.client.IncompleteRead:  # or slow, on a busy machine
+            answer = parse(send(service, data, 5), method)
     except Exception as error:
-        return [*wrong, f"not HTTP: {error!r} {received[:100]!r}"]
+        return [*wrong, f"not HTTP: {error!r}"]
     if answer is None:
         return wrong if incomplete else [*wrong, "no answer"]
     if category == "not HTTP":

@@ -145,7 +145,9 @@ def send(service: Service, data: bytes, seconds: float = 30.0) -> bytes:
 
 
 def parse(data: bytes, method: str = "GET") -> Answer | None:
-    """Parse the first response; None if there is none."""
+    """Parse the first response, after those that tell to go on; None if there is none."""
+    while data.startswith(b"HTTP/1.1 100 "):
+        data = data.partition(b"\r\n\r\n")[2]
     if not data:
         return None
 

@@ -149,6 +149,12 @@ def test_head(client):
             assert answer.headers["content-length"] == str(len(asked.content))
 
 
+def test_ranges_are_ignored(client):
+    for path in ("/", "/static/app.css"):
+        for ranges in ("bytes=0-1", "bytes=9-1", "x", "bytes=" + "0-0," * 900):
+            assert client.get(path, headers={"Range": ranges}).status_code == 200
+
+
 def test_no_path_but_those_described(client):
     """None with a slash more, which would redirect to the name in the Host header."""
     for path in ("/health/", "/nowhere", "/static", "/static/../app.py", "/static/%00", "/%2e%2e/%2e%2e/etc/passwd"):
