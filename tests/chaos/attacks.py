@@ -42,6 +42,7 @@ def _in_threads(n: int, work: Callable[[], None]) -> None:
             with suppress(OSError):
                 work()
 
+    print("ready", flush=True)
     for _ in range(n):
         threading.Thread(target=loop, daemon=True).start()
     threading.Event().wait()
@@ -74,6 +75,7 @@ def idle_connections(address: tuple[str, int]) -> None:
         b"POST /marks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
     )
     held: list[socket.socket] = []
+    print("ready", flush=True)
     while True:
         for connection in list(held):
             with suppress(BlockingIOError):
@@ -117,8 +119,10 @@ def measure(service: Service, name: str | None, seconds: float) -> dict[str, flo
     attacker = None
     if name is not None:
         command = [sys.executable, "-m", "tests.chaos.attacks", "--attack", name, f"{service.host}:{service.port}"]
-        attacker = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
-        time.sleep(3)  # until it has started
+        attacker = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert attacker.stdout is not None
+        attacker.stdout.readline()  # it has started
+        time.sleep(1)
     latencies: dict[str, list[float]] = {path: [] for path in asked}
     try:
         end = time.monotonic() + seconds
