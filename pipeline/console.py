@@ -155,3 +155,15 @@ def count(n: int, noun: str) -> str:
     ending = "es" if noun.endswith("ss") else "s"
     plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}{ending}"
     return f"{n:,} {plural}"
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    r"""Return a value for CSV that spreadsheets do not take for a formula, and that is valid UTF-8.
+
+    A text that begins with = + - @, a tab or a carriage return gets an apostrophe before it; bytes of a file name that
+    are not UTF-8 become escapes such as ``\udcff``.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.encode("utf-8", "backslashreplace").decode()
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

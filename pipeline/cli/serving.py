@@ -20,6 +20,12 @@ def serve(
     port: PortOption = 8000,
     token: TokenOption = None,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    upload_pixels: Annotated[
+        int, typer.Option("--upload-pixels", min=1, metavar="N", help="Refuse uploads of more pixels.")
+    ] = 25_000_000,
+    keep_metadata: Annotated[
+        bool, typer.Option("--keep-metadata", help="Serve original files with metadata such as place and camera.")
+    ] = False,
 ) -> None:
     """Serve the search page and HTTP API of a run.
 
@@ -32,7 +38,16 @@ def serve(
       visterm serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
     place, _ = open_run(run, None, None)
-    start_service()(place, make_console(), host=host, port=port, token=token, browse=browse)
+    start_service()(
+        place,
+        make_console(),
+        host=host,
+        port=port,
+        token=token,
+        browse=browse,
+        upload_pixels=upload_pixels,
+        keep_metadata=keep_metadata,
+    )
 
 
 def start_service() -> Callable:
@@ -40,7 +55,7 @@ def start_service() -> Callable:
     try:
         from visterm.pipeline.service.server import serve as start
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "starlette", "multipart", "python_multipart"):
+        if error.name not in ("fastapi", "httptools", "uvicorn", "starlette", "multipart", "python_multipart"):
             raise
         raise UserError(f"the service needs {error.name}: pip install 'visterm[serve]'") from None
     return start

@@ -14,15 +14,16 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.responses import Response
+from starlette.routing import Match
 
-from visterm.features import silence_decoders
+from visterm.features import ImageError, silence_decoders
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.store.run import Run
 
 from . import schemas
 from .feedback_handlers import FeedbackHandlers
-from .handlers import UPLOAD_BYTES, RequestHandlers
+from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
 from .middleware import AccessMiddleware
 from .responses import error_response
 from .routes_feedback import add_feedback_routes
@@ -34,7 +35,14 @@ from .routes_search import UPLOAD_PATHS, add_search_routes
 from .thumbnails import ImageFileGone
 
 
-def create_app(run: Run, *, token: str | None = None, local: bool = True) -> FastAPI:
+def create_app(
+    run: Run,
+    *,
+    token: str | None = None,
+    local: bool = True,
+    upload_pixels: int = UPLOAD_PIXELS,
+    keep_metadata: bool = False,
+) -> FastAPI:
     """Create the web application of a run.
 
     Parameters
@@ -44,6 +52,10 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
         Access token required on every request; None requires no token.
     local : bool, default=True
         Accept only requests for localhost or a loopback address; for services without a token.
+    upload_pixels : int
+        Refuse larger uploads, before they are decoded.
+    keep_metadata : bool, default=False
+        Serve original files as they are; by default without metadata such as place and camera.
 
     Returns
     -------
@@ -56,8 +68,9 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
         The run cannot be searched yet.
     """
     silence_decoders()
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
-    handlers = RequestHandlers(run)
+    handlers = RequestHandlers(run, upload_pixels=upload_pixels, keep_metadata=keep_metadata)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -75,10 +88,11 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
         lifespan=lifespan,
         middleware=[access],
         responses={"default": {"model": schemas.ErrorResponse, "description": "Error"}},
+        redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
     )
-    _handle_errors(app)
+    _handle_errors(app, handlers)
     feedback = FeedbackHandlers(handlers)
     add_search_routes(app, handlers)
     add_image_routes(app, handlers)
@@ -86,6 +100,7 @@ def create_app(run: Run, *, token: str | None = None, local: bool = True) -> Fas
     add_feedback_routes(app, feedback)
     add_human_eval_routes(app, handlers)
     add_page_routes(app)
+    _describe_absence(app)
     app.state.handlers, app.state.feedback = handlers, feedback
     return app
 
@@ -96,10 +111,33 @@ JSON: {"ok": false, "error": "...", "status": 404}; 429 comes with Retry-After. 
 header Authorization: Bearer TOKEN."""
 
 
-def _handle_errors(app: FastAPI) -> None:
+def _describe_absence(app: FastAPI) -> None:
+    """Remove null from the description of parameters and form fields: they are left out instead."""
+    description = app.openapi()
+    fields = [
+        parameter["schema"]
+        for operations in description["paths"].values()
+        for operation in operations.values()
+        for parameter in operation.get("parameters", [])
+    ]
+    for name in ("UploadSearchRequest", "UploadImageRequest"):
+        fields += description["components"]["schemas"][name]["properties"].values()
+    for field in fields:
+        kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
+        if len(kinds) == 1:
+            del field["anyOf"]
+            field |= kinds[0] | {key: field[key] for key in ("description", "title") if key in field}
+
+
+def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        return error_response(error.status_code, str(error.detail), error.headers)
+        if error.status_code != 405:
+            return error_response(error.status_code, str(error.detail), error.headers)
+        allowed = ", ".join(_allowed_methods(app, request.url.path))
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": allowed})
+        return error_response(405, f"wrong method; {request.url.path} takes {allowed}", {"Allow": allowed})
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> Response:
@@ -109,18 +147,32 @@ def _handle_errors(app: FastAPI) -> None:
     async def user_error(request: Request, error: UserError) -> Response:
         cause = error.__context__  # an error of the OS or SQLite, such as a mark that cannot be written
         status = _status(cause) if isinstance(cause, OSError | sqlite3.Error) else 409
-        return error_response(status, one_line(str(error)))
+        return error_response(status, handlers.public(str(error)))
 
     @app.exception_handler(ImageFileGone)
     async def image_file_gone(request: Request, error: ImageFileGone) -> Response:
         return error_response(410, str(error))
 
+    @app.exception_handler(ImageError)
+    async def image_error(request: Request, error: ImageError) -> Response:
+        return error_response(415, f"the image cannot be decoded: {error.reason}")
+
     @app.exception_handler(sqlite3.Error)
     @app.exception_handler(OSError)
     async def system_error(request: Request, error: Exception) -> Response:
         reason = one_line(system_reason(error) or str(error))
-        logging.getLogger(__name__).warning("%s: %s", request.url.path, reason)
-        return error_response(_status(error), f"{reason}; nothing was changed, try again")
+        logging.getLogger(__name__).warning("%s: %s", one_line(request.url.path), reason)
+        return error_response(_status(error), f"{handlers.public(reason)}; nothing was changed, try again")
+
+
+def _allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of a path: starlette's own list is that of the first route only."""
+    methods: set[str] = set()
+    for route in app.routes:
+        match, _ = route.matches({"type": "http", "path": path, "root_path": "", "method": "OPTIONS"})
+        if match is not Match.NONE:
+            methods |= getattr(route, "methods", None) or {"GET"}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
 
 def _status(error: BaseException) -> int:
@@ -133,5 +185,6 @@ def _validation_text(errors: Any) -> str:
     texts = []
     for error in errors[:3]:
         field = ".".join(str(part) for part in error["loc"][1:])  # after the part of the request, such as query
-        texts.append(f"{field}: {error['msg']}" if field else error["msg"])
+        text = "no file; send it with a file name" if "UploadFile" in error["msg"] else error["msg"]
+        texts.append(f"{field}: {text}" if field else text)
     return one_line("; ".join(texts))

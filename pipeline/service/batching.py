@@ -1,56 +1,162 @@
-"""Bounded queues of work for threads, and searches computed in batches."""
+"""Queues of work for threads, which refuse what has waited for too long, and searches computed in batches."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
+import math
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
+_NICENESS = 10  # of uploads: on a busy machine, the event loop and searches come first
+_TRIM_SECONDS = 1.0  # after the last upload
+
+
+class FairQueue:
+    """A number of places, and a queue of those who wait for one: clients take turns, each with its oldest request.
+
+    A request that waits for longer than `max_seconds` is refused with status 429.
+    """
+
+    def __init__(self, places: int, max_seconds: float):
+        self.places, self.max_seconds = places, max_seconds
+        self.n_taken = 0
+        self._waiting: dict[str, deque[asyncio.Future]] = {}  # in the order of the next turns
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that wait for a place."""
+        return sum(map(len, self._waiting.values()))
+
+    @contextlib.asynccontextmanager
+    async def place(self, client: str) -> AsyncIterator[None]:
+        """Wait for a place, and hold it."""
+        if self.n_taken < self.places:
+            self.n_taken += 1
+        else:
+            await self._wait(client)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _wait(self, client: str) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(turn)
+        try:
+            async with asyncio.timeout(self.max_seconds):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # got its place too late
+            else:
+                turns = self._waiting[client]
+                turns.remove(turn)
+                if not turns:
+                    del self._waiting[client]
+            if isinstance(error, TimeoutError):
+                raise too_busy() from None
+            raise
+
+    def _leave(self) -> None:
+        """Give the place to the client whose turn it is."""
+        if not self._waiting:
+            self.n_taken -= 1
+            return
+        client = next(iter(self._waiting))
+        turns = self._waiting.pop(client)
+        turns.popleft().set_result(None)
+        if turns:
+            self._waiting[client] = turns  # behind the others
 
 
 class Pool:
-    """A number of threads, and a bounded queue of calls that wait for one; further calls are refused with status 429.
+    """A number of threads, and a `FairQueue` of calls that wait for one.
 
     When the service stops, waiting calls are dropped and running ones end before the process does.
     """
 
-    def __init__(self, workers: int, max_waiting: int):
-        self.max_pending = workers + max_waiting
-        self.n_pending = 0  # counted here: the limiter counts a call only after it has yielded to others
-        self._limiter = CapacityLimiter(workers)
+    def __init__(self, workers: int, max_seconds: float):
+        self.queue = FairQueue(workers, max_seconds)
+        self._limiter = CapacityLimiter(math.inf)  # the queue limits
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+    @property
+    def n_pending(self) -> int:
+        """Calls that run or wait."""
+        return self.queue.n_taken + self.queue.n_waiting
+
+    async def run(self, function: Callable[..., T], *arguments: Any, client: str = "") -> T:
         """Run a function in a thread."""
-        if self.n_pending >= self.max_pending:
-            raise too_busy()
-        self.n_pending += 1
+        async with self.queue.place(client):
+            return await self._run(function, *arguments)
+
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await to_thread.run_sync(function, *arguments, limiter=self._limiter)
+
+
+class UploadPool(Pool):
+    """Threads of their own for uploads, of low priority; memory goes back to the system once none is left."""
+
+    def __init__(self, workers: int, max_seconds: float):
+        super().__init__(workers, max_seconds)
+        self._threads = ThreadPoolExecutor(workers, "visterm-upload", initializer=_be_nice)
+        self._trim_timer: asyncio.TimerHandle | None = None
+
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
         try:
-            return await to_thread.run_sync(function, *arguments, limiter=self._limiter)
+            return await loop.run_in_executor(self._threads, function, *arguments)
         finally:
-            self.n_pending -= 1
+            if self._trim_timer is not None:
+                self._trim_timer.cancel()
+            self._trim_timer = loop.call_later(_TRIM_SECONDS, self._threads.submit, _trim_memory)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._trim_timer is not None:
+            self._trim_timer.cancel()
+        self._threads.shutdown(cancel_futures=True)
+
+
+def _be_nice() -> None:
+    with contextlib.suppress(OSError, AttributeError):  # on Linux, a thread has a priority of its own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _trim_memory() -> None:
+    """Return freed memory to the system: the C library keeps that of decoded images for itself."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Waiting(NamedTuple):
     request: Any
     response: asyncio.Future
+    since: float
 
 
 class MicroBatcher:
     """Threads for requests that cost less in a batch: a free thread takes up to `batch_size` waiting requests.
 
     A single request is computed at once; the more requests arrive, the less each costs. If `function` returns an
-    exception as a response, `run` raises it.
+    exception as a response, `run` raises it. Requests that wait for longer than `max_seconds` are refused with status
+    429, new ones at once while one has waited for that long.
     """
 
-    def __init__(self, function: Callable[[list[Any]], list[Any]], workers: int, max_waiting: int, batch_size: int):
-        self.function, self.workers, self.max_waiting, self.batch_size = function, workers, max_waiting, batch_size
+    def __init__(self, function: Callable[[list[Any]], list[Any]], workers: int, max_seconds: float, batch_size: int):
+        self.function, self.workers, self.max_seconds, self.batch_size = function, workers, max_seconds, batch_size
         self._limiter = CapacityLimiter(workers)
-        self._waiting: list[_Waiting] = []
+        self._waiting: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task | None] = set()
 
     @property
@@ -59,11 +165,12 @@ class MicroBatcher:
         return len(self._waiting)
 
     async def run(self, request: Any) -> Any:
-        """Compute the response to one request; refuse it with status 429 if the queue is full."""
-        if len(self._waiting) >= self.max_waiting:
+        """Compute the response to one request."""
+        now = time.monotonic()
+        if self._waiting and now > self._waiting[0].since + self.max_seconds:
             raise too_busy()
         response = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(request, response))
+        self._waiting.append(_Waiting(request, response, now))
         if len(self._tasks) < self.workers:
             self._tasks.add(asyncio.create_task(self._work()))
         return await response
@@ -71,10 +178,24 @@ class MicroBatcher:
     async def _work(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[: self.batch_size], self._waiting[self.batch_size :]
-                await self._run_batch(batch)
+                if batch := self._next_batch():
+                    await self._run_batch(batch)
         finally:  # in the step that saw the queue empty: the next request needs a new task
             self._tasks.discard(asyncio.current_task())
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take the oldest requests, and refuse those that are too old."""
+        oldest = time.monotonic() - self.max_seconds
+        batch: list[_Waiting] = []
+        while self._waiting and len(batch) < self.batch_size:
+            waiting = self._waiting.popleft()
+            if waiting.response.done():  # the client disconnected
+                continue
+            if waiting.since < oldest:
+                waiting.response.set_exception(too_busy())
+            else:
+                batch.append(waiting)
+        return batch
 
     async def _run_batch(self, batch: list[_Waiting]) -> None:
         requests = [waiting.request for waiting in batch]
@@ -92,7 +213,7 @@ class MicroBatcher:
 
 
 def too_busy() -> HTTPException:
-    """Make the error for a full queue."""
+    """Make the error for a request that has waited for too long."""
     return HTTPException(429, "too many requests at once; try again in a second", {"Retry-After": "1"})
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from scipy import sparse
 from starlette.exceptions import HTTPException
 
-from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
 
@@ -83,7 +82,7 @@ class FeedbackHandlers:
     def _version(self, snapshot: Snapshot) -> dict[str, Any]:
         """Return the version in use, and why it is older than the run on disk."""
         problem = self.handlers.reloader.problem
-        return {"version": snapshot.searcher.version, "behind": problem and one_line(problem)}
+        return {"version": snapshot.searcher.version, "behind": problem and self.handlers.public(problem)}
 
     def _top(self, snapshot: Snapshot, learner: str, key: str) -> list[int]:
         """Return the ids of the first N_COMPARED results of a query."""

@@ -14,6 +14,7 @@ import numpy as np
 from starlette.exceptions import HTTPException
 
 from visterm.features import ImageError, decode_image, printable
+from visterm.features.decoding import decode_picture
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
@@ -25,15 +26,20 @@ from visterm.pipeline.store.models import RANKERS
 from visterm.pipeline.store.run import Run
 
 from . import schemas
-from .batching import MicroBatcher, Pool, available_cores
+from .batching import MicroBatcher, Pool, UploadPool, available_cores
+from .metadata import without_metadata
 from .reloader import SnapshotReloader
+from .responses import hide_folders
 from .snapshot import QueryVector, Snapshot
-from .thumbnails import Thumbnails
+from .thumbnails import Thumbnails, read_original
 from .uploads import Uploads
 
 UPLOAD_BYTES = 32 * 2**20
-UPLOAD_PIXELS = 50_000_000
-MAX_WAITING_SEARCHES, MAX_WAITING_THUMBNAILS, MAX_WAITING_UPDATES, MAX_WAITING_OTHERS = 256, 256, 8, 64
+UPLOAD_PIXELS = 25_000_000  # by default; a photo of 24 megapixels
+UPLOAD_SIDE = 1024  # longer side of a decoded upload, unless images of the run are described at a larger size
+MAX_UPLOAD_WORKERS = 4  # each may hold an image of UPLOAD_PIXELS
+# Waiting for a thread
+SEARCH_SECONDS, UPLOAD_SECONDS, UPDATE_SECONDS, OTHER_SECONDS = 1.0, 10.0, 30.0, 10.0
 BATCH_SIZE = 32  # searches per pass over the gallery
 MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
 
@@ -41,24 +47,25 @@ MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
 class RequestHandlers:
     """The parts that requests share, and the functions that compute responses.
 
-    A request takes the `snapshot` once and uses it throughout. Work of more than a millisecond runs in one of four
-    bounded queues, so that short work never waits behind long work: searches by id, thumbnails, updates of learners
-    (one after the other) and everything else.
+    A request takes the `snapshot` once and uses it throughout. Work of more than a millisecond runs in threads with one
+    of five queues, so that short work never waits behind long work: searches by id, thumbnails, uploads, updates of
+    learners (one after the other) and everything else. A request that waits for too long is refused.
+
+    See `create_app` for `upload_pixels` and `keep_metadata`.
     """
 
-    def __init__(self, run: Run):
-        self.run = run
+    def __init__(self, run: Run, *, upload_pixels: int = UPLOAD_PIXELS, keep_metadata: bool = False):
+        self.run, self.most_upload_pixels, self.keep_metadata = run, upload_pixels, keep_metadata
         self.reloader = SnapshotReloader(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
         # One core stays free for the event loop.
-        self.search_batcher = MicroBatcher(
-            self.search_batch, max(1, available_cores() - 1), MAX_WAITING_SEARCHES, BATCH_SIZE
-        )
-        self.thumbnail_pool = Pool(available_cores(), MAX_WAITING_THUMBNAILS)
-        self.update_pool = Pool(1, MAX_WAITING_UPDATES)
-        self.general_pool = Pool(available_cores(), MAX_WAITING_OTHERS)
+        self.search_batcher = MicroBatcher(self.search_batch, max(1, available_cores() - 1), SEARCH_SECONDS, BATCH_SIZE)
+        self.thumbnail_pool = Pool(available_cores(), OTHER_SECONDS)
+        self.upload_pool = UploadPool(min(MAX_UPLOAD_WORKERS, max(1, available_cores() // 2)), UPLOAD_SECONDS)
+        self.update_pool = Pool(1, UPDATE_SECONDS)
+        self.general_pool = Pool(available_cores(), OTHER_SECONDS)
         self._drawing = threading.Lock()  # Matplotlib is not thread-safe
 
     @property
@@ -73,9 +80,14 @@ class RequestHandlers:
         except KeyError:
             raise HTTPException(404, f"no image {number} in this collection; it may have been removed") from None
 
+    def public(self, text: str) -> str:
+        """Return the text of an error on one line, without the folders that paths in it lie in."""
+        folders = self.run.folder.parent, self.snapshot.searcher.root
+        return hide_folders(one_line(text), *folders)
+
     def max_pixels(self, snapshot: Snapshot) -> int:
         """Return the limit of an upload in pixels."""
-        return min(UPLOAD_PIXELS, snapshot.searcher.config.collection.max_pixels)
+        return min(self.most_upload_pixels, snapshot.searcher.config.collection.max_pixels)
 
     def query(self, snapshot: Snapshot, number: int | None, upload: str | None) -> QueryVector:
         """Return the query for an image id or the hash of an upload."""
@@ -88,8 +100,10 @@ class RequestHandlers:
     def read_upload(self, snapshot: Snapshot, name: str, data: bytes) -> tuple[QueryVector, bool]:
         """Decode and store an uploaded image; return the query, and whether the image could be stored."""
         key = hashlib.sha256(data).hexdigest()
+        side = getattr(snapshot.searcher.extractor, "max_side", UPLOAD_SIDE)  # None: images are not scaled down
+        side = None if side is None else max(side, UPLOAD_SIDE)
         try:
-            pixels = decode_image(data, name, max_pixels=self.max_pixels(snapshot))
+            pixels = decode_picture(data, name, max_side=side, max_pixels=self.max_pixels(snapshot)).pixels
         except ImageError as error:
             status = 413 if error.reason.startswith("too large") else 415
             named = printable(name) if name else "the upload"
@@ -98,6 +112,13 @@ class RequestHandlers:
             ) from None
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
         return query, self.uploads.add(key, pixels)
+
+    def original(self, snapshot: Snapshot, image: Image) -> bytes:
+        """Return the file of an image, without its metadata unless they are kept."""
+        data = read_original(snapshot.searcher.root, image)
+        if self.keep_metadata:
+            return data
+        return without_metadata(data, image.path, snapshot.searcher.config.collection.max_pixels)
 
     def upload_png(self, key: str) -> bytes:
         """Return the PNG of an upload."""
@@ -108,7 +129,7 @@ class RequestHandlers:
 
     def upload_pixels(self, key: str) -> np.ndarray:
         """Return the RGB pixels of an upload."""
-        return decode_image(self.upload_png(key), key, max_pixels=UPLOAD_PIXELS)
+        return decode_image(self.upload_png(key), key)
 
     def learner(self, snapshot: Snapshot, name: str | None) -> str:
         """Return the learner of this name, or else the default one."""
@@ -256,7 +277,7 @@ class RequestHandlers:
         expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.uploads.seconds)
         return {"upload": upload, "upload_expires": expires.isoformat(timespec="seconds")}
 
-    def annotate(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
+    def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.AnnotationResponse` for an image."""
         learner = self.annotator(snapshot, request.learner)
         queries = Queries([query.name], query.Q, [0], [query.row], {})
@@ -297,6 +318,7 @@ class RequestHandlers:
     def close(self) -> None:
         """Stop checking the run and close the files."""
         self.reloader.stop()
+        self.upload_pool.close()
         self.thumbnails.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import FastAPI, Query
 from starlette.responses import Response
@@ -36,10 +36,15 @@ def add_feedback_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
         """Update a learner from the marks. An update that lowers held-out precision is rejected."""
         return JsonResponse(await updates.run(feedback.update, request.learner, request.query))
 
-    @app.post("/feedback/{how}", response_model=schemas.RevertResult, tags=["marks"])
-    async def revert(how: Literal["undo", "reset"], request: schemas.RevertRequest) -> Response:
-        """Undo the last update, or reset to the trained learner."""
-        return JsonResponse(await updates.run(feedback.revert, how, request.learner))
+    @app.post("/feedback/undo", response_model=schemas.RevertResult, tags=["marks"])
+    async def undo_update(request: schemas.RevertRequest) -> Response:
+        """Undo the last update."""
+        return JsonResponse(await updates.run(feedback.revert, "undo", request.learner))
+
+    @app.post("/feedback/reset", response_model=schemas.RevertResult, tags=["marks"])
+    async def reset(request: schemas.RevertRequest) -> Response:
+        """Reset to the trained learner."""
+        return JsonResponse(await updates.run(feedback.revert, "reset", request.learner))
 
     @app.get("/feedback/export", response_model=list[schemas.JsonObject], tags=["marks"])
     async def export_marks() -> Response:

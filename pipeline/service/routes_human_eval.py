@@ -61,4 +61,4 @@ def add_human_eval_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             return JsonResponse(await pool.run(judgements.rows), headers=headers)
         text = await pool.run(judgements.csv if format == "csv" else judgements.qrels)
         media_type = "text/csv" if format == "csv" else "text/plain"
-        return Response(text.encode("utf-8", "surrogateescape"), media_type=media_type, headers=headers)
+        return Response(text.encode(), media_type=media_type, headers=headers)

@@ -20,7 +20,7 @@ from . import schemas
 from .handlers import RequestHandlers
 from .responses import JsonResponse
 from .snapshot import Snapshot
-from .thumbnails import media_type, read_original
+from .thumbnails import media_type
 
 _IMMUTABLE = "private, max-age=31536000, immutable"
 _IMAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is both image and page
@@ -51,7 +51,7 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         return JsonResponse(await handlers.general_pool.run(summaries))
 
     @app.get("/api/images/{number}", response_model=schemas.ImageDetails, tags=["collection"])
-    async def image_details(number: int) -> Response:
+    async def image_details(number: schemas.ImageId) -> Response:
         """Describe one image and its file."""
         snapshot = handlers.snapshot
         image = handlers.image(snapshot, number)
@@ -69,7 +69,7 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.get("/images/{number}/thumbnail", response_class=Response, tags=["collection"])
     async def thumbnail(
         http: Request,
-        number: int,
+        number: schemas.ImageId,
         size: Annotated[int, Query(ge=1, le=1024, description="Longer side in pixels")] = 256,
         v: Annotated[str, Query(description="Start of the image's SHA-256; makes the response cacheable forever")] = "",
     ) -> Response:
@@ -86,17 +86,23 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         return Response(webp, media_type="image/webp", headers=headers)
 
     @app.get("/images/{number}/original", response_class=Response, tags=["collection"])
-    async def original(http: Request, number: int, v: str = "") -> Response:
-        """Return the file of an image, if it has not changed since its features were extracted."""
+    async def original(http: Request, number: schemas.ImageId, v: str = "") -> Response:
+        """Return the file of an image, if it has not changed since its features were extracted.
+
+        Without metadata such as place and camera, unless the service was started with --keep-metadata; the pixels are
+        untouched.
+        """
         snapshot = handlers.snapshot
         image = _image_with_file(handlers, snapshot, number)
-        headers = _cache_headers(image.sha256, "", v)
+        headers = _cache_headers(image.sha256, "" if handlers.keep_metadata else "-plain", v)
         if http.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        data = await handlers.general_pool.run(read_original, snapshot.searcher.root, image)
-        name = quote(os.path.basename(os.fsencode(image.path)))
+        data = await handlers.general_pool.run(handlers.original, snapshot, image)
+        kind, name = media_type(data), quote(os.path.basename(os.fsencode(image.path)))
+        if kind == "image/png" and not name.lower().endswith(".png"):  # of a format whose pixels cannot be copied
+            name += ".png"
         headers["Content-Disposition"] = f"inline; filename*=UTF-8''{name}"
-        return Response(data, media_type=media_type(data), headers=headers)
+        return Response(data, media_type=kind, headers=headers)
 
     @app.get("/uploads/{key}", response_class=Response, tags=["collection"])
     async def uploaded_image(

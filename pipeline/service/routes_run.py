@@ -39,7 +39,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "status": "ok" if problem is None else "behind",
                 "version": snapshot.searcher.version,
                 "images": len(snapshot.searcher.images),
-                "problem": problem and one_line(problem),
+                "problem": problem and handlers.public(problem),
             }
         )
 

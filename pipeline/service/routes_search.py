@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import FastAPI, Form, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,9 +12,11 @@ from starlette.responses import Response
 
 from . import schemas
 from .handlers import RequestHandlers
+from .middleware import client_address
 from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
+R = TypeVar("R", bound=schemas.ImageRequest)
 _UPLOAD = Form(media_type="multipart/form-data")
 
 
@@ -24,15 +26,18 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
     @app.get("/search", response_model=list[schemas.SearchResponse], tags=["search"])
     async def search(request: Annotated[schemas.SearchRequest, Query()]) -> Response:
-        """Search with an image of the collection, an earlier upload or a label. The URL can be shared."""
-        _check_one_query(request)
+        """Search with exactly one of: id, upload, query_label. The URL can be shared."""
+        _check_one_query(request, "id, upload, query_label", request.query_label)
         return JsonResponse([await handlers.search(handlers.snapshot, request)])
 
     @app.post("/search", response_model=list[schemas.SearchResponse], tags=["search"])
     async def search_upload(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
-        """Search with an uploaded image (multipart field file), or as GET /search; in form fields or the URL."""
-        request = _with_query_string(form, http)
-        _check_one_query(request, form.file)
+        """Search with exactly one of: an uploaded image (multipart field file), id, upload, query_label.
+
+        All but the file may be in form fields or in the URL.
+        """
+        request = _with_query_string(form, http, schemas.SearchRequest)
+        _check_one_query(request, "id, upload, query_label, or a file in a POST", request.query_label, form.file)
         snapshot = handlers.snapshot
         if form.file is None:
             return JsonResponse([await handlers.search(snapshot, request)])
@@ -43,15 +48,16 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             response = handlers.search_query(snapshot, request, query)
             return response | handlers.upload_fields(query.key if stored else None)
 
-        return JsonResponse([await pool.run(respond)])
+        return JsonResponse([await handlers.upload_pool.run(respond, client=client_address(http.scope))])
 
     @app.post("/annotate", response_model=schemas.AnnotationResponse, tags=["search"])
-    async def annotate(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
-        """Find labels for an uploaded image, an earlier upload or an image of the collection, best first."""
-        request = _with_query_string(form, http)
-        _check_one_query(request, form.file)
-        if request.query_label is not None:
-            raise HTTPException(422, "query_label: only images can be annotated; give id, upload or file")
+    async def annotate(http: Request, form: Annotated[schemas.UploadImageRequest, _UPLOAD]) -> Response:
+        """Find labels, best first, for exactly one of: an uploaded image (multipart field file), id, upload.
+
+        All but the file may be in form fields or in the URL.
+        """
+        request = _with_query_string(form, http, schemas.ImageRequest)
+        _check_one_query(request, "id, upload, file", form.file)
         snapshot = handlers.snapshot
         upload = None if form.file is None else (form.file.filename or "", await form.file.read())
 
@@ -62,6 +68,8 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
                 query = handlers.query(snapshot, request.id, request.upload)
             return handlers.annotate(snapshot, request, query)
 
+        if upload is not None:
+            return JsonResponse(await handlers.upload_pool.run(respond, client=client_address(http.scope)))
         return JsonResponse(await pool.run(respond))
 
     @app.get("/explain", response_model=schemas.JsonObject, tags=["search"])
@@ -70,10 +78,13 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         id: Annotated[schemas.ImageId | None, Query()] = None,
         upload: Annotated[schemas.Sha256 | None, Query()] = None,
         learner: Annotated[schemas.Name | None, Query()] = None,
-        format: Annotated[str, Query(pattern="^(json|png)$")] = "json",
+        format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> Response:
-        """Explain a score: it is exactly the sum of the contributions of pairs of blocks."""
-        _check_one_query(schemas.SearchRequest(id=id, upload=upload))
+        """Explain the score of a result for exactly one of: id, upload.
+
+        A score is exactly the sum of the contributions of pairs of blocks.
+        """
+        _check_one_query(schemas.ImageRequest(id=id, upload=upload), "id, upload")
         snapshot = handlers.snapshot
         explanation = await pool.run(handlers.explain, snapshot, id, upload, result, learner)
         if format == "json":
@@ -81,20 +92,17 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         return Response(await pool.run(handlers.draw, explanation), media_type="image/png")
 
 
-def _check_one_query(request: schemas.SearchRequest, *others: Any) -> None:
+def _check_one_query(request: schemas.ImageRequest, names: str, *others: Any) -> None:
     """Check that a request has exactly one query."""
-    queries = (request.id, request.upload, request.query_label, *others)
-    if sum(query is not None for query in queries) != 1:
-        raise HTTPException(422, "give exactly one of: id, upload, query_label, or a file in a POST")
+    if sum(query is not None for query in (request.id, request.upload, *others)) != 1:
+        raise HTTPException(422, f"give exactly one of: {names}")
 
 
-def _with_query_string(form: schemas.UploadSearchRequest, http: Request) -> schemas.SearchRequest:
+def _with_query_string(form: schemas.ImageRequest, http: Request, model: type[R]) -> R:
     """Fill fields that are missing in the form from the query string."""
     fields = form.model_dump(include=form.model_fields_set - {"file"})
-    parameters = {
-        name: value for name, value in http.query_params.items() if name in schemas.SearchRequest.model_fields
-    }
+    parameters = {name: value for name, value in http.query_params.items() if name in model.model_fields}
     try:
-        return schemas.SearchRequest.model_validate(parameters | fields)
+        return model.model_validate(parameters | fields)
     except ValidationError as error:
         raise RequestValidationError([e | {"loc": ("query", *e["loc"])} for e in error.errors()]) from None

@@ -10,24 +10,29 @@ from pydantic import BaseModel, ConfigDict, Field
 MAX_K = 1000
 MAX_OFFSET = 100_000
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
-ImageId = Annotated[int, Field(ge=0, lt=2**63, description="Id of an image of the collection")]
+ImageId = Annotated[int, Field(ge=0, le=2**53 - 1, description="Id of an image of the collection")]  # exact in JSON
 JudgeName = Annotated[str, Field(min_length=1, max_length=60, description="Name of the judge")]
 Name = Annotated[str, Field(max_length=1000)]
 JsonObject = dict[str, Any]
 _BEHIND = "Why searches still use the previous version; null: they use this one"
 
 
-class SearchRequest(BaseModel):
-    """A query (exactly one of id, upload and query_label) and search options."""
+class ImageRequest(BaseModel):
+    """A query (exactly one of id and upload, or a file in a POST) and options."""
 
-    id: ImageId | None = Field(default=None, description="Search with an image of the collection, by id")
-    upload: Sha256 | None = Field(default=None, description="Search with an earlier upload, by its hash")
+    id: ImageId | None = Field(default=None, description="An image of the collection, by id")
+    upload: Sha256 | None = Field(default=None, description="An earlier upload, by its hash")
+    k: int = Field(default=10, ge=1, le=MAX_K, description="Number of results")
+    learner: Name | None = Field(default=None, description="A learner of the run: oasis, cosine, ...")
+
+
+class SearchRequest(ImageRequest):
+    """A query (exactly one of id, upload and query_label, or a file in a POST) and search options."""
+
     query_label: Name | None = Field(
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
-    k: int = Field(default=10, ge=1, le=MAX_K, description="Number of results")
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Number of results to skip, for paging")
-    learner: Name | None = Field(default=None, description="A learner of the run: oasis, cosine, ...")
     label: Name | None = Field(default=None, description="Return only images with this label")
     exclude_duplicates: bool = Field(
         default=False, description="Skip images whose bytes equal those of the query or of an earlier result"
@@ -36,6 +41,12 @@ class SearchRequest(BaseModel):
 
 class UploadSearchRequest(SearchRequest):
     """A search request that may carry an image file."""
+
+    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, BMP or TIFF")] = None
+
+
+class UploadImageRequest(ImageRequest):
+    """A request for labels that may carry an image file."""
 
     file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, BMP or TIFF")] = None
 
@@ -231,7 +242,7 @@ class JudgeRequest(BaseModel):
 class DecisionRequest(JudgeRequest):
     """A judge's decision on an image."""
 
-    task: int
+    task: int = Field(ge=0, le=2**53 - 1)
     image: ImageId
     decision: Literal["relevant", "not", "unsure"]
     seconds: float | None = Field(default=None, description="Time that the judge took")

@@ -10,17 +10,18 @@ import webbrowser
 from urllib.parse import quote
 
 import uvicorn
+from fastapi import FastAPI
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError, system_reason
 from visterm.pipeline.store.run import Run
 
 from .app import create_app
+from .connection import IDLE_SECONDS, LimitedConnection
+from .handlers import UPLOAD_PIXELS
 from .middleware import is_loopback
 
 MIN_TOKEN = 8
-CONNECTIONS = 800  # including idle ones; below the usual limit of 1,024 open files
-IDLE_SECONDS = 10
 
 
 def serve(
@@ -31,6 +32,8 @@ def serve(
     port: int = 8000,
     token: str | None = None,
     browse: bool = False,
+    upload_pixels: int = UPLOAD_PIXELS,
+    keep_metadata: bool = False,
 ) -> None:
     """Serve a run until Ctrl-C, and print the URL on standard output.
 
@@ -46,6 +49,8 @@ def serve(
         Access token required on every request.
     browse : bool
         Open the page in a browser.
+    upload_pixels, keep_metadata
+        As for `create_app`.
 
     Raises
     ------
@@ -54,7 +59,8 @@ def serve(
     """
     _check_token(host, token)
     with _listen(host, port) as listening:
-        app = create_app(run, token=token, local=is_loopback(host) and token is None)
+        local = is_loopback(host) and token is None
+        app = create_app(run, token=token, local=local, upload_pixels=upload_pixels, keep_metadata=keep_metadata)
         port = listening.getsockname()[1]
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{port}/"
@@ -63,18 +69,22 @@ def serve(
         if browse:
             webbrowser.open(address + (f"?token={quote(token)}" if token else ""))
         sys.setswitchinterval(0.001)  # keeps the event loop responsive while the run is reloaded
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,  # URLs may contain the token
-            ws="none",
-            server_header=False,
-            limit_concurrency=CONNECTIONS,
-            timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=5,
-        )
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(server_config(app)).run(sockets=[listening])
+
+
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """Return how uvicorn serves the application."""
+    return uvicorn.Config(
+        app,
+        http=LimitedConnection,
+        log_level="error",  # anybody can cause warnings
+        access_log=False,  # URLs may contain the token
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=5,
+    )
 
 
 def _check_token(host: str, token: str | None) -> None:

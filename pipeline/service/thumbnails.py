@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from visterm.features import decode_image
+from visterm.features.decoding import decode_picture
 from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.store.catalogue import Image
 
@@ -92,7 +92,8 @@ class Thumbnails:
                 query = "SELECT webp FROM thumbnails WHERE sha256 = ? AND size = ?"
                 if row := self._db.execute(query, (image.sha256, size)).fetchone():
                     return row[0]
-        pixels = decode_image(read_original(root, image), image.path, max_pixels=max_pixels)
+        data = read_original(root, image)
+        pixels = decode_picture(data, image.path, max_side=size, max_pixels=max_pixels).pixels
         thumbnail = make_thumbnail(pixels, size)
         self.colors[image.sha256] = thumbnail.color
         with self._lock, contextlib.suppress(sqlite3.Error):  # a full disk only costs time

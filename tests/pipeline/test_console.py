@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visterm.pipeline import console
-from visterm.pipeline.console import Console
+from visterm.pipeline.console import Console, spreadsheet_cell
 
 
 @pytest.fixture
@@ -77,3 +77,10 @@ def test_a_bar_instead_of_lines(clock, capsys):
     drawn = capsys.readouterr().err
     assert "training: 30 %" not in drawn
     assert drawn.split("\n")[-3].split("\r")[-1] == "saving the checkpoint ..."
+
+
+def test_cells_of_a_spreadsheet():
+    safe = ["a=1", "", "'=1", 3, -0.5, None]
+    assert [spreadsheet_cell(value) for value in safe] == safe
+    assert [spreadsheet_cell(s + "1") for s in "=+-@\t\r"] == [f"'{s}1" for s in "=+-@\t\r"]
+    assert spreadsheet_cell("fig/\udcff.jpg") == "fig/\\udcff.jpg"

@@ -73,20 +73,22 @@ def _client_class():
 
 
 @contextmanager
-def _serving(run, *, token=None, local=True, **options):
+def _serving(run, *, token=None, local=True, settings=None, **options):
     import uvicorn
 
     from visterm.pipeline.service.app import create_app
+    from visterm.pipeline.service.server import server_config
 
-    app = create_app(run, token=token, local=local)
+    app = create_app(run, token=token, local=local, **settings or {})
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, ws="none"))
+        server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
             with _client_class()(base_url=address, timeout=PATIENCE, **options) as client:
                 client.handlers, client.feedback = app.state.handlers, app.state.feedback
+                client.connections = server.server_state.connections
                 yield client
         finally:
             server.should_exit = True

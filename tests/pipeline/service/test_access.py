@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from visterm.pipeline.service import middleware
+from visterm.pipeline.service import bodies, failed_tokens, middleware
 
 
 def test_token(made, serving):
@@ -29,6 +29,53 @@ def test_token(made, serving):
         wrong = {"Cookie": f"{cookie.partition('=')[0]}=wrong"}
         client.check_error(client.get("/health", headers=wrong), 401, "Bearer")
         assert client.get(f"{client.base_url}//evil.example/?token=tell+nobody").headers["location"] == "/evil.example/"
+
+
+def test_wrong_tokens_are_slowed_down(made, monkeypatch, serving):
+    """No token of the address is checked for a while, not even the right one; its cookie is, and so are others."""
+    now = 1000.0
+    monkeypatch.setattr(failed_tokens, "monotonic", lambda: now)
+    with serving(made, token="tell nobody") as client:
+
+        def status(token, address="192.0.2.1"):
+            headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
+            return client.get("/health", headers=headers).status_code
+
+        assert client.get("/?token=tell+nobody").status_code == 303
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        client.cookies.clear()
+        for _ in range(failed_tokens.FREE_FAILURES):
+            assert status("guess") == 401
+        assert status("tell nobody") == 429
+        answer = client.get("/health?token=tell+nobody", headers={"X-Forwarded-For": "192.0.2.1"})
+        client.check_error(answer, 429, "wrong tokens")
+        assert answer.headers["retry-after"] == "1"
+        assert status("tell nobody", "192.0.2.2") == 200
+        with_cookie = {"X-Forwarded-For": "192.0.2.1", "Cookie": cookie}
+        assert client.get("/health", headers=with_cookie).status_code == 200
+        for pause in (1, 2, 4, 8, 16, 32, 60, 60):
+            now += pause - 0.1
+            assert status("guess") == 429
+            now += 0.2
+            assert status("guess") == 401
+        now += 61
+        assert status("tell nobody") == 200
+        assert [status("guess") for _ in range(3)] == [401] * 3  # it starts at nothing
+
+
+def test_wrong_tokens_of_many_clients(monkeypatch):
+    monkeypatch.setattr(failed_tokens, "_MAX_CLIENTS", 3)
+    failed = failed_tokens.FailedTokens()
+    for address in ("2001:db8::1", "2001:db8::2", "::ffff:192.0.2.1", "192.0.2.1"):
+        for _ in range(failed_tokens.FREE_FAILURES // 2):
+            failed.add(address)
+    assert failed.pause("2001:db8::3")
+    assert not failed.pause("2001:db8:0:1::1")
+    assert failed.pause("192.0.2.1")
+    for i in range(3):
+        failed.add(f"198.51.100.{i}")
+    assert not failed.pause("192.0.2.1")
+    assert len(failed._failures) == 3
 
 
 def test_tokens_are_compared_in_constant_time(made, monkeypatch, serving):
@@ -73,6 +120,47 @@ def test_security_headers(client):
         assert "access-control-allow-origin" not in headers
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/search", "GET, HEAD, POST"),
+        ("DELETE", "/health", "GET, HEAD"),
+        ("GET", "/annotate", "POST"),
+        ("POST", "/feedback/export", "GET, HEAD"),
+        ("GET", "/feedback/undo", "POST"),
+        ("POST", "/static/app.css", "GET, HEAD"),
+        ("NOTIFY", "/", "GET, HEAD"),
+    ],
+)
+def test_wrong_methods(client, method, path, allowed):
+    answer = client.request(method, path)
+    client.check_error(answer, 405, allowed)
+    assert answer.headers["allow"] == allowed
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    answer = client.request("OPTIONS", path)
+    assert (answer.status_code, answer.headers["allow"], answer.content) == (204, allowed, b"")
+
+
+def test_head(client):
+    for path in ("/", "/health", "/static/app.css", "/images/1/thumbnail", "/search?id=1"):
+        asked, answer = client.get(path), client.head(path)
+        assert (answer.status_code, answer.content) == (200, b"")
+        if path != "/search?id=1":  # its seconds differ
+            assert answer.headers["content-length"] == str(len(asked.content))
+
+
+def test_ranges_are_ignored(client):
+    for path in ("/", "/static/app.css"):
+        for ranges in ("bytes=0-1", "bytes=9-1", "x", "bytes=" + "0-0," * 900):
+            assert client.get(path, headers={"Range": ranges}).status_code == 200
+
+
+def test_no_path_but_those_described(client):
+    """None with a slash more, which would redirect to the name in the Host header."""
+    for path in ("/health/", "/nowhere", "/static", "/static/../app.py", "/static/%00", "/%2e%2e/%2e%2e/etc/passwd"):
+        client.check_error(client.get(path), 404)
+
+
 def test_internal_errors_show_no_traceback(made, serving):
     with serving(made) as client:
         client.handlers.search_one = lambda *_: 1 / 0
@@ -83,24 +171,40 @@ def test_internal_errors_show_no_traceback(made, serving):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_many_uploads_at_once(client, monkeypatch, photos, start_upload):
-    """Only so many are held in memory."""
-    monkeypatch.setattr(middleware, "MAX_CONCURRENT_UPLOADS", 2)
-    monkeypatch.setattr(middleware, "SECONDS_BETWEEN_BYTES", 60.0)
-    data, told = photos.data("fig/1.jpg"), "Expect: 100-continue"
-    with start_upload(client.base_url, 1000, told) as first, start_upload(client.base_url, 1000, told) as second:
-        for held in (first, second):
-            assert held.recv(100).startswith(b"HTTP/1.1 100 ")  # the service waits for its body
-        answer = client.upload(data)
-        client.check_error(answer, 429, "try again")
-        assert answer.headers["retry-after"] == "1"
-    client.wait_until(lambda: client.upload(data).status_code != 429)
+LONG = 100_000  # bytes; shorter uploads need no place
+
+
+def test_many_uploads_at_once(made, monkeypatch, serving, photos, start_upload):
+    """Only so many are held in memory; others wait, while their client does, and no longer than the limit."""
+    monkeypatch.setattr(bodies, "MAX_CONCURRENT_UPLOADS", 2)
+    monkeypatch.setattr(bodies, "UPLOAD_TURN_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "SECONDS_BETWEEN_BYTES", 60.0)
+    long, told = photos.data("fig/1.jpg").ljust(LONG, b"\0"), "Expect: 100-continue"
+    with serving(made) as client:
+        address = client.base_url
+        with start_upload(address, LONG, told) as first, start_upload(address, LONG, told) as second:
+            for held in (first, second):
+                assert held.recv(100).startswith(b"HTTP/1.1 100 ")  # the service waits for its body
+            answer = client.upload(long)
+            client.check_error(answer, 429, "try again")
+            assert answer.headers["retry-after"] == "1"
+            assert client.upload(photos.data("fig/1.jpg")).status_code == 200
+        client.wait_until(lambda: client.upload(long).status_code != 429)
+
+
+def test_slow_uploads_keep_nobody_out(made, monkeypatch, serving, photos, start_upload):
+    monkeypatch.setattr(bodies, "MAX_CONCURRENT_UPLOADS", 1)
+    monkeypatch.setattr(bodies, "YIELD_SECONDS", 0.1)
+    with serving(made) as client, start_upload(client.base_url, LONG) as slow:
+        slow.sendall(b"--x\r\n")
+        assert client.upload(photos.data("fig/1.jpg").ljust(LONG, b"\0")).status_code == 200
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize(("limit", "more"), [("SECONDS_BETWEEN_BYTES", b""), ("SECONDS_FOR_BODY", b"x")])
 def test_slow_upload(client, monkeypatch, start_upload, limit, more):
     """One that pauses, and one that never ends."""
-    monkeypatch.setattr(middleware, limit, 0.2)
+    monkeypatch.setattr(bodies, limit, 0.2)
     found, deadline = b"", time.monotonic() + 120
     with start_upload(client.base_url, 10_000) as connection:
         connection.settimeout(0.05)

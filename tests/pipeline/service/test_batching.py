@@ -1,73 +1,136 @@
-"""Bounded queues and batched searches."""
+"""Queues that refuse what waits for too long, and batched searches."""
 
 import asyncio
 import threading
+import time
 
-from visterm.pipeline.service.batching import MicroBatcher, Pool
+import pytest
+from starlette.exceptions import HTTPException
+
+from visterm.pipeline.service import batching
+from visterm.pipeline.service.batching import FairQueue, MicroBatcher, UploadPool
 
 
-def test_full_queue(made, serving, photos):
-    """Searches by id and everything else have bounded queues of their own."""
+def test_requests_that_wait_for_too_long(made, serving, photos):
+    """Searches by id, uploads and everything else have queues of their own; none holds up the state of the service."""
     number = photos.id("fig/1.jpg")
     with serving(made) as client:
-        searches, general, release = client.handlers.search_batcher, client.handlers.general_pool, threading.Event()
-        searches.max_waiting, searches.batch_size = 2, 1
-        general.max_pending = 3
-        answered, held = [], []
+        handlers, release = client.handlers, threading.Event()
+        for queue in (handlers.search_batcher, handlers.general_pool.queue, handlers.upload_pool.queue):
+            queue.max_seconds = 0.1
+        held, answered = [], []
 
         def hold(*asked):
             held.append(asked)
             assert release.wait(300)
             return [{}] * len(asked[0]) if isinstance(asked[0], list) else {}
 
-        searches.function = client.handlers.search_one = hold
+        handlers.search_batcher.function = handlers.search_one = hold
+        handlers.read_upload = lambda *_: hold({}) and None
         by_id, within_label = f"/search?id={number}", f"/search?id={number}&label=fig"
+        kinds = (
+            (lambda: client.get(by_id), handlers.search_batcher.workers),
+            (lambda: client.get(within_label), handlers.general_pool.queue.places),
+            (lambda: client.upload(photos.data("fig/1.jpg")), handlers.upload_pool.queue.places),
+        )
         threads = []
-
-        def ask(path, times, arrived):
-            for _ in range(times):
-                threads.append(threading.Thread(target=lambda: answered.append(client.get(path))))
+        for ask, n_threads in kinds:
+            for _ in range(n_threads):  # one by one: searches by id would share a batch
+                threads.append(threading.Thread(target=lambda ask=ask: answered.append(ask())))
                 threads[-1].start()
-            client.wait_until(arrived)
-
-        for i in range(searches.workers):  # one by one: together some would find the queue full
-            ask(by_id, 1, lambda i=i: len(held) == i + 1)
-        ask(by_id, 2, lambda: searches.n_waiting == 2)
-        ask(within_label, 3, lambda: general.n_pending == 3)
-        full = [client.get(path) for path in (by_id, within_label, "/marks?query=" + "0" * 64)]
-        upload = client.upload(photos.data("fig/1.jpg"))
+                client.wait_until(lambda: len(held) == len(threads))
+        threads.append(threading.Thread(target=client.get, args=(by_id,)))  # waits: the next is refused at once
+        threads[-1].start()
+        client.wait_until(lambda: handlers.search_batcher.n_waiting == 1)
+        time.sleep(0.1)
+        for ask, _ in kinds:
+            answer = ask()
+            client.check_error(answer, 429, "try again")
+            assert answer.headers["retry-after"] == "1"
         assert client.get("/health").status_code == 200
         release.set()
         for thread in threads:
             thread.join()
-        for answer in (*full, upload):
-            client.check_error(answer, 429, "try again")
-            assert answer.headers["retry-after"] == "1"
-        assert [answer.status_code for answer in answered] == [200] * len(threads)
+
+
+def test_clients_take_turns():
+    """A client with many requests does not delay one with a single request."""
+
+    async def ask():
+        queue, order = FairQueue(1, 60), []
+
+        async def request(client):
+            async with queue.place(client):
+                order.append(client)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(request(client) for client in "aaaabac"))
+        return "".join(order), queue.n_taken, queue.n_waiting
+
+    assert asyncio.run(ask()) == ("aabcaaa", 0, 0)
+
+
+def test_place_that_comes_too_late():
+    """A request that gave up passes its place on."""
+
+    async def ask():
+        queue = FairQueue(1, 0.01)
+        async with queue.place("a"):
+            with pytest.raises(HTTPException) as refused:
+                async with queue.place("b"):
+                    pass
+            waiting = asyncio.create_task(queue.place("b").__aenter__())
+            await asyncio.sleep(0)
+        waiting.cancel()  # in the step that gives it the place
+        await asyncio.gather(waiting, return_exceptions=True)
+        return refused.value.status_code, queue.n_taken, queue.n_waiting
+
+    assert asyncio.run(ask()) == (429, 0, 0)
+
+
+def test_batch_skips_requests_that_waited_for_too_long():
+    async def ask():
+        release = threading.Event()
+        batcher = MicroBatcher(lambda requests: release.wait() and requests, workers=1, max_seconds=0.05, batch_size=9)
+        asked = [asyncio.create_task(batcher.run(0))]
+        await asyncio.sleep(0)
+        asked.append(asyncio.create_task(batcher.run(1)))
+        await asyncio.sleep(0.1)
+        release.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    done, refused = asyncio.run(ask())
+    assert (done, refused.status_code) == (0, 429)
+
+
+def test_memory_is_returned_after_the_last_upload(monkeypatch):
+    trimmed = threading.Event()
+    monkeypatch.setattr(batching, "_trim_memory", trimmed.set)
+    monkeypatch.setattr(batching, "_TRIM_SECONDS", 0.0)
+
+    async def upload():
+        pool = UploadPool(1, 60)
+        thread = await pool.run(lambda: threading.current_thread().name, client="a")
+        assert thread.startswith("visterm-upload")
+        while not trimmed.is_set():
+            await asyncio.sleep(0.001)
+        pool.close()
+
+    asyncio.run(asyncio.wait_for(upload(), 60))
 
 
 def test_request_right_after_a_response_finds_a_worker():
     async def ask():
-        batcher = MicroBatcher(lambda requests: requests, workers=1, max_waiting=2, batch_size=1)
+        batcher = MicroBatcher(lambda requests: requests, workers=1, max_seconds=60, batch_size=1)
         return [await batcher.run(request) for request in range(3)]
 
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == [0, 1, 2]
 
 
-def test_burst_of_calls():
-    """Calls that arrive in one step of the event loop are counted, too."""
-
-    async def burst():
-        pool = Pool(workers=1, max_waiting=2)
-        return await asyncio.gather(*(pool.run(lambda: "done") for _ in range(5)), return_exceptions=True)
-
-    assert [getattr(result, "status_code", result) for result in asyncio.run(burst())] == ["done"] * 3 + [429] * 2
-
-
 def test_client_that_disconnects_while_a_batch_runs():
     async def disconnect():
         release = threading.Event()
-        batcher = MicroBatcher(lambda requests: release.wait() and requests, workers=1, max_waiting=2, batch_size=2)
+        batcher = MicroBatcher(lambda requests: release.wait() and requests, workers=1, max_seconds=60, batch_size=2)
         first, second = (asyncio.create_task(batcher.run(request)) for request in range(2))
         await asyncio.sleep(0)  # both are in the batch
         first.cancel()

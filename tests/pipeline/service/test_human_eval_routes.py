@@ -7,7 +7,9 @@ from visterm.pipeline.service import schemas
 
 def test_judging(own, serving, searcher):
     with serving(own) as client:
-        client.check_error(client.get("/api/judge/next", params={"judge": "Ann"}), 409, "visterm judge")
+        answer = client.get("/api/judge/next", params={"judge": "Ann"})
+        client.check_error(answer, 409, "photos/judgements.sqlite: no tasks yet; run 'visterm judge'")
+        assert str(own.folder.parent) not in answer.text
         tasks = draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
         Judgements(own.judgements).create(tasks, learner="oasis", version="1")
         following = client.get("/api/judge/next", params={"judge": "Ann"}).json()
@@ -27,3 +29,6 @@ def test_judging(own, serving, searcher):
         client.check_error(client.post("/api/judge/decisions", json=asked | {"image": 999999}), 409, "no image 999999")
         client.check_error(client.get("/api/judge/next", params={"judge": ""}), 422, "judge")
         client.check_error(client.post("/api/judge/undo", json={"judge": "Bob"}), 409, "nothing to undo")
+        formula = asked | {"judge": "=HYPERLINK(1)"}
+        assert client.post("/api/judge/decisions", json=formula).status_code == 200
+        assert ",'=HYPERLINK(1)," in client.get("/api/judge/export", params={"format": "csv"}).text

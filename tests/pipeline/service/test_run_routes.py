@@ -80,3 +80,16 @@ def test_precision_curve(own, serving):
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["cache-control"] == "no-cache"
         client.check_error(client.get("/api/evaluations/none/precision-curve.svg"), 404, "no evaluation none", "oasis")
+
+
+def test_description_says_what_is_refused(client):
+    api = client.get("/openapi.json").json()
+    for path, method in (("/search", "get"), ("/search", "post"), ("/annotate", "post"), ("/explain", "get")):
+        assert "exactly one of: " in api["paths"][path][method]["description"]
+    for operations in api["paths"].values():
+        for operation in operations.values():
+            assert set(operation["responses"]) == {"200", "default"}  # the default is the shape of every error
+            for parameter in operation.get("parameters", []):
+                assert "null" not in str(parameter["schema"].get("anyOf"))
+    form = api["components"]["schemas"]["UploadSearchRequest"]["properties"]
+    assert (form["id"]["maximum"], form["query_label"]["maxLength"]) == (2**53 - 1, 1000)
