@@ -225,6 +225,7 @@ class HIER(OneVsRestPA):
         "intercepts_",
         "class_similarity_",
     )
+    _noted_from_input = OneVsRestPA._noted_from_input | {"class_similarity_"}
     fold_weights_: np.ndarray  # (3, d, n_labels)
     slopes_: np.ndarray  # (n_labels,)
     intercepts_: np.ndarray  # (n_labels,)
@@ -282,14 +283,13 @@ class HIER(OneVsRestPA):
         super()._check_params()
         if self.is_a is not None and not isinstance(self.is_a, Mapping):
             raise ValueError(f"is_a must name the parents of each label, as a dictionary of lists, got {self.is_a!r}")
-        class_similarity(self.classes_, self.is_a)  # refuses before anything is learned
+        self.class_similarity_ = class_similarity(self.classes_, self.is_a)
 
     def _start(self) -> None:
         super()._start()
         self.fold_weights_ = np.zeros((_FOLDS, *self.W_.shape), np.float32)
         n_labels = len(self.classes_)
         self.slopes_, self.intercepts_ = np.ones(n_labels, np.float32), np.zeros(n_labels, np.float32)
-        self.class_similarity_ = class_similarity(self.classes_, self.is_a)
 
     def _continue(self) -> None:
         super()._continue()

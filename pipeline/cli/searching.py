@@ -94,7 +94,9 @@ def annotate(
     learner: Annotated[
         str | None,
         typer.Option(
-            "--learner", metavar="NAME", help="wsabie, pamir, ovr or knn (default: the best on held-out images)."
+            "--learner",
+            metavar="NAME",
+            help="wsabie, pamir, warp, ovr, hier or knn (default: the best on held-out images).",
         ),
     ] = None,
     label: LabelOption = None,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 RESULTS, LABELS = 10, 5  # answers per query, by default
-WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
+WITH_LABEL_VECTORS = ("wsabie", "pamir", "warp", "ovr", "hier")
 RETRY_SECONDS = 10.0  # exact search replaces an index in Milvus that cannot be updated, before the next try
 _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 _log = logging.getLogger(__name__)
