@@ -174,7 +174,7 @@ class FeaturesConfig(_Section):
     cells: list[int] = list(_VISTERMS["cells"])  # [3]: 3 x 3 cells with visterms of their own; [1, 3]: two grids
     normalization: Literal["l1", "hellinger"] = _VISTERMS["normalization"]
     weighting: WeightingConfig = WeightingConfig()
-    max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook learn from at most this many
+    max_training_images: int = Field(default=2_000, gt=0)  # for palette and codebook; idf is of all
 
     def of_extractor(self) -> dict[str, Any]:
         """Return the settings of VistermExtractor."""

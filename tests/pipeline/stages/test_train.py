@@ -286,7 +286,9 @@ def test_annotate_an_image_from_outside(done, tmp_path, write_images, learner):
 
 @pytest.mark.parametrize("learner", ANNOTATORS)
 def test_images_for_a_label(done, learner):
-    answers = json_of("search", "--label", "plum", "--label", "pear", "--learner", learner, "-k", "5", cwd=done)
+    answers = [
+        json_of("search", "--label", label, "--learner", learner, "-k", "5", cwd=done)[0] for label in ("plum", "pear")
+    ]
     assert [answer["query"] for answer in answers] == ["plum", "pear"]
     for answer in answers:
         assert [result["rank"] for result in answer["results"]] == [1, 2, 3, 4, 5]
@@ -294,6 +296,18 @@ def test_images_for_a_label(done, learner):
         assert answer["results"][0]["labels"] == [answer["query"]]
         scores = [result["score"] for result in answer["results"]]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_images_for_several_labels_together(done):
+    """One answer, by the mean of the scores for each label."""
+    given = ("--learner", "pamir", "-k", "40")
+    (both,) = json_of("search", "--label", "plum", "--label", "pear", *given, cwd=done)
+    assert both["query"] == "plum + pear"
+    singles = [json_of("search", "--label", label, *given, cwd=done)[0]["results"] for label in ("plum", "pear")]
+    scores = [{result["id"]: result["score"] for result in results} for results in singles]
+    for result in both["results"]:
+        assert result["score"] == pytest.approx(np.mean([own[result["id"]] for own in scores]), abs=2e-6)
+    assert [r["score"] for r in both["results"]] == sorted((r["score"] for r in both["results"]), reverse=True)
 
 
 def test_the_best_annotator_answers_unless_another_is_named(done):
@@ -535,6 +549,17 @@ def test_precision_and_recall_of_each_label(done):
     expected = {"labels_per_image": 1, "precision": precision, "recall": recall, "n_labels": 4}
     assert {key: figures[key] for key in expected} == pytest.approx(expected, abs=1e-5)
     assert figures["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
+
+
+def test_the_report_has_a_table_of_labels(done):
+    page = (done / "runs/fruit/evaluations" / EVERY_ONE / "report.html").read_text()
+    assert "Each test image is annotated with 1 label." in page
+    metrics = json.loads((done / "runs/fruit/evaluations" / EVERY_ONE / "metrics.json").read_text())
+    for name in ANNOTATORS:
+        figures = metrics["systems"][name]["annotation"]["per_label"]
+        row = f'<th scope="row">{name}</th><td>{figures["precision"]:.3f}</td><td>{figures["recall"]:.3f}</td>'
+        assert f"{row}<td>{figures['n_recalled']} of 4</td>" in page
+    assert "Each label: wsabie" in page
 
 
 def test_training_says_what_held_out_images_advise(mine):
