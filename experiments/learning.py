@@ -181,7 +181,7 @@ def page(runs: list[dict[str, Any]]) -> Page:
         "10, 20 and 38 classes of Caltech-101 in place of 10, 20 and 50 of Caltech-256; 40 training and 25 test images "
         f"a class, {n_folds} folds, 1,000 visterms, {STEPS:,} steps where nothing else is said; test images query test "
         "images; means, standard errors over folds. A curve is one fit a fold, looked at on its way; nothing is chosen "
-        'by the test images. "Clearly" is a paired one-sided t test over the folds with p < 0.025, which the two folds '
+        'by the test images. "Clearly" is a one-sided t test over the folds with p < 0.025, which the two folds '
         "of a quick run hardly ever pass; two systems of which neither is clearly above are said not to be told apart.",
         [
             page_lead(runs),
@@ -256,6 +256,7 @@ def page_lead(runs: list) -> Finding:
         f"{difference(aroma, oasis)} on the same folds. (It agrees if AROMA is clearly above, by a quarter or more.)",
         clearly_above(aroma, oasis) and aroma.mean() >= 1.25 * oasis.mean(),
         why=page_causes(runs)[1] + " The evidence stands first below.",
+        kind="threshold",
     )
 
 
@@ -404,6 +405,7 @@ def page_saturation(runs: list) -> Finding:
         "highest by at most a tenth.)",
         early and falls and mean[-1] >= 0.9 * mean[best],
         why=why + "The classes and the vectors are others than the paper's.",
+        kind="threshold",
     )
 
 
@@ -421,6 +423,7 @@ def page_above_euclidean(runs: list) -> list[Finding]:
                 ratio > 1.15,
                 must=True,
                 of_paper=False,
+                kind="threshold",
             )
         )
     return findings
@@ -437,6 +440,7 @@ def page_limit(runs: list) -> Finding:
         1.05 <= ratio <= 1.15,
         must=True,
         of_paper=False,
+        kind="threshold",
     )
 
 
@@ -456,6 +460,7 @@ def page_shrinking(runs: list) -> Finding:
         all(values.mean() <= 0.95 for values in variances.values()) and ratio >= 1.1,
         must=True,
         of_paper=False,
+        kind="threshold",
     )
 
 
@@ -468,6 +473,7 @@ def page_forms(runs: list) -> Finding:
         f"{error:.2f} times. (It agrees between 1 and 1.05.)",
         1 <= ratio <= 1.05,
         why=page_overfitting(),
+        kind="threshold",
     )
 
 
@@ -507,6 +513,7 @@ def page_convergence(runs: list) -> Finding:
         "after 200,000 or more.)",
         diagonal[:, 0].mean() > factored[:, 0].mean() and reached[1] < reached[0] and min(highest) >= 200_000,
         why=page_overfitting(),
+        kind="threshold",
     )
 
 

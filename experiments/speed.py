@@ -214,6 +214,7 @@ def page_findings(by_classes: list, by_images: list, systems: list[str], classes
                     f"{text}{page_limits(system)}.",
                     abs(np.log10(np.median(ratios)) - orders) < 0.5,
                     why=page_why(system),
+                    kind="threshold",
                 )
             )
     own = [r for r in by_images if r["system"] == "OASIS" and r["d"] == 1000]
@@ -226,6 +227,7 @@ def page_findings(by_classes: list, by_images: list, systems: list[str], classes
             f"with the power {slope:.2f} of the number of images; a triplet takes {min(each):.2f} to "
             f"{max(each):.2f} µs.",
             0.85 < slope < 1.15,
+            kind="construction",
         )
     )
     return found
