@@ -279,7 +279,8 @@ def page(results: list[dict[str, Any]]) -> Page:
         title="MuSL: several metrics, and who shares them",
         source="Babenko, Branson, Belongie, *Similarity Metrics for Categorization: from Monolithic to Category "
         "Specific*, ICCV 2009, sections 3.2 to 3.4, figures 5, 6 and 8.",
-        protocol=f"`merged-20`: {most} categories of three sources (Caltech-101, flowers, textures); `merged-novel`: 9 "
+        protocol=f"`merged-20`: {most} categories of three sources (Caltech-101, Oxford flowers, and textures of DTD, "
+        "which stand in for the paper's UIUC textures: photos of things, not of surfaces); `merged-novel`: 9 "
         f"more of the same sources (the paper: 10). {len(five)} trials, fewer where a table says so, each with "
         f"{N_TRAIN} images a category to learn from and {N_TEST} to test, drawn anew. A forest of 2,000 visterms is "
         f"grown on the {N_TRAIN}; an image is the share of its blocks at each node. T = 32 stumps a metric, 1,000 "

@@ -522,7 +522,9 @@ def page(results: list[dict[str, Any]]) -> Page:
         protocol="Posts of 20 newsgroups, each post once where it went to several groups, without the headers that the "
         "paper's source removes because they tell the group (Xref, Newsgroups, Path, Followup-To, Date). Stop words "
         f"removed, no stemming, words of letters only; the {N_TERMS:,} terms of the highest information gain, tf-idf, "
-        f"unit rows. 65 % of each group to learn from, 35 % to test, {len(systems['OASIS'])} repeats. Terms, idf, "
+        "unit rows; idf is that of scikit-learn, smoothed, log((1 + n) / (1 + df)) + 1, as the paper does not say which "
+        "it takes, and this one is that of most programs for text (visterms have log(n / df), as their papers say). "
+        f"65 % of each group to learn from, 35 % to test, {len(systems['OASIS'])} repeats. Terms, idf, "
         "settings and numbers of steps come from the posts to learn from, settings by cross-validation in "
         f"{N_INNER_FOLDS} folds, to stay within the time of all experiments; up to "
         + " or ".join(f"{n_steps:,}" for n_steps in sorted({n_steps for *_, n_steps in CANDIDATES.values()}))

@@ -158,9 +158,9 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
     lines = [
         "# The papers, reproduced",
         "",
-        f"{_holding(of_kind['paper'])} {KINDS['paper']} hold on the data at hand too. "
-        f"Counted apart: {_holding(of_kind['threshold'])} {KINDS['threshold']}, {_holding(of_kind['construction'])} "
-        f"{KINDS['construction']}, and {_holding(own)} checks of our own. A verdict is open where the settings chosen "
+        f"{holding(of_kind['paper'])} {KINDS['paper']} hold on the data at hand too. "
+        f"Counted apart: {holding(of_kind['threshold'])} {KINDS['threshold']}, {holding(of_kind['construction'])} "
+        f"{KINDS['construction']}, and {holding(own)} checks of our own. A verdict is open where the settings chosen "
         "lie at the edge of those tried in most folds. Each page says what was done, gives tables and "
         "figures with the numbers beneath them, and says why a finding is not repeated, where that was found out. "
         "`make reproduce` writes all of it, `make reproduce QUICK=1` a smaller version; these pages "
@@ -181,7 +181,7 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _holding(findings: Sequence[Finding]) -> str:
+def holding(findings: Sequence[Finding]) -> str:
     """How many of them hold, and how many are open."""
     n_open = sum(bool(found.edges) for found in findings)
     holding = f"{sum(found.agrees and not found.edges for found in findings)} of {len(findings)}"
