@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.special import softmax
 from sklearn.model_selection import train_test_split
 
 from benchmarks.musl_data import N_TEST, N_TRAIN, load_trial
-from benchmarks.plots import legend, mean_series, new_figure
+from benchmarks.plots import legend, mean_series, new_figure, series
 from benchmarks.statistics import clearly_above, difference, plus_minus
 from visterm.learners import MuSL
 
@@ -52,6 +53,8 @@ GRID = [
     for alpha in alphas
 ]
 GRID_TRIALS = 3
+# On the twenty categories of Caltech alone, with the settings chosen for merged-20.
+CALTECH = {"one metric": (1,), "joint": (3, 5, 10, 20), "k-means": (3, 5, 10), "random": (3, 5, 10)}
 # Settings for comparing the groups of K = 3: the paper's, and some with which joint grouping was less accurate.
 OTHERS = [GRID[i] for i in (0, 3, 4, 5, 8)]
 
@@ -79,24 +82,39 @@ def stability(groupings: Sequence[Sequence[int]]) -> float:
     return float(np.mean([100 * match(a, b) / len(a) for a, b in itertools.combinations(groupings, 2)]))
 
 
+def corrected_stability(groupings: Sequence[Sequence[int]], seed: int = 0) -> float:
+    """Stability less that of chance, 0 to 100 % (Lange, Roth, Braun, Buhmann, Neural Computation 16, 2004).
+
+    One less the disagreement of the trials divided by that of random groupings of the same sizes.
+    """
+    rng = np.random.default_rng(seed)
+    shuffled = [rng.permutation(grouping) for grouping in groupings for _ in range(5)]
+    return 100 * (1 - (100 - stability(groupings)) / (100 - stability(shuffled)))
+
+
 def metrics_of_sources(metrics: np.ndarray, sources: np.ndarray) -> dict[str, int]:
     """The most frequent metric among the categories of each source."""
     return {str(source): int(np.bincount(metrics[sources == source]).argmax()) for source in np.unique(sources)}
 
 
 def measure(
-    *, trial: int, system: str, n_metrics: int, settings: dict[str, Any], validate: bool = False
+    *, trial: int, system: str, n_metrics: int, settings: dict[str, Any], validate: bool = False, part: str = ""
 ) -> dict[str, Any]:
     """Train and test one learner on one trial; with `validate`, on two thirds and one third of its training images.
 
     Result: `accuracy`, `novel` (among categories never seen), `all` (known and novel), each in % for NEIGHBORS; `own`,
     as `novel` with the metric that most known categories of the same source have, and `astray`, how many novel ones
     were given another; `within`, as `novel` among those of the same source, mean of the sources; `grouping` and
-    `sources`, a number a known category.
+    `sources`, a number a known category. Of the parts, "caltech" has the `accuracy` on Caltech-20, and "evolution" the
+    shares of the metrics in each category, round by round.
     """
-    images = load_trial(trial)
+    images = load_trial(trial, "caltech101-20", None) if part == "caltech" else load_trial(trial)
     X, y, known, train = images["X"], images["y"], ~images["novel"], images["train"]
     learner = MuSL(n_metrics=n_metrics, random_state=trial, **(SYSTEMS[system] | settings))
+    if part == "caltech":
+        return {"accuracy": accuracy(learner.fit(X[train], y[train]), X, y, ~train, train)}
+    if part == "evolution":
+        return evolution(learner, X[known & train], y[known & train])
     if validate:
         rows = np.flatnonzero(known & train)
         shown, held_out = train_test_split(rows, test_size=1 / 3, random_state=trial, stratify=y[rows])
@@ -122,6 +140,25 @@ def measure(
     learner.metric_of_category_ = own
     result["own"] = accuracy(learner, X, y, ~known & ~train, ~known & train)
     return result
+
+
+def evolution(learner: MuSL, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Of each category and metric along the rounds of grouping, log likelihood a pair and share in the weights.
+
+    The share is that of equation 9, a softmax of r / n times the log likelihoods, n being the number of pairs.
+    """
+    n_own = np.unique(y, return_counts=True)[1]
+    n_negative = n_own * np.minimum(learner.negatives_per_example, len(y) - n_own)
+    n_positive = n_own * (n_own - 1)
+    n_pairs = n_negative + (n_negative if learner.balanced else n_positive)  # (C,), as they are weighted
+    rounds: list[np.ndarray] = []
+    learner.fit(X, y, callback=lambda learned: rounds.append(learned.likelihoods_.copy()))
+    L = np.array(rounds[: learner.n_bits])  # (T, C, K), before re-training
+    return {
+        "categories": np.unique(y).tolist(),
+        "likelihoods": (L / n_pairs[:, None]).tolist(),
+        "shares": softmax(learner.r / n_pairs.sum() * L, axis=2).tolist(),
+    }
 
 
 def jobs_grid(quick: bool) -> list[dict[str, Any]]:
@@ -164,11 +201,23 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
             (system, k, chosen["joint"], FEW_TRIALS) for system, k in TUNED.items() if chosen[system] != chosen["joint"]
         ]
         runs += [("joint", 3, settings, FEW_TRIALS) for settings in OTHERS if settings != chosen["joint"]]
-    return grid + [
-        {"trial": t, "system": system, "n_metrics": k, "settings": settings}
-        for system, k, settings, n_trials in runs
-        for t in range(n_trials)
+    extra = [{"trial": 0, "system": "joint", "n_metrics": 3, "settings": chosen["joint"], "part": "evolution"}]
+    caltech = {"joint": (3,), "one metric": (1,)} if quick else CALTECH
+    extra += [
+        {"trial": t, "system": system, "n_metrics": k, "settings": chosen[system], "part": "caltech"}
+        for system, metrics in caltech.items()
+        for k in metrics
+        for t in range(1 if quick else FEW_TRIALS)
     ]
+    return (
+        grid
+        + extra
+        + [
+            {"trial": t, "system": system, "n_metrics": k, "settings": settings}
+            for system, k, settings, n_trials in runs
+            for t in range(n_trials)
+        ]
+    )
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -181,7 +230,8 @@ def page_found(results: list[dict[str, Any]], settings: dict[str, dict[str, Any]
     found: Found = {}
     for result in results:
         system, k = result["system"], result["n_metrics"]
-        if not result.get("validate") and result["settings"] == settings[system]:
+        plain = not result.get("validate") and not result.get("part")
+        if plain and result["settings"] == settings[system]:
             own = found.setdefault((system, k), {})
             for key in ("accuracy", "novel", "all", "own", "within"):
                 own.setdefault(key, []).append(result[key][NEIGHBORS.index(voters)])
@@ -301,7 +351,9 @@ def page(results: list[dict[str, Any]]) -> Page:
                 "Accuracy against the number of metrics (the paper's figure 5 B)",
                 {"accuracy": f"{most} categories"},
             ),
+            page_caltech(results, voters),
             *page_tables(found, voters),
+            *page_evolution(results),
             *page_other_groups(others, found["joint", 3], chosen["joint"]),
             *page_same(same, chosen["joint"], voters),
             page_curves(
@@ -313,6 +365,57 @@ def page(results: list[dict[str, Any]]) -> Page:
             *page_grid(results, chosen, voters),
         ],
     )
+
+
+def page_caltech(results: list[dict[str, Any]], voters: int) -> Plot:
+    """Figure 5 A: accuracy against K on Caltech-20."""
+    figure, (axes,) = new_figure(width=7.0)
+    own = [result for result in results if result.get("part") == "caltech"]
+    data = []
+    for place, system in enumerate(SYSTEMS):
+        metrics = sorted({result["n_metrics"] for result in own if result["system"] == system})
+        if metrics:
+            values = [
+                [r["accuracy"][NEIGHBORS.index(voters)] for r in own if (r["system"], r["n_metrics"]) == (system, k)]
+                for k in metrics
+            ]
+            data += mean_series(axes, place, metrics, np.transpose(values), system)
+    axes.set(xscale="log", xlabel="number of metrics K", ylabel="accuracy (%)", title="Caltech-20")
+    ticks = sorted({result["n_metrics"] for result in own})
+    axes.set_xticks(ticks, [str(k) for k in ticks])
+    axes.minorticks_off()
+    legend(figure, axes, "grouping")
+    n_trials = len({result["trial"] for result in own})
+    text = f"Accuracy on 20 categories of Caltech (the paper's figure 5 A), {n_trials} trials; bars: standard error."
+    return Plot("musl-caltech", text, figure, data)
+
+
+def page_evolution(results: list[dict[str, Any]]) -> list[Plot]:
+    """Figures 3 and 4: how likely three categories are under each metric, and how much each metric learns of them."""
+    (found,) = (result for result in results if result.get("part") == "evolution")
+    names = found["categories"]
+    shown = np.linspace(0, len(names) - 1, 3).astype(int)
+    plots = []
+    for stem, key, label, caption in (
+        ("musl-likelihoods", "likelihoods", "log likelihood a pair", "the paper's figure 3"),
+        ("musl-shares", "shares", "share of the weights", "the paper's figure 4"),
+    ):
+        values = np.array(found[key])  # (T, C, K)
+        figure, panels = new_figure(len(shown), width=12)
+        rounds = np.arange(1, len(values) + 1)
+        data = []
+        for axes, c in zip(panels, shown, strict=True):
+            for k in range(values.shape[2]):
+                series(axes, k, rounds, values[:, c, k], label=f"metric {k + 1}")
+                data += [
+                    {"category": names[c], "metric": k + 1, "round": int(t), key: float(v)}
+                    for t, v in zip(rounds, values[:, c, k], strict=True)
+                ]
+            axes.set(xlabel="round", ylabel=label, title=names[c])
+        legend(figure, panels[0])
+        text = f"One trial, K = 3: {label} of three categories under each metric along the rounds ({caption})."
+        plots.append(Plot(stem, text, figure, data))
+    return plots
 
 
 def page_others(results: list[dict[str, Any]], voters: int) -> dict[str, dict[str, list[Any]]]:
@@ -489,7 +592,8 @@ def page_tables(found: Found, voters: int) -> list[Table]:
         for k in page_metrics(found, system):
             values = found[system, k]
             groupings = values["grouping"]
-            stable = f"{stability(groupings):.0f} %" if 1 < k < len(groupings[0]) else ""
+            some = 1 < k < len(groupings[0])
+            stable = f"{stability(groupings):.0f} % ({corrected_stability(groupings):.0f} %)" if some else ""
             columns = [*np.transpose(values["accuracies"]), values["novel"], values["all"]]
             rows.append([system, k, *(plus_minus(column, 1) for column in columns), stable, len(groupings)])
             if k == 3:
@@ -498,7 +602,7 @@ def page_tables(found: Found, voters: int) -> list[Table]:
     return [
         Table(
             f"Accuracy in %; novel, and known with novel, with {voters} neighbours; the mean share of categories on "
-            "which the groupings of two trials agree",
+            "which the groupings of two trials agree, and in brackets how far above chance, as of Lange et al. 2004",
             ["grouping", "K", *neighbours, "novel", "known and novel", "groupings agree", "trials"],
             rows,
         ),
