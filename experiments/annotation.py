@@ -51,7 +51,7 @@ RATES = {"warp": (0.003, 0.01, 0.03, 0.1, 0.3), "auc": (0.03, 0.1, 0.3, 1.0)}
 MOST_STEPS, N_PASSES = {"warp": 120_000, "auc": 240_000}, 12
 SIZE, SIZES, ENSEMBLE, EQUAL = 100, (50, 200, 300, 500), (100, 200, 300), (300, 300, 300)
 ENSEMBLE_NAME, EQUAL_NAME = (f"WSABIE, {' + '.join(map(str, sizes))}" for sizes in (ENSEMBLE, EQUAL))
-N_EXAMPLES = 8  # labels whose neighbours are shown, and images whose labels are
+N_EXAMPLES, N_SHOWN = 8, 3  # labels with their neighbours, and images with their labels; how many of each
 
 # The losses step by step, from the same start with the same learning rate.
 SAME = {"max_norm": 1.0, "learning_rate": 0.01}
@@ -163,8 +163,8 @@ def measure_examples(split: Sequence[Any]) -> dict[str, Any]:
     for name, system in systems.items():
         system.fit(X, y)
         images = [int(np.flatnonzero(y_query == label)[0]) for label in system.classes_[shown]]
-        near = system.similar_labels(shown, 4)[0]
-        best = system.annotate(Q[images], 4)[0]
+        near = system.similar_labels(shown, N_SHOWN)[0]
+        best = system.annotate(Q[images], N_SHOWN)[0]
         for i, label in enumerate(system.classes_[shown].tolist()):
             neighbours.setdefault(label, {})[name] = system.classes_[near[i]].tolist()
             labels.setdefault(label, {})[name] = system.classes_[best[i]].tolist()
