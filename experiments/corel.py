@@ -241,6 +241,8 @@ def measure_words(
     found = []
     for candidate in tried[1:3] if quick else tried:
         learner = clone(candidate).set_params(**COMMON)
+        if quick and hasattr(candidate, "n_steps"):
+            learner.set_params(n_steps=2 * candidate.pass_steps)
         curve = {}
 
         def look(learned: AnnotatorMixin, curve: dict = curve) -> None:
