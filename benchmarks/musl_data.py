@@ -23,18 +23,18 @@ N_TRAIN, N_TEST = 30, 20
 FEATURE_FILES = ("forest.py", "haar.py", "descriptors.py", "blocks.py", "images.py", "decoding.py")
 
 
-def load_trial(trial: int) -> dict[str, np.ndarray]:
-    """A trial's images: vectors X (n, d), labels y, source, novel (of merged-novel) and train."""
+def load_trial(trial: int, known: str = "merged-20", new: str | None = "merged-novel") -> dict[str, np.ndarray]:
+    """A trial's images: vectors X (n, d), labels y, source, novel (of the set `new`) and train."""
     if not (DATA / "caltech101").is_dir():
         print(f"no {DATA / 'caltech101'}: synthetic categories, figures will differ", file=sys.stderr)
         return synthetic_trial(trial)
-    parts = [choose_images(name, fold=trial, n_train=N_TRAIN, n_test=N_TEST) for name in ("merged-20", "merged-novel")]
+    parts = [choose_images(name, fold=trial, n_train=N_TRAIN, n_test=N_TEST) for name in (known, new) if name]
     paths = [path for found in parts for path in found[0]]
     y, train = (np.concatenate([found[place] for found in parts]) for place in (1, 2))
     novel = np.arange(len(paths)) >= len(parts[0][0])
     sources = [Path(features.__file__).with_name(name).read_bytes() for name in FEATURE_FILES]
     made_from = b"".join(sources) + "".join(map(str, paths)).encode()
-    cached = CACHE / f"merged-{trial}-{zlib.crc32(made_from):08x}.npz"
+    cached = CACHE / f"{known}-{trial}-{zlib.crc32(made_from):08x}.npz"
 
     def write(path: Path) -> None:
         images = [read_image(image) for image in paths]

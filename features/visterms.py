@@ -182,13 +182,33 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         ValueError
             There are no images, or `tf` is neither "count" nor "sqrt".
         """
+        return self.fit_blocks([counts])
+
+    def fit_blocks(self, blocks):
+        """Learn the inverse document frequencies from training images of which a part is read at a time.
+
+        Parameters
+        ----------
+        blocks : iterable of sparse matrix of int, (n, n_visterms)
+
+        Returns
+        -------
+        VistermWeighting
+            Itself; as `fit` with all blocks one below the other.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
         if self.tf not in TERM_FREQUENCIES:
             raise ValueError(f"tf must be 'count' or 'sqrt', not {self.tf!r}")
-        counts = _as_counts(counts)
-        if counts.shape[0] == 0:
+        n_images, containing = 0, np.zeros(1, np.int64)
+        for counts in map(_as_counts, blocks):
+            n_images += counts.shape[0]
+            containing = containing + np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
+        if n_images == 0:
             raise ValueError("the weights need at least one training image")
-        n_images, n_visterms = counts.shape
-        containing = np.bincount(counts.indices[counts.data > 0], minlength=n_visterms)
         self.n_images_ = n_images
         self.idf_ = np.log(n_images / np.maximum(containing, 1))
         return self

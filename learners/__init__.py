@@ -8,6 +8,7 @@ from . import storage
 from .aroma import AROMA
 from .base import SimilarityLearner
 from .cosine import Cosine
+from .hier import HIER
 from .knn import KNNAnnotator
 from .lego import LEGO
 from .mcml import MCML
@@ -15,23 +16,30 @@ from .musl import MuSL
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .pamir import PAMIR
+from .rca import RCA
 from .triplets import TripletSampler
+from .warp import LinearWARP
 from .wsabie import WSABIE
+from .xing import Xing
 
 __all__ = [
     "AROMA",
+    "HIER",
     "LEGO",
     "MCML",
     "LEARNERS",
     "OASIS",
     "PAMIR",
+    "RCA",
     "WSABIE",
     "Cosine",
     "KNNAnnotator",
+    "LinearWARP",
     "MuSL",
     "OneVsRestPA",
     "SimilarityLearner",
     "TripletSampler",
+    "Xing",
     "load_learner",
 ]
 
@@ -44,8 +52,12 @@ LEARNERS: dict[str, type[SimilarityLearner]] = {
     "OneVsRestPA": OneVsRestPA,
     "PAMIR": PAMIR,
     "WSABIE": WSABIE,
+    "LinearWARP": LinearWARP,
+    "HIER": HIER,
     "LEGO": LEGO,
     "MCML": MCML,
+    "RCA": RCA,
+    "Xing": Xing,
     "MuSL": MuSL,
 }
 

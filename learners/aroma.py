@@ -557,7 +557,7 @@ class AROMA(OnlineLearner):
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=5000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    click_cutoff : float, optional
+    click_cutoff : float or str, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
         See `TripletSampler`.
@@ -601,7 +601,11 @@ class AROMA(OnlineLearner):
     as matrix products; on dense vectors they wait for the end of a block of 256 triplets, and those of the diagonal
     form for the end of a query's pairs. That changes results by rounding only.
 
-    Departures from the paper: W and the covariance are float32. `init="identity"` and `pairs_per_query` are ours. The
+    Departures from the paper: W and the covariance are float32. `init="identity"` and `pairs_per_query` are ours. W is
+    square: section 2 also has queries and images of different kinds, of p and of q numbers. A learner here is fitted to
+    one X and one y, and draws its queries from the same rows as its images; another X for the queries, with relevance
+    in place of y, would be another contract for fit, validation, saving and search, for a case that no data here has.
+    The
     state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` continues as if
     nothing had been learned since. The factored form skips a triplet where a or b is 1e-6 of the squared norm or less:
     that is rounding.
@@ -640,7 +644,7 @@ class AROMA(OnlineLearner):
         patience: int | None = None,
         refit: bool = False,
         pass_steps: int = 5000,
-        click_cutoff: float | None = None,
+        click_cutoff: float | str | None = None,
         check_negatives: bool = True,
         balance: str = "image",
         random_state: Any = None,

@@ -6,13 +6,20 @@ Jain, Kulis, Dhillon, Grauman: Online Metric Learning and Fast Similarity Search
 
 exactly, so that A stays positive definite whatever eta is. The paper's loss is d_A(z) - y, where d_A(z) = z' A z is to
 be y; then A_t+1 = A_t - s/(1 + s d) A_t z z' A_t with d = z' A_t z, s = eta (ybar - y), and ybar = d / (1 + s d) the
-new distance, the root of a quadratic equation. Here the loss is of relative distances, as Chechik, Sharma, Shalit and
-Bengio (JMLR 11, 2010, section 5.3.1) used LEGO: with u = q - p+ and v = q - p-,
+new distance, the root of eta d ybar^2 + (1 - eta y d) ybar - d = 0.
+
+Chechik, Sharma, Shalit and Bengio (JMLR 11, 2010, section 5.3.1) compare OASIS with a LEGO whose loss is incurred by
+images of one class that are farther apart than one distance, and by images of two classes that are nearer than another.
+This is loss="pairs": with u = q - p+ and v = q - p-,
+
+    loss(A) = max(0, u' A u - near), the paper's step with y = near;    then max(0, far - v' A v), with y = far
+
+They also speak of learning from relative distances. This is loss="triplet":
 
     loss(A) = max(0, margin + u' A u - v' A v)
 
-The same problem's solution is A^-1 = A_t^-1 + t (u u' - v v') with t = eta loss(A): where p- = q it is the paper's step
-for z = u and y = -margin. With a = u' A_t u, b = v' A_t v, c = u' A_t v,
+The same problem's solution is then A^-1 = A_t^-1 + t (u u' - v v') with t = eta loss(A): where p- = q it is the paper's
+step for z = u and y = -margin. With a = u' A_t u, b = v' A_t v, c = u' A_t v,
 
     loss(A) = margin + (a - b - 2 t D) / det,    det = 1 + t (a - b) - t^2 D,    D = a b - c^2
 
@@ -121,19 +128,97 @@ def lego_block(products, eta, margin, of_G, of_H):
     return k, losses
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def pair_step(d, y, eta):
+    """Step s of the paper for a distance d > 0 that is to be y."""
+    b = 1.0 - eta * y * d
+    root = np.sqrt(b * b + 4.0 * eta * d * d)
+    # The root of the quadratic equation, in the form that subtracts no numbers of nearly the same size.
+    new = 2.0 * d / (b + root) if b > 0.0 else (root - b) / (2.0 * eta * d)
+    return eta * (new - y)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def lego_pairs_block(products, eta, near, far, of_F, signs):
+    """As `lego_block`, from the pairs (q, p+) and (q, p-) of each triplet in turn.
+
+    The steps are A <- A + sign f f' with the first rows of of_F Y, of shape (2 n, 2 n), as f.
+    """
+    n = len(products) // 2
+    F = np.empty((2 * n, 2 * n), np.float32)  # Z f of each step
+    lengths = np.empty(2 * n, np.float32)  # z' A z
+    for j in range(2 * n):
+        lengths[j] = products[j, j]
+    k, losses = 0, 0.0
+    for pair in range(2 * n):
+        z = pair // 2 + n * (pair % 2)
+        d, y = max(float(lengths[z]), 0.0), far if pair % 2 else near
+        loss = far - d if pair % 2 else d - near
+        if loss <= 0.0:
+            continue
+        losses += loss
+        if d == 0.0:  # equal images stay so under every A
+            signs[k], of_F[k, :] = 1, 0.0
+            F[k, :] = 0.0
+            k += 1
+            continue
+        f, of_f = F[k], of_F[k]
+        f[:], of_f[:] = products[z], np.float32(0.0)
+        of_f[z] = np.float32(1.0)
+        for i in range(k):
+            amount = np.float32(signs[i]) * F[i, z]
+            for j in range(2 * n):
+                f[j] += amount * F[i, j]
+                of_f[j] += amount * of_F[i, j]
+        s = pair_step(d, y, eta)
+        signs[k] = -1 if s > 0.0 else 1
+        scale = np.float32(np.sqrt(abs(s) / (1.0 + s * d)))
+        for j in range(2 * n):
+            f[j] *= scale
+            of_f[j] *= scale
+            lengths[j] += np.float32(signs[k]) * f[j] * f[j]
+        k += 1
+    return k, losses
+
+
 def lego_pass(X: Any, triplets: np.ndarray, eta: float, margin: float, A: np.ndarray) -> tuple[float, int]:
     """Learn from the triplets in turn, X sparse or dense; sum of the losses and number of violating triplets."""
     of_G, of_H = np.empty((2, _BLOCK, 2 * _BLOCK), np.float32)
+
+    def learn(products: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
+        width = len(Y)
+        k, loss = lego_block(products, eta, margin, of_G[:, :width], of_H[:, :width])
+        _add_squares(A, of_G[:k, :width] @ Y, of_H[:k, :width] @ Y)
+        return k, loss
+
+    return _learn_blocks(X, triplets, A, learn)
+
+
+def lego_pairs_pass(
+    X: Any, triplets: np.ndarray, eta: float, near: float, far: float, A: np.ndarray
+) -> tuple[float, int]:
+    """Learn from both pairs of the triplets in turn; sum of the losses and number of violating pairs."""
+    of_F, signs = np.empty((2 * _BLOCK, 2 * _BLOCK), np.float32), np.empty(2 * _BLOCK, np.int8)
+
+    def learn(products: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
+        width = len(Y)
+        k, loss = lego_pairs_block(products, eta, near, far, of_F[:, :width], signs)
+        steps, away = of_F[:k, :width], signs[:k] < 0
+        _add_squares(A, steps[away] @ Y, steps[~away] @ Y)
+        return k, loss
+
+    return _learn_blocks(X, triplets, A, learn)
+
+
+def _learn_blocks(X: Any, triplets: np.ndarray, A: np.ndarray, learn: Callable) -> tuple[float, int]:
+    """Call `learn(Z A Z', Z A)` for each block of triplets; sum of the losses and of the violations it returns."""
     losses, violating = 0.0, 0
     with threadpool_limits(1, user_api="blas"):  # sums would depend on the number of threads
         for start in range(0, len(triplets), _BLOCK):
             query, positive, negative = triplets[start : start + _BLOCK].T
-            n = len(query)
             Z = X[np.tile(query, 2)] - X[np.concatenate([positive, negative])]
             Y = Z @ A
-            products = np.ascontiguousarray((Z @ Y.T).T)
-            k, loss = lego_block(products, eta, margin, of_G[:, : 2 * n], of_H[:, : 2 * n])
-            _add_squares(A, of_G[:k, : 2 * n] @ Y, of_H[:k, : 2 * n] @ Y)
+            k, loss = learn(np.ascontiguousarray((Z @ Y.T).T), Y)
             losses, violating = losses + loss, violating + k
     return losses, violating
 
@@ -149,16 +234,22 @@ def _add_squares(A: np.ndarray, G: np.ndarray, H: np.ndarray) -> None:
 
 
 class LEGO(MahalanobisMixin, OnlineLearner):
-    """LogDet Exact Gradient Online metric learning, from relative distances.
+    """LogDet Exact Gradient Online metric learning, from pairs of images or from relative distances.
 
     Parameters
     ----------
+    loss : {"triplet", "pairs"}, default="triplet"
+        "triplet" asks that p- is farther from the query than p+, by `margin`; "pairs" that images of one class are at
+        most `near` apart and images of two classes at least `far`, as in the comparison with OASIS.
     eta : float, default=0.02
-        Weight of a triplet's loss against staying near the present A.
+        Weight of a loss against staying near the present A.
     margin : float, default=1.0
-        By how much p- is to be farther from the query than p+, in squared distances; unit rows begin at 0 to 2.
+        By how much p- is to be farther from the query than p+, in squared distances; unit rows begin at 0 to 2. Of
+        "triplet" alone.
+    near, far : float, default=1.0 and 2.0
+        Squared distances of "pairs" alone. Unit rows that share no visterm begin at 2.
     n_steps : int, default=20_000
-        Triplets.
+        Triplets; with "pairs" each gives the pairs (q, p+) and (q, p-).
     validation_fraction : float, optional
         Share of each class held out for early stopping: A with the best mean average precision is kept.
     patience : int, optional
@@ -167,7 +258,7 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=1000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
-    click_cutoff : float, optional
+    click_cutoff : float or str, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
         See `TripletSampler`.
@@ -196,9 +287,11 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     dimension. One is a copy that is factored after each pass: where eta is so large that eigenvalues of A fall below
     the rounding of float32, they are lifted to it, which takes 9 more for that moment.
 
-    Departures from the paper: the loss of relative distances in place of that of a distance and its target, solved as
-    the module's first lines show, and its step t found by bisection. A triplet without a loss changes nothing. A is
-    float32. The similarity leaves out -q' A q, which is the same for all images of a query's ranking.
+    Departures from the paper: with "triplet" the loss of relative distances in place of that of a distance and its
+    target, solved as the module's first lines show, and its step t found by bisection. A triplet or pair without a loss
+    changes nothing. With "pairs" as many pairs of one class as of two are drawn; JMLR 11 does not give the two
+    distances. In `history_`, `loss` and `violating` are then means over pairs. A is float32. The similarity leaves out
+    -q' A q, which is the same for all images of a query's ranking.
 
     References
     ----------
@@ -223,19 +316,25 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     def __init__(
         self,
         *,
+        loss: str = "triplet",
         eta: float = 0.02,
         margin: float = 1.0,
+        near: float = 1.0,
+        far: float = 2.0,
         n_steps: int = 20_000,
         validation_fraction: float | None = None,
         patience: int | None = None,
         refit: bool = False,
         pass_steps: int = 1000,
-        click_cutoff: float | None = None,
+        click_cutoff: float | str | None = None,
         check_negatives: bool = True,
         random_state: Any = None,
     ) -> None:
+        self.loss = loss
         self.eta = eta
         self.margin = margin
+        self.near = near
+        self.far = far
         self.n_steps = n_steps
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -248,9 +347,14 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def _check_params(self) -> None:
-        for name, value in (("eta", self.eta), ("margin", self.margin)):
+        if self.loss not in ("triplet", "pairs"):
+            raise ValueError(f"loss must be 'triplet' or 'pairs', got {self.loss!r}")
+        for name in ("eta", "margin", "near", "far"):
+            value = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
+        if self.near >= self.far:
+            raise ValueError(f"near must be smaller than far, got {self.near!r} and {self.far!r}")
 
     def _start(self) -> None:
         self.A_ = np.eye(self.n_features_in_, dtype=np.float32)
@@ -261,7 +365,10 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         if X is None:
             indptr, indices, data, _ = rows
             X = sp.csr_array((data, indices.view(np.int32), indptr), (len(indptr) - 1, self.n_features_in_))
-        return lego_pass(X, triplets, float(self.eta), float(self.margin), self.A_)
+        if self.loss == "triplet":
+            return lego_pass(X, triplets, float(self.eta), float(self.margin), self.A_)
+        losses, violating = lego_pairs_pass(X, triplets, float(self.eta), float(self.near), float(self.far), self.A_)
+        return losses / 2, violating / 2  # of a pair, as the loop divides by triplets
 
     def _step_cost(self, rows: Rows) -> float:
         return _step_nanoseconds(self.n_features_in_, mean_entries(rows))

@@ -34,7 +34,7 @@ class LinearAnnotator(OnlineAnnotator):
 
     linear = True
     _keeps_columns = False
-    _learned = ("W_",)
+    _learned: tuple[str, ...] = ("W_",)
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
     C: Any
     W_: np.ndarray  # (d, n_labels)

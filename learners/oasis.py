@@ -204,7 +204,7 @@ class OASIS(OnlineLearner):
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     psd_every : int, optional
         With "psd", project also while learning, every so many triplets: a multiple of `pass_steps`.
-    click_cutoff : float, optional
+    click_cutoff : float or str, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
     check_negatives : bool, default=True
         See `TripletSampler`.
@@ -289,7 +289,7 @@ class OASIS(OnlineLearner):
         refit: bool = False,
         pass_steps: int = 250_000,
         psd_every: int | None = None,
-        click_cutoff: float | None = None,
+        click_cutoff: float | str | None = None,
         check_negatives: bool = True,
         balance: str = "image",
         random_state: Any = None,

@@ -216,11 +216,14 @@ class OneVsRestPA(LinearAnnotator):
         return mean_entries(rows) * len(self.classes_)
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
+        losses, violating = self._learn(rows, sampler, n_steps, stream(self.seed_, 0, self.n_steps_), self.W_)
+        return losses / len(self.classes_), violating / len(self.classes_)
+
+    def _learn(self, rows: Rows, sampler: Labels, n_steps: int, state: np.ndarray, W: np.ndarray) -> tuple[float, int]:
+        """Learn W from images drawn from `state`; sum of the losses and number of violations, as the kernels."""
         label_start, labels, usable = sampler
-        images = draw_images(usable, n_steps, stream(self.seed_, 0, self.n_steps_))
+        images = draw_images(usable, n_steps, state)
         X, C = dense_rows(rows, self.n_features_in_), float(self.C)
         if X is None:
-            losses, violating = one_vs_rest_pass(rows, label_start, labels, images, C, self.W_)
-        else:
-            losses, violating = dense_one_vs_rest_pass(X, rows[3], label_start, labels, images, C, self.W_)
-        return losses / len(self.classes_), violating / len(self.classes_)
+            return one_vs_rest_pass(rows, label_start, labels, images, C, W)
+        return dense_one_vs_rest_pass(X, rows[3], label_start, labels, images, C, W)

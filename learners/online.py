@@ -110,7 +110,7 @@ class OnlineLearner(SimilarityLearner):
     validation_fraction: float | None
     patience: int | None
     refit: bool
-    click_cutoff: float | None
+    click_cutoff: float | str | None
     check_negatives: bool
     random_state: Any
 

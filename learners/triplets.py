@@ -5,7 +5,8 @@ section 2.3 (labels) and section 5.2 (clicks). With R the counts (images x queri
 
     Pr(a, b) = sum_q Pr(a | q) Pr(b | q) Pr(q) = sum_q R[a, q] R[b, q] / (N sum_c R[c, q])
 
-and two images are related where Pr(a, b) exceeds a cut-off theta. The n x n matrix of Pr is never built: an image is
+and two images are related where Pr(a, b) exceeds a cut-off theta, or belongs to the largest, as the top 1 % (Chechik,
+Sharma, Shalit, Bengio, NIPS 22, 2009, section 4.1). The n x n matrix of Pr is never built: an image is
 walked to its queries and from there to their images, and one merge of two short rows gives Pr(a, b) for one pair.
 
 A learner has the triplets of a pass drawn by one compiled call and hands the array to its kernel, 12 bytes a triplet.
@@ -14,6 +15,7 @@ Drawn one by one inside the learning loop they would cost thirty times as much, 
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ from sklearn.utils.validation import column_or_1d
 
 # Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
 _TRIES = 64
+_PAIRS = 1 << 24  # of images that share a query, whose Pr is held at once to find a share of the largest: 256 MB
 _DEALS = 1  # makes the streams of deals others than those of pairs
 
 
@@ -286,8 +289,10 @@ class TripletSampler:
     y : array of shape (n,), or sparse array of shape (n, n_labels)
         One label per image, of any type that sorts; or several labels per image (related: a shared label; weights are
         not used); or, with `cutoff`, click counts (images x queries). Sparse entries must not be negative.
-    cutoff : float, optional
-        Theta of section 5.2, at least 0: `y` holds clicks and images are related where Pr(a, b) > theta.
+    cutoff : float or str, optional
+        `y` holds clicks. A number, at least 0, is theta of section 5.2: images are related where Pr(a, b) > theta. A
+        text such as "top 1 %" asks for this share of the pairs of images that any query joins, those of the largest
+        Pr, and of the pairs that are as large as the last of them.
     check_negatives : bool, default=True
         False draws negatives from all images without looking, which the paper finds harmless with very many labels.
     subset : array of shape (m,), optional
@@ -330,7 +335,7 @@ class TripletSampler:
         self,
         y: Any,
         *,
-        cutoff: float | None = None,
+        cutoff: float | str | None = None,
         check_negatives: bool = True,
         subset: np.ndarray | None = None,
         balance: str = "image",
@@ -342,6 +347,7 @@ class TripletSampler:
         if sp.issparse(y):
             tables = _tables_from_sparse(y, cutoff, check_negatives, subset)
             what = "image has both a related and an unrelated image"
+            what += "" if cutoff is None else f" with the click cut-off {cutoff!r}"
         else:
             if cutoff is not None:
                 raise ValueError("a click cut-off needs y as a sparse array of counts (images x queries)")
@@ -472,7 +478,7 @@ def _images_by_label(tables: TripletTables, state: np.ndarray) -> tuple[np.ndarr
     return readonly(images[order]), np.concatenate([[0], edges, [len(order)]])
 
 
-def related_images(y: Any, rows: np.ndarray, columns: np.ndarray, *, cutoff: float | None = None) -> np.ndarray:
+def related_images(y: Any, rows: np.ndarray, columns: np.ndarray, *, cutoff: float | str | None = None) -> np.ndarray:
     """Which images of `columns` are related to which of `rows`: bool of shape (n_rows, n_columns).
 
     `y` and `cutoff` as for `TripletSampler`; an image is related to itself where it has a label. Dense: for the few
@@ -518,7 +524,7 @@ def _tables_from_classes(y: Any, check_negatives: bool, subset: np.ndarray | Non
 
 
 def _tables_from_sparse(
-    y: Any, cutoff: float | None, check_negatives: bool, subset: np.ndarray | None
+    y: Any, cutoff: float | str | None, check_negatives: bool, subset: np.ndarray | None
 ) -> TripletTables:
     affinities, weights, threshold = _affinities(y, cutoff)
     totals = np.asarray(weights.sum(axis=0)).ravel()  # (n_labels,)
@@ -552,7 +558,7 @@ def _tables_from_sparse(
     return tables._replace(usable=readonly(np.flatnonzero(usable).astype(np.int32)))
 
 
-def _affinities(y: Any, cutoff: float | None) -> tuple[sp.csr_array, sp.csr_array, float]:
+def _affinities(y: Any, cutoff: float | str | None) -> tuple[sp.csr_array, sp.csr_array, float]:
     """Affinities and walking weights, both (n, n_labels) with the same pattern, and the threshold of their overlap."""
     weights = sp.csr_array(y, dtype=np.float64, copy=True)
     weights.sum_duplicates()
@@ -564,11 +570,45 @@ def _affinities(y: Any, cutoff: float | None) -> tuple[sp.csr_array, sp.csr_arra
         weights.data[:] = 1.0
         affinities.data[:] = 1.0
         return affinities, weights, 0.0
-    if not cutoff >= 0:
-        raise ValueError(f"the click cut-off must be at least 0, got {cutoff!r}")
+    share = share_of_cutoff(cutoff)
     totals = np.asarray(weights.sum(axis=0)).ravel()  # (n_queries,)
     affinities.data /= np.sqrt(totals[affinities.indices] * totals.sum())
-    return affinities, weights, cutoff
+    return affinities, weights, float(cutoff) if share is None else _threshold_of_share(affinities, share)
+
+
+def share_of_cutoff(cutoff: float | str) -> float | None:
+    """Share of the pairs that a click cut-off such as "top 1 %" asks for; None for a threshold.
+
+    Raises
+    ------
+    ValueError
+        Neither a number of at least 0, nor a share above 0 % and up to 100 %.
+    """
+    if isinstance(cutoff, str):
+        percent = re.fullmatch(r"top (\d+(?:\.\d+)?) ?%", cutoff.strip())
+        if percent and 0 < float(percent[1]) <= 100:
+            return float(percent[1]) / 100
+    elif cutoff >= 0:
+        return None
+    raise ValueError(f"the click cut-off must be a number of at least 0, or a share such as 'top 1 %', got {cutoff!r}")
+
+
+def _threshold_of_share(affinities: sp.csr_array, share: float) -> float:
+    """Number that Pr exceeds for this share of the pairs of images that any query joins, or a little more.
+
+    Where there are very many pairs, those of a part of the images, drawn by a fixed seed.
+    """
+    rows = np.random.default_rng(0).permutation(affinities.shape[0])
+    pairs_of = np.diff(affinities.tocsc().indptr)  # images of each query
+    bound = np.cumsum((affinities.astype(bool) @ pairs_of)[rows])  # at least as many pairs
+    rows = np.sort(rows[: max(1, np.searchsorted(bound, _PAIRS, side="right"))])
+    products = sp.coo_array(affinities[rows] @ affinities.T)
+    found = products.data[rows[products.coords[0]] != products.coords[1]]
+    if not len(found):
+        return 0.0  # no two images share a query: nothing is related
+    kept = max(1, round(share * len(found)))
+    # A little less, as the kernel may add up the products in another order.
+    return float(np.partition(found, len(found) - kept)[len(found) - kept]) * (1 - 1e-9)
 
 
 def _sums_by_row(data: np.ndarray, indptr: np.ndarray) -> np.ndarray:

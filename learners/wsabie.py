@@ -51,8 +51,42 @@ def draw_pairs(label_start, labels, usable, state, pairs):
         pairs[step, 1] = labels[start + draw_below(label_start[image + 1] - start, state)]
 
 
+def steps_to_half(decay_steps: Any, y: Any) -> int | None:
+    """`decay_steps`, with "auto" put into numbers: of all images, so that a search and its refit slow down alike."""
+    n_pairs = y.nnz if sp.issparse(y) else len(y)
+    return max(_LEAST_DECAY, _DECAY_PER_PAIR * n_pairs) if decay_steps == "auto" else decay_steps
+
+
+def learning_rates(first: float, half: int | None, start: int, n: int) -> np.ndarray:
+    """Learning rates of the steps `start` to `start + n` - 1: float32 (n,)."""
+    rates = np.float32(first) * np.ones(n, np.float32)
+    if half is not None:
+        rates /= (1 + (start + np.arange(n)) / half).astype(np.float32)
+    return rates
+
+
+def harmonic_numbers(n: int) -> np.ndarray:
+    """L(0), L(1), ..., L(n): float32 (n + 1,)."""
+    return np.concatenate([[0], np.cumsum(1 / np.arange(1, n + 1))]).astype(np.float32)
+
+
+def warp_weights(n_others: int) -> np.ndarray:
+    """L of the rank that is estimated where the N-th draw is the first to violate: float32 (n_others + 1,)."""
+    weights = np.zeros(n_others + 1, np.float32)
+    weights[1:] = harmonic_numbers(n_others)[n_others // np.arange(1, n_others + 1)]
+    return weights
+
+
+def check_decay_steps(decay_steps: Any) -> None:
+    """Refuse anything but a positive integer, "auto" and None."""
+    if isinstance(decay_steps, str) and decay_steps != "auto":
+        raise ValueError(f"decay_steps must be an integer, 'auto' or None, got {decay_steps!r}")
+    if decay_steps is not None and decay_steps != "auto":
+        check_integer("decay_steps", decay_steps, minimum=1)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_other(own, n_labels, state):
+def draw_other(own, n_labels, state):
     """Label that is not one of `own`, which are sorted; uniform over the others."""
     label = draw_below(n_labels - len(own), state)
     for other in own:
@@ -142,7 +176,7 @@ def warp_pass(rows, labels, pairs, state, weights, rates, max_norm, first, last,
         combine_rows(indices, data, start, end, V, width, size, z)
         threshold = _score(W, right, z, size) - np.float32(1.0)
         for n in range(1, len(weights)):
-            wrong = np.uint64(_draw_other(own, n_labels, state)) * width
+            wrong = np.uint64(draw_other(own, n_labels, state)) * width
             score = _score(W, wrong, z, size)
             if score <= threshold:
                 continue
@@ -405,10 +439,7 @@ class WSABIE(OnlineAnnotator):
         for name, value in (("max_norm", self.max_norm), ("learning_rate", self.learning_rate)):
             if not isinstance(value, Real) or not 0 < value < np.inf:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
-        if isinstance(self.decay_steps, str) and self.decay_steps != "auto":
-            raise ValueError(f"decay_steps must be an integer, 'auto' or None, got {self.decay_steps!r}")
-        if self.decay_steps is not None and self.decay_steps != "auto":
-            check_integer("decay_steps", self.decay_steps, minimum=1)
+        check_decay_steps(self.decay_steps)
         if self.loss not in ("warp", "auc", "owpc"):
             raise ValueError(f"loss must be 'warp', 'auc' or 'owpc', got {self.loss!r}")
 
@@ -439,10 +470,7 @@ class WSABIE(OnlineAnnotator):
         super()._continue()
 
     def _sampler(self, y: Any, subset: np.ndarray | None) -> Labels:
-        # Of all images, so that the rate falls alike in the search and in the refit.
-        n_pairs = y.nnz if sp.issparse(y) else len(y)
-        auto = max(_LEAST_DECAY, _DECAY_PER_PAIR * n_pairs)
-        self._decay_steps = auto if self.decay_steps == "auto" else self.decay_steps
+        self._decay_steps = steps_to_half(self.decay_steps, y)
         return super()._sampler(y, subset)
 
     def _step_cost(self, rows: Rows) -> float:
@@ -450,10 +478,7 @@ class WSABIE(OnlineAnnotator):
         return 0.15 * sum(self.member_sizes_) * (2 * mean_entries(rows) + len(self.classes_))
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        steps = self.n_steps_ + np.arange(n_steps)
-        rates = np.float32(self.learning_rate) * np.ones(n_steps, np.float32)
-        if self.decay_steps is not None:
-            rates /= (1 + steps / self._decay_steps).astype(np.float32)
+        rates = learning_rates(self.learning_rate, self._decay_steps, self.n_steps_, n_steps)
         found = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             joblib.delayed(self._member_pass)(rows, sampler, rates, member, first, last)
             for member, (first, last) in enumerate(self._members())
@@ -466,15 +491,10 @@ class WSABIE(OnlineAnnotator):
         pairs = np.empty((len(rates), 2), np.int32)
         draw_pairs(*labels, state, pairs)
         n_others = len(self.classes_) - 1
-        harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, n_others + 1))]).astype(np.float32)  # L(0), L(1) ...
         model = np.float32(self.max_norm), first, last, self.visterm_vectors_, self.label_vectors_
         if self.loss == "owpc":
-            return owpc_pass(rows, labels, pairs, harmonic, rates, *model)
-        if self.loss == "auc":
-            weights = np.ones(2, np.float32)
-        else:
-            weights = np.zeros(n_others + 1, np.float32)
-            weights[1:] = harmonic[n_others // np.arange(1, n_others + 1)]
+            return owpc_pass(rows, labels, pairs, harmonic_numbers(n_others), rates, *model)
+        weights = np.ones(2, np.float32) if self.loss == "auc" else warp_weights(n_others)
         return warp_pass(rows, labels, pairs, state, weights, rates, *model)
 
     # -- the weights of an ensemble ------------------------------------------------------------------------------------

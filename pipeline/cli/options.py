@@ -44,7 +44,7 @@ SchedulerOption = Annotated[
         "--scheduler", metavar="ADDRESS", help="Run on a Dask cluster (tcp://host:8786), or none for this machine."
     ),
 ]
-_LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"
+_LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, warp, ovr, hier, knn"
 LearnerOption = Annotated[
     str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
 ]

@@ -44,7 +44,7 @@ def search(
         typer.Option("--html", metavar="FILE", help="Write an HTML page with the images instead of the table."),
     ] = None,
 ) -> None:
-    """Find the most similar images, or the best images for a label.
+    """Find the most similar images, or the best images for a label, or for several labels together.
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
     learner: oasis, else the first trained one; for --label: the best on held-out images.
@@ -56,6 +56,7 @@ def search(
       visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
       visterm search holiday/ --html results.html
       visterm search --label sunset
+      visterm search --label beach --label people
     """
     from visterm.pipeline.search.results_page import write_results_page
     from visterm.pipeline.search.searcher import RESULTS
@@ -94,7 +95,9 @@ def annotate(
     learner: Annotated[
         str | None,
         typer.Option(
-            "--learner", metavar="NAME", help="wsabie, pamir, ovr or knn (default: the best on held-out images)."
+            "--learner",
+            metavar="NAME",
+            help="wsabie, pamir, warp, ovr, hier or knn (default: the best on held-out images).",
         ),
     ] = None,
     label: LabelOption = None,

@@ -22,6 +22,7 @@ _PATHS = (
     ("collection", "vectors", "file"),
     ("collection", "vectors", "ids"),
     ("features", "onnx", "model"),
+    ("hier", "is_a"),
     ("evaluate", "is_a"),
     ("index", "uri"),
 )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from visterm.features.presets import PRESETS
 
@@ -22,8 +22,10 @@ _OASIS = constructor_defaults("learners", "oasis", "OASIS")
 _AROMA = constructor_defaults("learners", "aroma", "AROMA")
 _WSABIE = constructor_defaults("learners", "wsabie", "WSABIE")
 _PAMIR = constructor_defaults("learners", "pamir", "PAMIR")
+_WARP = constructor_defaults("learners", "warp", "LinearWARP")
 _OVR = constructor_defaults("learners", "one_vs_rest", "OneVsRestPA")
 _KNN = constructor_defaults("learners", "knn", "KNNAnnotator")
+_HIER = constructor_defaults("learners", "hier", "HIER")
 _LEGO = constructor_defaults("learners", "lego", "LEGO")
 _MCML = constructor_defaults("learners", "mcml", "MCML")
 _MUSL = constructor_defaults("learners", "musl", "MuSL")
@@ -53,6 +55,16 @@ def without_password(text: str) -> str:
     from visterm.retrieval.milvus import shown
 
     return shown(text)
+
+
+def _check_cutoff(cutoff: float | str) -> float | str:
+    share = re.fullmatch(r"top (\d+(?:\.\d+)?) ?%", cutoff) if isinstance(cutoff, str) else None
+    if not (0 < float(share[1]) <= 100 if share else isinstance(cutoff, float | int) and cutoff >= 0):
+        raise ValueError(f"click_cutoff is a number of at least 0, or a share such as top 1 %, not {cutoff}")
+    return cutoff
+
+
+_ClickCutoff = Annotated[float | str, AfterValidator(_check_cutoff)]
 
 
 class _Section(BaseModel):
@@ -162,7 +174,7 @@ class FeaturesConfig(_Section):
     cells: list[int] = list(_VISTERMS["cells"])  # [3]: 3 x 3 cells with visterms of their own; [1, 3]: two grids
     normalization: Literal["l1", "hellinger"] = _VISTERMS["normalization"]
     weighting: WeightingConfig = WeightingConfig()
-    max_training_images: int = Field(default=2_000, gt=0)  # palette and codebook learn from at most this many
+    max_training_images: int = Field(default=2_000, gt=0)  # for palette and codebook; idf is of all
 
     def of_extractor(self) -> dict[str, Any]:
         """Return the settings of VistermExtractor."""
@@ -204,7 +216,7 @@ class OASISConfig(_Section):
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
     patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
     refit: bool = _differs(True, _REFIT)
-    click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
+    click_cutoff: _ClickCutoff = _differs(0.0, _CLICKS)
     check_negatives: bool = _OASIS["check_negatives"]
     balance: Literal["image", "class"] = _OASIS["balance"]
 
@@ -221,7 +233,7 @@ class AROMAConfig(_Section):
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
     patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
     refit: bool = _differs(True, _REFIT)
-    click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
+    click_cutoff: _ClickCutoff = _differs(0.0, _CLICKS)
     check_negatives: bool = _AROMA["check_negatives"]
     balance: Literal["image", "class"] = _AROMA["balance"]
 
@@ -231,6 +243,12 @@ class AROMAConfig(_Section):
         if not 1e-30 <= r <= 1e30:
             raise ValueError(f"r must be positive, from 1e-30 to 1e30, not {r:g}")
         return r
+
+
+def _positive_steps(decay_steps: int | str | None) -> int | str | None:
+    if isinstance(decay_steps, int) and decay_steps < 1:
+        raise ValueError(f"decay_steps is a positive number, auto or null, not {decay_steps}")
+    return decay_steps
 
 
 class WSABIEConfig(_Section):
@@ -247,12 +265,7 @@ class WSABIEConfig(_Section):
     patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
     refit: bool = _differs(True, _REFIT)
 
-    @field_validator("decay_steps")
-    @classmethod
-    def _positive(cls, decay_steps: int | str | None) -> int | str | None:
-        if isinstance(decay_steps, int) and decay_steps < 1:
-            raise ValueError(f"decay_steps is a positive number, auto or null, not {decay_steps}")
-        return decay_steps
+    _positive_decay = field_validator("decay_steps")(_positive_steps)
 
     @field_validator("n_components")
     @classmethod
@@ -261,6 +274,21 @@ class WSABIEConfig(_Section):
         if not sizes or min(sizes) < 1:
             raise ValueError(f"n_components is a positive number, or a list of some, not {n_components}")
         return n_components
+
+
+class LinearWARPConfig(_Section):
+    """Labels ranked by one vector of weights each, learned by WSABIE's loss; see LinearWARP."""
+
+    max_norm: float = Field(default=_WARP["max_norm"], gt=0)
+    learning_rate: float = Field(default=_WARP["learning_rate"], gt=0)
+    decay_steps: int | Literal["auto"] | None = _WARP["decay_steps"]
+    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
+    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
+
+    _positive_decay = field_validator("decay_steps")(_positive_steps)
 
 
 class PAMIRConfig(_Section):
@@ -285,6 +313,18 @@ class OneVsRestConfig(_Section):
     refit: bool = _differs(True, _REFIT)
 
 
+class HIERConfig(_Section):
+    """Images compared by class probabilities and a hierarchy of the classes; see HIER."""
+
+    is_a: str | None = _HIER["is_a"]  # CSV file with the columns label,parent; null: classes are like themselves only
+    C: float = Field(default=_HIER["C"], gt=0)
+    n_steps: int = _differs(200_000, _STOPS_EARLY, gt=0)
+    pass_steps: int = _differs(2_000, _FEWER_CHECKS, gt=0)
+    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
+    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
+    refit: bool = _differs(True, _REFIT)
+
+
 class KNNConfig(_Section):
     """Labels of the most similar training images; see KNNAnnotator."""
 
@@ -297,15 +337,24 @@ class KNNConfig(_Section):
 class LEGOConfig(_Section):
     """The online metric learner; see LEGO."""
 
+    loss: Literal["triplet", "pairs"] = _LEGO["loss"]
     eta: float = Field(default=_LEGO["eta"], gt=0)
-    margin: float = Field(default=_LEGO["margin"], gt=0)  # in squared distances
+    margin: float = Field(default=_LEGO["margin"], gt=0)  # in squared distances, as near and far
+    near: float = Field(default=_LEGO["near"], gt=0)
+    far: float = Field(default=_LEGO["far"], gt=0)
     n_steps: int = _differs(50_000, _STOPS_EARLY, gt=0)
     pass_steps: int = _differs(5_000, _FEWER_CHECKS, gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
     patience: int | None = _differs(3, _STOPS_EARLY_AFTER, gt=0)
     refit: bool = _differs(True, _REFIT)
-    click_cutoff: float = _differs(0.0, _CLICKS, ge=0)
+    click_cutoff: _ClickCutoff = _differs(0.0, _CLICKS)
     check_negatives: bool = _LEGO["check_negatives"]
+
+    @model_validator(mode="after")
+    def _near_is_nearer(self) -> LEGOConfig:
+        if self.near >= self.far:
+            raise ValueError(f"near must be smaller than far, not {self.near:g} and {self.far:g}")
+        return self
 
 
 class MCMLConfig(_Section):
@@ -425,7 +474,9 @@ class Config(_Section):
     aroma: AROMAConfig = AROMAConfig()
     wsabie: WSABIEConfig = WSABIEConfig()
     pamir: PAMIRConfig = PAMIRConfig()
+    warp: LinearWARPConfig = LinearWARPConfig()
     ovr: OneVsRestConfig = OneVsRestConfig()
+    hier: HIERConfig = HIERConfig()
     knn: KNNConfig = KNNConfig()
     lego: LEGOConfig = LEGOConfig()
     mcml: MCMLConfig = MCMLConfig()

@@ -38,6 +38,21 @@ def read_is_a(file: Path) -> dict[str, set[str]]:
     return dict(parents)
 
 
+def parents_of(names: Sequence[str], file: Path, *, numbered: bool) -> dict[str, list[str]]:
+    """Return the table as HIER takes it, for labels of these names; ``numbered`` names them by their places.
+
+    UserError as `read_is_a`, or if the table names none of the labels.
+    """
+    table = read_is_a(file)
+    known = {*table, *(parent for parents in table.values() for parent in parents)}
+    if known.isdisjoint(names):
+        raise UserError(f"{file}: names none of the {count(len(names), 'label')} of this run, such as {names[0]}")
+    place = {name: str(i) if numbered else name for i, name in enumerate(names)}
+    # Nodes that are no label keep their names, which must not be those of places.
+    renamed = {name: place.get(name, f"is-a {name}" if numbered else name) for name in known}
+    return {renamed[child]: sorted(renamed[parent] for parent in parents) for child, parents in table.items()}
+
+
 def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], sparse.csr_array], str | None]:
     """Return the sorted labels and the matrix of sibling pairs by an is-a table, and a warning about labels not in it.
 

@@ -21,7 +21,7 @@ from visterm.features import read_image
 from visterm.learners import SimilarityLearner
 from visterm.pipeline.config.models import Config, without_password
 from visterm.pipeline.report.charts import write_precision_curve
-from visterm.pipeline.report.data import History, Hits, Query, ReportData, Result, System
+from visterm.pipeline.report.data import History, Hits, LabelFigures, Query, ReportData, Result, System
 from visterm.pipeline.report.page import render_report
 from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
@@ -210,6 +210,9 @@ def _report_data(
                 knn_accuracy=figures.get("knn_accuracy"),
                 label_precision_at=annotation.precision_at if annotation else {},
                 sibling_precision_at=annotation.sibling_precision_at if annotation else {},
+                label_figures=LabelFigures(annotation.n_words, annotation.words)
+                if annotation and annotation.words
+                else None,
             )
         )
     collected = read_record(run.collection)

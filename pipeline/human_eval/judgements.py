@@ -216,7 +216,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         curves = precision_curves(decisions[:, :, : study.k])
         by_query = nan_mean(curves, axis=0)  # (n_queries, k)
         coherence, of_learner = judge_coherence(decisions), ranking_coherence(decisions[:, :, : study.k])
-        over_queries, over_judges = spread(curves)
+        over_queries, over_judges = spread(decisions[:, :, : study.k])
         results: dict[str, Any] = {
             "study": study.number,
             "learner": study.learner,

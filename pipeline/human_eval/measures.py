@@ -40,12 +40,26 @@ def precision_curves(decisions: np.ndarray) -> np.ndarray:
         return np.nancumsum(decisions, axis=-1) / np.cumsum(~np.isnan(decisions), axis=-1)
 
 
-def spread(curves: np.ndarray) -> tuple[float, float]:
-    """How much queries and judges differ, by the mean of each curve of `precision_curves`.
+def average_precisions(decisions: np.ndarray) -> np.ndarray:
+    """Average precision per judge and query, of the ranked images: (n_judges, n_queries).
+
+    Mean over the images found relevant of the precision at their rank; 0 where none is, NaN where none is decided.
+
+    >>> average_precisions(np.array([[[1, 0, np.nan, 1], [0, 0, 0, 0]]])).tolist() == [[(1 / 1 + 2 / 3) / 2, 0.0]]
+    True
+    """
+    relevant = decisions == 1
+    total = np.where(relevant, precision_curves(decisions), 0).sum(axis=-1)
+    found = total / np.maximum(relevant.sum(axis=-1), 1)
+    return np.where(np.isnan(decisions).all(axis=-1), np.nan, found)
+
+
+def spread(decisions: np.ndarray) -> tuple[float, float]:
+    """How much queries and judges differ, by the average precision of each judge and query.
 
     Standard deviation over queries (mean over judges), and over judges (mean over queries); NaN of fewer than two.
     """
-    figures = nan_mean(curves, axis=2)  # (n_judges, n_queries)
+    figures = average_precisions(decisions)  # (n_judges, n_queries)
     return float(nan_mean(nan_std(figures, axis=1))), float(nan_mean(nan_std(figures, axis=0)))
 
 

@@ -59,8 +59,9 @@ def draw_tasks(
     """Draw queries at random, with their k nearest images and random ones.
 
     Labelled test images query each other, as in `evaluate`; without any, all images do. As in the paper, queries
-    with copies among their nearest images are skipped, and the random images share no label with the query. The paper
-    takes the 25 queries with most clicks.
+    with copies among their nearest images are skipped, and the random images share no label with the query. Where the
+    run has clicks, queries are those with the largest sum of relevance to other images, as the paper's: that is the
+    number of their clicks, by which Pr(a, b) of `TripletSampler` sums over b; `seed` decides among equal ones.
     """
     from visterm.retrieval import ExactIndex
 
@@ -79,6 +80,8 @@ def draw_tasks(
     )
     rng = random.Random(seed)
     order = rng.sample(range(len(rows)), len(rows))
+    if searcher.config.collection.clicks is not None:
+        order.sort(key=lambda i: -sum(images[rows[i]].labels.values()))
     tasks: list[Task] = []
     for start in range(0, len(order), 4 * n_queries):
         some = order[start : start + 4 * n_queries]

@@ -36,6 +36,30 @@ class System:
     knn_accuracy: float | None = None  # mean per-class recall, if each image has one label
     label_precision_at: Mapping[int, float] = field(default_factory=dict)  # of a system that ranks labels for an image
     sibling_precision_at: Mapping[int, float] = field(default_factory=dict)  # of the same, with an is-a table
+    label_figures: LabelFigures | None = None  # of the same
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """How well a system labels the test images: of each image annotated with so many labels."""
+
+    n_labels: int
+    rows: tuple[tuple[str, int, float, float], ...]  # label, test images that have it, precision, recall
+
+    @property
+    def precision(self) -> float:
+        """Mean over the labels."""
+        return sum(row[2] for row in self.rows) / len(self.rows)
+
+    @property
+    def recall(self) -> float:
+        """Mean over the labels."""
+        return sum(row[3] for row in self.rows) / len(self.rows)
+
+    @property
+    def n_recalled(self) -> int:
+        """Labels with a recall above zero."""
+        return sum(row[3] > 0 for row in self.rows)
 
 
 @dataclass(frozen=True)

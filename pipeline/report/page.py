@@ -142,6 +142,7 @@ def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, s
         verdict=verdict(data),
         protocol=PROTOCOLS.get(data.protocol, data.protocol),
         ks=_columns(data, "precision_at"),
+        labellers=[system for system in data.learners if system.label_figures],
         label_ks=_ends(_columns(data, "label_precision_at")),
         sibling_ks=_ends(_columns(data, "sibling_precision_at")),
         warnings=_warnings(data),

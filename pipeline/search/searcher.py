@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 RESULTS, LABELS = 10, 5  # answers per query, by default
-WITH_LABEL_VECTORS = ("wsabie", "pamir", "ovr")
+WITH_LABEL_VECTORS = ("wsabie", "pamir", "warp", "ovr", "hier")
 RETRY_SECONDS = 10.0  # exact search replaces an index in Milvus that cannot be updated, before the next try
 _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 _log = logging.getLogger(__name__)
@@ -322,13 +322,15 @@ class Searcher:
         *,
         rows: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
-        """Find the images of the collection that fit each label best.
+        """Find the images of the collection that fit a label best, or several labels together.
+
+        The score for several labels is the mean of the scores for each, as PAMIR scores a query of several words.
 
         Parameters
         ----------
         labels : str or sequence of str
         k : int
-            Results for each label, fewer if the collection is smaller.
+            Results, fewer if the collection is smaller.
         learner : str, optional
             One of `annotators`; by default ``default_learner(of_labels=True)``.
         rows : int array, optional
@@ -337,7 +339,7 @@ class Searcher:
         Returns
         -------
         list of dict
-            As `search`, with the label as ``"query"``.
+            As `search`, of one answer, with the labels as ``"query"``.
 
         Raises
         ------
@@ -352,16 +354,13 @@ class Searcher:
         numbers = label_numbers(labels, names, name, self._gallery)
         X = self.X if rows is None else self.X[rows]
         blocks = [
-            annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers]
+            annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers].mean(axis=1)
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
         ]
-        scores = np.concatenate(blocks)  # (n_images, n_labels)
-        order = np.argsort(-scores, axis=0, kind="stable")[:k]
+        scores = np.concatenate(blocks)  # (n_images,)
+        order = np.argsort(-scores, kind="stable")[:k]
         best = order if rows is None else rows[order]
-        return [
-            {"query": label, "results": self.results(best[:, i], scores[order[:, i], i])}
-            for i, label in enumerate(labels)
-        ]
+        return [{"query": " + ".join(labels), "results": self.results(best, scores[order])}]
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[dict[str, Any]]:
         """Rank labels for images.

@@ -64,6 +64,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             check_cluster(run, config, source, len(pending))
             run.save_config(config)  # not before: settings that cannot be used must not be kept
             extracted = extract(run, config, source, collection, pending, console)
+            kind.finish(collection)
         return _report(run, collection, changes, extracted, started, console)
 
 

@@ -16,8 +16,9 @@ from typing import Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError, explain_system_error
+from visterm.pipeline.evaluation.is_a import parents_of
 from visterm.pipeline.store.catalogue import Collection, Image
-from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.records import is_fresh, make_record, read_record
@@ -29,7 +30,7 @@ from .features import check_features
 
 ONE_LABEL = ("musl", "mcml")  # learners of categories: an image belongs to one
 # Steps where n_steps is null: at least, and per image, so that images of large collections are learned from as often.
-STEPS = {"oasis": (4_000_000, 1_000), "wsabie": (500_000, 200)}
+STEPS = {"oasis": (4_000_000, 1_000), "wsabie": (500_000, 200), "warp": (500_000, 200)}
 _FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _HARDLY_BETTER = 1.05  # times cosine's mAP on held-out images
@@ -100,15 +101,16 @@ def checkpoint_path(run: Run, learner_name: str) -> Path:
 
 def train_record(run: Run, config: Config, learner_name: str, images: Sequence[Image]) -> dict[str, Any]:
     """Return the record that a model trained on these images would have."""
-    return make_record(
-        "train",
-        {learner_name: getattr(config, learner_name).model_dump(), "seed": config.seed},
-        {
-            "extractor": extractor_content(run),
-            "images": identity(images),
-            "clicks": config.collection.clicks is not None,
-        },
-    )
+    section = getattr(config, learner_name).model_dump()
+    inputs = {
+        "extractor": extractor_content(run),
+        "images": identity(images),
+        "clicks": config.collection.clicks is not None,
+    }
+    if "is_a" in section:  # what the table says decides, wherever it lies
+        file = section.pop("is_a")
+        inputs["is_a"] = None if file is None else file_sha256(file)
+    return make_record("train", {learner_name: section, "seed": config.seed}, inputs)
 
 
 def _train(
@@ -141,7 +143,7 @@ def _train(
     if learner_name in ONE_LABEL:
         check_one_label(learner_name, images, clicks)
     X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
-    learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images)))
+    learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
     _check_feasible(learner_name, learner, config, X, time_limit)
     if time_limit is not None and not hasattr(learner, "end_after"):
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
@@ -309,6 +311,7 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
     old, new = ({**made["config"][learner_name], "seed": made["config"]["seed"]} for made in (other, record))
     differences = [f"{key}={old.get(key)}, now {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
     words = {"extractor": "other visterms", "images": "other images or labels", "clicks": "other clicks"}
+    words["is_a"] = "another is-a table"
     differences += [text for key, text in words.items() if other["inputs"].get(key) != record["inputs"].get(key)]
     raise UserError(
         f"{checkpoint} is of an interrupted training with {'; '.join(differences)}: train with those settings to "
@@ -390,9 +393,16 @@ def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) ->
     )
 
 
-def constructor_parameters(kind: Any, config: Config, learner_name: str, n_images: int) -> dict[str, Any]:
-    """Return the constructor's arguments: the learner's section, and the shared settings that its class takes."""
+def constructor_parameters(
+    kind: Any, config: Config, learner_name: str, n_images: int, y: Any, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the constructor's arguments: the learner's section, and the shared settings that its class takes.
+
+    ``y`` and ``names`` are what `supervision` returns, for a learner that takes a hierarchy of the labels.
+    """
     parameters = getattr(config, learner_name).model_dump()
+    if parameters.get("is_a") is not None:
+        parameters["is_a"] = parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
     if parameters.get("n_steps", 0) is None:
         least, per_image = STEPS[learner_name]
         parameters["n_steps"] = max(least, per_image * n_images)

@@ -123,7 +123,7 @@ class _Data:
         clicks = config.collection.clicks is not None
         if learner_name in ONE_LABEL:
             check_one_label(learner_name, images, clicks)
-        self.y, _ = supervision(images, clicks=clicks)
+        self.y, self.names = supervision(images, clicks=clicks)
         self.fold_of = _folds(self.y, config.seed, run.name)
         self.n_folds = int(self.fold_of.max()) + 1
         self._stored = collection.counts(images)
@@ -183,7 +183,7 @@ def measure_fold(
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
     tried = with_settings(config, settings)
-    parameters = constructor_parameters(kind, tried, learner_name, len(data.rows(fold)[0]))
+    parameters = constructor_parameters(kind, tried, learner_name, len(data.rows(fold)[0]), data.y, data.names)
     # One thread per trial. With refit a learner keeps no copy of its best state; the refit itself is not waited for.
     parameters |= {name: value for name, value in {"n_jobs": 1, "refit": True}.items() if name in parameters}
     learner = kind(**parameters)

@@ -39,6 +39,9 @@ def vector_kind(run: Run, config: Config) -> VectorKind:
     return kinds[config.features.kind](run, config)
 
 
+_AT_ONCE = 20_000  # images whose counts are read at a time
+
+
 def in_words(model: dict[str, Any]) -> str:
     """Return on one line what `OnnxEmbedder.describe` found, and what it chose."""
     height, width = model["size"]
@@ -149,6 +152,9 @@ class VectorKind(ABC):
     def source(self, collection: Collection, root: Path) -> Source:
         """Return what extracts one segment."""
 
+    def finish(self, collection: Collection) -> None:  # noqa: B027  # nothing by default
+        """Complete the extractor once all images are extracted."""
+
 
 class _ImageVectors(VectorKind):
     """Vectors that are computed from the images of a directory."""
@@ -222,8 +228,32 @@ class _VistermVectors(_ImageVectors):
                 raise UserError(f"{root}: {error}") from None
             extractor.save(folder / "files")
             record["training_images"] = len(paths)
+            if len(paths) == features.max_training_images:
+                record["idf_of"] = "sample"  # until `finish` has the counts of all
             record["last_image"] = collection.last_id  # images with larger ids are new since
             record["content"] = _content(record, folder)
+
+    def finish(self, collection: Collection) -> None:
+        """Learn idf from all training images, where palette and codebook were learned from a sample of them.
+
+        Once: images added later change no idf. A kill in between leaves counts that seem to be of another extractor,
+        and `features` extracts them again.
+        """
+        from visterm.features import VistermWeighting
+
+        old = read_record(self.run.extractor)
+        images = collection.images("train")
+        if old is None or old.get("idf_of") != "sample" or not images:
+            return
+        extractor: Any = copy.copy(extractor_of(self.run))
+        blocks = (images[start : start + _AT_ONCE] for start in range(0, len(images), _AT_ONCE))
+        extractor.weighting_ = VistermWeighting(tf=extractor.tf).fit_blocks(collection.counts(b) for b in blocks)
+        record = make_record("extractor", old["config"], old["inputs"])
+        with publish(self.run.extractor, record) as folder:
+            extractor.save(folder / "files")
+            record |= {key: old[key] for key in ("training_images", "last_image")}
+            record["content"] = _content(record, folder)
+        collection["extractor"] = record["content"]
 
     def _training_images(self, collection: Collection, root: Path) -> tuple[list[str], list[str] | None]:
         """Return paths of at most ``max_training_images`` images, and their labels if the codebook learns from them."""

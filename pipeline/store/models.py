@@ -29,7 +29,9 @@ TRAINED = {
     "lego": "LEGO",
     "mcml": "MCML",
     "pamir": "PAMIR",
+    "warp": "LinearWARP",
     "ovr": "OneVsRestPA",
+    "hier": "HIER",
     "knn": "KNNAnnotator",
 }
 RANKERS = (*TRAINED, "cosine")  # cosine needs no training

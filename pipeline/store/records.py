@@ -20,6 +20,7 @@ _YOUNGER = {
     ("features", "n_visterms"): {"max_side": None, "cells": [1], "weighting": {"tf": "count"}},
     ("oasis", "C"): {"balance": "image"},
     ("aroma", "r"): {"balance": "image"},
+    ("lego", "eta"): {"loss": "triplet", "near": 1.0, "far": 2.0},
 }
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
 _IDENTITY = ("format", "stage", "config", "inputs")

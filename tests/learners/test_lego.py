@@ -197,3 +197,60 @@ def test_positive_definite_in_blocks(block, monkeypatch):
         A = (vectors * np.linspace(least, 1, 30)) @ vectors.T
         assert lego._is_positive_definite(A.astype(np.float32), lambda: pauses.append(block)) == expected
     assert len(pauses) >= -(-30 // block)  # at least those of the first matrix
+
+
+class TestPairs:
+    """The loss of pairs: a class at most `near` apart, others at least `far`."""
+
+    def test_hand_worked(self):
+        # q = (0, 0), p+ = (1, 1), p- = (0, 1): d(q, p+) = 2 > near = 1; then d(q, p-) < far.
+        X, A = sp.csr_array(np.array([[0, 0], [1, 1], [0, 1]], np.float32)), np.eye(2, dtype=np.float32)
+        losses, violating = lego.lego_pairs_pass(X, np.array([[0, 1, 2]], np.int32), 0.1, 1.0, 2.0, A)
+        # d = 2, y = 1, eta = 0.1: 0.2 ybar^2 + 0.8 ybar - 2 = 0, ybar = (-0.8 + sqrt(0.64 + 1.6)) / 0.4
+        new = (np.sqrt(2.24) - 0.8) / 0.4
+        s = 0.1 * (new - 1)
+        expected = np.eye(2) - s / (1 + 2 * s) * np.ones((2, 2))
+        assert np.ones(2) @ expected @ np.ones(2) == pytest.approx(new)
+        z = np.array([0, 1.0])
+        d = z @ expected @ z
+        assert losses == pytest.approx((2 - 1) + (2 - d))
+        assert violating == 2
+        b = 1 - 0.1 * 2 * d
+        new = (-b + np.sqrt(b * b + 0.4 * d * d)) / (0.2 * d)
+        s = 0.1 * (new - 2)
+        expected -= s / (1 + s * d) * np.outer(expected @ z, expected @ z)
+        np.testing.assert_allclose(A, expected, rtol=1e-5)
+        assert z @ A @ z == pytest.approx(new, rel=1e-5)
+
+    @pytest.mark.parametrize("eta", [0.02, 0.32])
+    def test_kernel_equals_slow_reference(self, images, eta):
+        """The minimum from the inverse of A and a root finder, in double precision."""
+        X, y = images
+        learner = LEGO(loss="pairs", eta=eta, near=0.5, far=1.8, n_steps=200, pass_steps=200, random_state=7).fit(X, y)
+        A, losses = np.eye(25), []
+        for triplet in TripletSampler(y).draw(stream(7, 0, 0), 200):
+            q, positive, negative = X[triplet].astype(float)
+            for z, target, sign in ((q - positive, 0.5, 1), (q - negative, 1.8, -1)):
+                d = z @ A @ z
+                losses.append(max(0.0, sign * (d - target)))
+                if losses[-1] > 0 and d > 0:
+                    # A^-1 = A_t^-1 + s z z' with s = eta (ybar - y) and ybar = d / (1 + s d)
+                    s = scipy.optimize.brentq(
+                        lambda s, d=d, y=target: s - eta * (d / (1 + s * d) - y), 1e-9 - 1 / d, 1e3
+                    )
+                    A = np.linalg.inv(np.linalg.inv(A) + s * np.outer(z, z))
+        np.testing.assert_allclose(learner.A_, A, rtol=2e-3, atol=2e-4 * np.abs(A).max())
+        assert learner.history_[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-3)
+        assert learner.history_[0]["violating"] == pytest.approx(np.mean(np.greater(losses, 0)), abs=2 / 400)
+
+    @pytest.mark.parametrize("eta", [0.02, 100.0])
+    def test_stays_positive_definite(self, images, eta):
+        A = LEGO(loss="pairs", eta=eta, n_steps=3000, random_state=0).fit(*images).A_
+        np.testing.assert_array_equal(A, A.T)
+        assert np.linalg.eigvalsh(A.astype(float)).min() > 0
+
+    def test_bad_input(self, images):
+        with pytest.raises(ValueError, match="near must be smaller than far, got 2 and 1"):
+            LEGO(loss="pairs", near=2, far=1).fit(*images)
+        with pytest.raises(ValueError, match="loss must be 'triplet' or 'pairs', got 'hinge'"):
+            LEGO(loss="hinge").fit(*images)

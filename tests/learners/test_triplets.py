@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
 
-from visterm.learners import OASIS, TripletSampler
+from visterm.learners import OASIS, TripletSampler, triplets
 from visterm.learners.triplets import draw_below, plain_supervision, related_images, stream
 
 N_DRAWS = 60_000
@@ -251,3 +251,45 @@ class TestPlainSupervision:
     def test_what_is_refused(self, y, message):
         with pytest.raises(ValueError, match=message):
             plain_supervision(y)
+
+
+class TestCutoffByShare:
+    """A click cut-off such as "top 1 %", in place of a threshold."""
+
+    clicks = sp.csr_array(np.random.default_rng(0).poisson(0.4, (40, 12)).astype(float))
+
+    def probabilities(self):
+        R = self.clicks.toarray()
+        R = R[:, R.sum(axis=0) > 0]
+        P = np.einsum("aq,bq,q->ab", R, R, 1 / R.sum(axis=0)) / R.sum()
+        np.fill_diagonal(P, 0)
+        return P
+
+    @pytest.mark.parametrize("percent", [0.5, 1, 10, 100])
+    def test_relates_that_share_of_the_joined_pairs(self, percent):
+        P = self.probabilities()
+        values = np.sort(P[P > 0])
+        expected = values[len(values) - max(1, round(percent / 100 * len(values)))] * (1 - 1e-12) <= P
+        everything = np.arange(40)
+        found = related_images(self.clicks, everything, everything, cutoff=f"top {percent} %")
+        np.fill_diagonal(found, False)
+        np.testing.assert_array_equal(found, expected & (P > 0))
+        queries, positives, _ = TripletSampler(self.clicks, cutoff=f"top {percent}%").sample(300)
+        assert found[queries, positives].all()
+
+    def test_of_very_many_pairs_a_part_decides(self, monkeypatch):
+        monkeypatch.setattr(triplets, "_PAIRS", 2000)
+        everything = np.arange(40)
+        found = related_images(self.clicks, everything, everything, cutoff="top 20 %")
+        np.fill_diagonal(found, False)
+        assert found.sum() / (self.probabilities() > 0).sum() == pytest.approx(0.2, abs=0.08)
+
+    def test_bad_input(self):
+        for bad in ("top 0 %", "top 101 %", "1 %", "top", -0.1):
+            with pytest.raises(ValueError, match="click cut-off must be a number of at least 0, or a share such as"):
+                TripletSampler(self.clicks, cutoff=bad)
+        with pytest.raises(ValueError, match="no triplet can be drawn: no image.* click cut-off 1.0"):
+            TripletSampler(self.clicks, cutoff=1.0)
+        alone = sp.csr_array(np.eye(5))
+        with pytest.raises(ValueError, match="no triplet can be drawn: no image.* click cut-off 'top 1 %'"):
+            TripletSampler(alone, cutoff="top 1 %")

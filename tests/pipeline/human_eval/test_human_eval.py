@@ -33,13 +33,14 @@ def test_precision_at_k_by_hand():
 
 
 def test_spread_by_hand():
-    # Figures of judge a: 1, 0; of judge b: 1/2, 1/2. Deviations (n - 1) over queries sqrt(1/2) and 0, over judges
-    # sqrt(1/8) for either query.
-    curves = np.array([[[1.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
-    over_queries, over_judges = spread(curves)
+    # Average precision by judge a: 1, 0; by judge b: 1/2, 1/2. Deviations (n - 1) over queries sqrt(1/2) and 0, over
+    # judges sqrt(1/8) for either query.
+    decisions = np.array([[[1.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    over_queries, over_judges = spread(decisions)
     assert over_queries == pytest.approx(np.sqrt(1 / 2) / 2)
     assert over_judges == pytest.approx(np.sqrt(1 / 8))
-    assert np.isnan(spread(curves[:1])[1])
+    assert np.isnan(spread(decisions[:1])[1])  # one judge
+    assert np.isnan(spread(decisions[:0])).all()  # no judge
 
 
 def test_coherence_by_hand():

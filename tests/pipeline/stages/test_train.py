@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from running import copy_run, json_of, refused, set_all, visterm
 
-from visterm.learners import LEARNERS, LEGO, MCML
+from visterm.learners import LEARNERS, LEGO, MCML, load_learner
 from visterm.learners.annotation import AnnotatorMixin
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
@@ -68,7 +68,7 @@ def mine(done, tmp_path):
 
 def test_every_learner_has_a_section_and_a_class():
     assert set(TRAINED) <= set(Config.model_fields)
-    assert set(TRAINED.values()) == set(LEARNERS) - {"Cosine"}
+    assert set(TRAINED.values()) == set(LEARNERS) - {"Cosine", "RCA", "Xing"}
 
 
 def test_one_report_holds_them_all(done):
@@ -238,7 +238,7 @@ def test_several_labels_an_image(tmp_path, write_images):
         line = refused("train", "--learner", name, cwd=tmp_path)
         assert f"{name} learns from one label per image, and " in line
         assert "have several (first: flat/" not in line  # a path below the root
-        assert line.endswith("; use oasis, aroma, wsabie, lego, pamir, ovr or knn")
+        assert line.endswith("; use oasis, aroma, wsabie, lego, pamir, warp, ovr, hier or knn")
         assert "training" not in visterm("train", "--learner", name, cwd=tmp_path, check=2).stderr
     result = visterm("train", "--learner", "musl knn", cwd=tmp_path, check=2)  # the others go on
     assert "visterm: musl learns from one label" in result.stderr
@@ -286,7 +286,9 @@ def test_annotate_an_image_from_outside(done, tmp_path, write_images, learner):
 
 @pytest.mark.parametrize("learner", ANNOTATORS)
 def test_images_for_a_label(done, learner):
-    answers = json_of("search", "--label", "plum", "--label", "pear", "--learner", learner, "-k", "5", cwd=done)
+    answers = [
+        json_of("search", "--label", label, "--learner", learner, "-k", "5", cwd=done)[0] for label in ("plum", "pear")
+    ]
     assert [answer["query"] for answer in answers] == ["plum", "pear"]
     for answer in answers:
         assert [result["rank"] for result in answer["results"]] == [1, 2, 3, 4, 5]
@@ -294,6 +296,18 @@ def test_images_for_a_label(done, learner):
         assert answer["results"][0]["labels"] == [answer["query"]]
         scores = [result["score"] for result in answer["results"]]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_images_for_several_labels_together(done):
+    """One answer, by the mean of the scores for each label."""
+    given = ("--learner", "pamir", "-k", "40")
+    (both,) = json_of("search", "--label", "plum", "--label", "pear", *given, cwd=done)
+    assert both["query"] == "plum + pear"
+    singles = [json_of("search", "--label", label, *given, cwd=done)[0]["results"] for label in ("plum", "pear")]
+    scores = [{result["id"]: result["score"] for result in results} for results in singles]
+    for result in both["results"]:
+        assert result["score"] == pytest.approx(np.mean([own[result["id"]] for own in scores]), abs=2e-6)
+    assert [r["score"] for r in both["results"]] == sorted((r["score"] for r in both["results"]), reverse=True)
 
 
 def test_the_best_annotator_answers_unless_another_is_named(done):
@@ -311,7 +325,7 @@ def test_labels_near_a_label(done):
     assert sorted(labels_of(answer)) == ["apple", "plum", "quince"]
     assert "-k 9: the learner knows 3 other labels" in result.stderr
     line = refused("annotate", "--label", "pear", "--learner", "knn", cwd=done)
-    assert "knn has no label vectors to compare; wsabie, pamir, ovr have them" in line
+    assert "knn has no label vectors to compare; wsabie, pamir, warp, ovr, hier have them" in line
     assert [n for n in ANNOTATORS if has_label_vectors(LEARNERS[TRAINED[n]])] == list(WITH_LABEL_VECTORS)
 
 
@@ -368,6 +382,7 @@ def test_a_label_that_came_after_training(mine):
         assert line == f"visterm: pamir was trained before label 'gold' was added; run {renew} first"
 
 
+LINEAR = "pamir, warp, ovr, hier, knn"
 IMAGE, EVALUATE, ANNOTATE = ["search", "fruit/pear/0.jpg"], ["evaluate"], ["annotate", "fruit/pear/0.jpg"]
 IMAGES_OF_LABEL, LABELS_OF_LABEL = ["search", "--label", "pear"], ["annotate", "--label", "pear"]
 
@@ -375,8 +390,8 @@ IMAGES_OF_LABEL, LABELS_OF_LABEL = ["search", "--label", "pear"], ["annotate", "
 @pytest.mark.parametrize(
     ("untrained", "told", "commands", "others"),
     [
-        ("oasis", "by aroma; oasis is not", [IMAGE, EVALUATE], "aroma, wsabie, musl, lego, mcml, pamir, ovr, knn"),
-        ("wsabie", "by pamir, the best on held-out images", [ANNOTATE, IMAGES_OF_LABEL], "pamir, ovr, knn"),
+        ("oasis", "by aroma; oasis is not", [IMAGE, EVALUATE], f"aroma, wsabie, musl, lego, mcml, {LINEAR}"),
+        ("wsabie", "by pamir, the best on held-out images", [ANNOTATE, IMAGES_OF_LABEL], LINEAR),
         ("all but pamir", "by pamir, the only learner", [LABELS_OF_LABEL, IMAGE, EVALUATE], ""),
     ],
 )
@@ -400,7 +415,7 @@ def test_who_answers_where_the_usual_learner_is_not_trained(mine, untrained, tol
         (["--label", "paer"], "no label 'paer'; did you mean pear?"),
         (["--label", "zzz"], "there are apple, pear, plum, quince"),
         (["--label", ""], "--label: the label is empty"),
-        (["--label", "pear", "--learner", "oasis"], "oasis ranks images, not labels; wsabie, pamir, ovr, knn"),
+        (["--label", "pear", "--learner", "oasis"], "oasis ranks images, not labels; wsabie, pamir, warp"),
         (["--label", "pear", "--learner", "wsabi"], "did you mean wsabie?"),
         (["fruit/pear/0.jpg", "--label", "pear"], "give images or --label, not both"),
         ([], "no query; give an image file, or --label NAME"),
@@ -511,7 +526,7 @@ def test_the_learner_that_validated_best_is_recommended(done):
 
 
 def test_labels_come_from_the_annotator_that_validated_best(mine):
-    records = {name: mine / "runs/fruit/learners" / name / "record.json" for name in ("wsabie", "pamir", "ovr")}
+    records = {name: mine / "runs/fruit/learners" / name / "record.json" for name in ANNOTATORS if name != "knn"}
     for name, file in records.items():
         record = json.loads(file.read_text())
         record["result"]["validation"] = 0.9 if name == "pamir" else 0.5
@@ -534,6 +549,17 @@ def test_precision_and_recall_of_each_label(done):
     expected = {"labels_per_image": 1, "precision": precision, "recall": recall, "n_labels": 4}
     assert {key: figures[key] for key in expected} == pytest.approx(expected, abs=1e-5)
     assert figures["f1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=1e-5)
+
+
+def test_the_report_has_a_table_of_labels(done):
+    page = (done / "runs/fruit/evaluations" / EVERY_ONE / "report.html").read_text()
+    assert "Each test image is annotated with 1 label." in page
+    metrics = json.loads((done / "runs/fruit/evaluations" / EVERY_ONE / "metrics.json").read_text())
+    for name in ANNOTATORS:
+        figures = metrics["systems"][name]["annotation"]["per_label"]
+        row = f'<th scope="row">{name}</th><td>{figures["precision"]:.3f}</td><td>{figures["recall"]:.3f}</td>'
+        assert f"{row}<td>{figures['n_recalled']} of 4</td>" in page
+    assert "Each label: wsabie" in page
 
 
 def test_training_says_what_held_out_images_advise(mine):
@@ -563,7 +589,27 @@ def test_time_limit(mine):
 def test_steps_by_number_of_images():
     config = Config()
     for n_images, expected in ((100, 4_000_000), (20_000, 20_000_000)):
-        assert stage.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images)["n_steps"] == expected
+        found = stage.constructor_parameters(LEARNERS["OASIS"], config, "oasis", n_images, np.empty(0), [])
+        assert found["n_steps"] == expected
+
+
+def test_hier_learns_with_a_table_of_the_classes(mine):
+    """Its siblings are more alike; another table trains it again, the same one elsewhere does not."""
+    (mine / "is-a.csv").write_text("label,parent\npear,fruit\nplum,fruit\nfruit,thing\nquince,thing\n")
+    given = ("--learner", "hier", *small(), "--set", "hier.is_a=is-a.csv")
+    assert not json_of("train", *given, cwd=mine)["fresh"]
+    learner = load_learner(mine / "runs/fruit/learners/hier/files")
+    names, S = learner.classes_.tolist(), learner.class_similarity_
+    assert S[names.index("pear"), names.index("plum")] == pytest.approx(2 / 3)  # 1 / 3 below the root of all
+    assert S[names.index("pear"), names.index("quince")] == pytest.approx(1 / 3)
+    assert S[names.index("pear"), names.index("apple")] == 0  # which the table does not name
+    (mine / "copy.csv").write_bytes((mine / "is-a.csv").read_bytes())
+    assert json_of("train", *given[:-1], "hier.is_a=copy.csv", cwd=mine)["fresh"]
+    (mine / "is-a.csv").write_text("label,parent\npear,plum\nplum,pear\n")
+    assert "is-a.csv: runs in a circle" in refused("train", *given, cwd=mine)
+    (mine / "is-a.csv").write_text("label,parent\ndog,animal\n")
+    assert "is-a.csv: names none of the 4 labels of this run" in refused("train", *given, cwd=mine)
+    assert "missing.csv" in refused("train", *given[:-1], "hier.is_a=missing.csv", cwd=mine)
 
 
 def test_clicks_on_training_images_only(tmp_path, write_images):
