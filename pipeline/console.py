@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -136,6 +137,26 @@ def one_line(text: str) -> str:
     from visterm.features import printable  # rarely needed, and not quickly loaded
 
     return printable(text)
+
+
+def csv_cells(row: Iterable[Any]) -> list[Any]:
+    """Return the cells of a CSV row, safe to open in a spreadsheet, and valid UTF-8.
+
+    A text that a spreadsheet would take for a formula (``= + - @``) gets an apostrophe before it; bytes of a file name
+    that are not UTF-8 are escaped.
+    """
+    return [_csv_cell(cell) if isinstance(cell, str) else cell for cell in row]
+
+
+def _csv_cell(cell: str) -> str:
+    if not cell.isascii():
+        cell = re.sub("[\ud800-\udfff]", lambda byte: f"\\x{ord(byte[0]) & 0xFF:02x}", cell)
+    if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?")
 
 
 def duration(seconds: float) -> str:

@@ -77,3 +77,19 @@ def test_a_bar_instead_of_lines(clock, capsys):
     drawn = capsys.readouterr().err
     assert "training: 30 %" not in drawn
     assert drawn.split("\n")[-3].split("\r")[-1] == "saving the checkpoint ..."
+
+
+def test_cells_that_a_spreadsheet_would_compute_or_not_decode():
+    cells = ["=1+1", "@SUM", "-x/1.jpg", "+7", "-0.25", "-1e-05", "a=b", "", "caf\udce9.jpg", 3]
+    assert console.csv_cells(cells) == [
+        "'=1+1",
+        "'@SUM",
+        "'-x/1.jpg",
+        "+7",
+        "-0.25",
+        "-1e-05",
+        "a=b",
+        "",
+        "caf\\xe9.jpg",
+        3,
+    ]
