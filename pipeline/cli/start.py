@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # see visterm.pipeline
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main() -> None:
