@@ -46,7 +46,7 @@ class RelevanceMarks(AppendOnlyStore):
     def is_expected(self) -> bool:
         """Whether a version of a learner has learned marks, or sets some aside."""
         for file in (self.file.parent / "feedback").glob("*/in_force.json"):
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 state = json.loads(file.read_text())
                 if state["version"] or state["set_aside"]:
                     return True

@@ -37,7 +37,7 @@ def attempt(world: World, seed: int) -> str | None:
                 cwd=folder,
                 before=lambda: _Disk(folder, -1, chance).watch(counted),
             )
-            _events[name] = int(counted.read_text() or 1)
+            _events[name] = int(counted.read_text()) if counted.exists() else 0  # none of a command that only reads
     with world.copy() as folder:
         prepare(TASKS[name], folder)
         when = chance.randrange(_events[name] + 1)
