@@ -25,7 +25,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact info test check format types bench webscale reproduce docs wheel clean
+.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test chaos check format types bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -81,11 +81,17 @@ remove: install  ## IMAGES=file, directory or id:12, or LABEL=name: remove them 
 compact: install  ## merge small segments of a run, drop deleted rows
 	@$(VISTERM) compact $(NAME) $(ARGS)
 
+repair: install  ## check every file of a run, rebuild what is damaged
+	@$(VISTERM) repair $(if $(IMAGES),"$(IMAGES)") $(NAME) $(ARGS)
+
 info: install  ## describe a run: contents, and what is up to date
 	@$(VISTERM) info $(NAME) $(ARGS)
 
 test: install  ## run the test suite
 	$(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
+
+chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 3 minutes)
+	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)
 
 check: install types  ## check lint, format and types
 	$(BIN)/ruff check .

@@ -72,7 +72,7 @@ def run(quick: bool = False) -> list[dict]:
         def extracting() -> float:
             started = time.perf_counter()
             source = ImageSource(place.extractor / "files", version, Path(folder), 10**8, N_ADDED)
-            extract_segment(source, images, Path(folder) / "alone/1", 0)
+            extract_segment(source, images, Path(folder) / "alone/1", 0, {})
             return time.perf_counter() - started
 
         def adding() -> float:

@@ -26,7 +26,9 @@ from PIL import (
     WebPImagePlugin,
 )
 
-MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times that for a moment
+MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need three times that for a moment
+RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixels, as it takes the same memory
+_ROWS = 256  # of an image of deep grey levels that are converted at a time
 MAX_SIDE = 1_000_000  # width or height; a decoder pays for each row, however short
 
 StrPath = str | os.PathLike[str]
@@ -333,14 +335,27 @@ def _pillow_decode(
             warnings.filterwarnings("ignore", module="PIL")
             with plugin(io.BytesIO(data)) as image:  # reads the header
                 _check_size(*image.size, max_pixels, name)
+                _check_depth(image, max_pixels, name)
                 if isinstance(image, TiffImagePlugin.TiffImageFile):
                     _check_tiff(image.tag_v2, max_pixels, name)
                 image.load()
-                return np.array(_rgb(_upright(image)))
+                return _pixels(_upright(image))
     except ImageError:
         raise
     except Exception as error:  # damaged files make the decoders raise nearly everything
         raise ImageError(name, _pillow_reason(error)) from error
+
+
+def _check_depth(image: Image.Image, max_pixels: int, name: StrPath) -> None:
+    """Refuse an image that takes more memory, once decoded, than the largest one of RGB."""
+    n_bytes = {"F": 4, "I": 4, "RGBA": 4, "RGBa": 4, "CMYK": 4}.get(image.mode, RGB_BYTES)
+    width, height = image.size
+    if width * height * n_bytes > max_pixels * RGB_BYTES:
+        raise ImageError(
+            name,
+            f"too large: {width} x {height} pixels of {n_bytes} bytes each are over the limit of "
+            f"{max_pixels * RGB_BYTES:,} bytes",
+        )
 
 
 def _check_tiff(tags: Mapping[int, Any], max_pixels: int, name: StrPath) -> None:
@@ -378,9 +393,11 @@ _TURNS = {
 }
 
 
-def _rgb(image: Image.Image) -> Image.Image:
-    """Convert any of Pillow's modes to RGB."""
+def _pixels(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Convert any of Pillow's modes to an array of RGB."""
     if image.mode == "F" or image.mode.startswith("I"):
+        if not image.has_transparency_data:
+            return cast("npt.NDArray[np.uint8]", cv2.cvtColor(_eight_bits(image), cv2.COLOR_GRAY2RGB))
         image = Image.fromarray(_eight_bits(image))
     elif image.mode == "La":
         image = image.convert("LA")
@@ -389,24 +406,36 @@ def _rgb(image: Image.Image) -> Image.Image:
             image = image.convert("RGBA")
         white = Image.new("RGB", image.size, "white")
         white.paste(image, mask=image)
-        return white
-    return image if image.mode == "RGB" else image.convert("RGB")
+        return np.array(white)
+    return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
 def _eight_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Convert grey levels of more than 8 bits to uint8 (height, width)."""
-    grey = np.asarray(image)
+    """Convert grey levels of more than 8 bits to uint8 (height, width), some rows at a time."""
+    width, height = image.size
+    out = np.empty((height, width), np.uint8)
+    blocks = [(top, min(top + _ROWS, height)) for top in range(0, height, _ROWS)]
+
+    def rows(top: int, bottom: int) -> npt.NDArray[Any]:
+        return np.asarray(image.crop((0, top, width, bottom)))
+
     tags = getattr(image, "tag_v2", {})  # TIFF's
-    if grey.dtype.kind == "u":
+    if rows(0, 1).dtype.kind == "u":
         bits = tags.get(_BITS_PER_SAMPLE, (16,))[0]
-        grey = (grey >> (bits - 8)).astype(np.uint8)
+        for top, bottom in blocks:
+            out[top:bottom] = rows(top, bottom) >> (bits - 8)
         if tags.get(_PHOTOMETRIC) == 0:  # white is zero: Pillow turns that round for 8 bits only
-            grey = ~grey
-        return grey
-    grey = np.maximum(np.nan_to_num(grey.astype(np.float32), posinf=0), 0)
-    peak = grey.max()
+            np.invert(out, out=out)
+        return out
+
+    def levels(top: int, bottom: int) -> npt.NDArray[np.float32]:
+        return np.maximum(np.nan_to_num(rows(top, bottom).astype(np.float32), posinf=0), 0)
+
+    peak = max(levels(*block).max() for block in blocks)
     white = next((white for white in (1, 255, 65535) if peak <= white), peak)
-    return (grey * np.float32(255 / white) + np.float32(0.5)).astype(np.uint8)
+    for top, bottom in blocks:
+        out[top:bottom] = levels(top, bottom) * np.float32(255 / white) + np.float32(0.5)
+    return out
 
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262

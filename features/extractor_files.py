@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import zlib
+from tokenize import TokenError
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def load_extractor(cls, folder):
             extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
             extractor.codebook_ = Codebook(n_visterms=n_centers).set_centers(arrays["codebook"])
         n_images = int(record["n_images"])
-    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
+    except (OSError, ValueError, TypeError, KeyError, EOFError, TokenError) as error:
         raise ValueError(f"the extractor in {folder} is damaged: {error}") from error
     extractor.weighting_ = VistermWeighting(tf=extractor.tf)
     extractor.weighting_.idf_ = arrays["idf"]

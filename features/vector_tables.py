@@ -6,7 +6,6 @@ import csv
 import hashlib
 import os
 import pathlib
-import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -145,8 +144,9 @@ def _read_file(file: StrPath, names: dict[str, str]) -> dict[str, Any]:
         raise ValueError(f"{printable(file)}: not enough memory for the array that its header announces") from None
     except OSError as error:
         raise ValueError(f"{printable(file)}: cannot be read ({error.strerror or error})") from None
-    # What NumPy, PyArrow and zipfile raise on damaged files; NotImplementedError: a compression that zipfile lacks.
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError, OverflowError, NotImplementedError) as error:
+    except _BadTable as error:
+        raise ValueError(f"{printable(file)}: {error}") from None
+    except Exception as error:  # NumPy, PyArrow and zipfile raise nearly everything on damaged files
         if "Python objects in dtype" in str(error) or "Object arrays" in str(error):
             reason = "holds Python objects, which are not unpickled; save numbers as float32, ids as text (dtype=str)"
         elif "pickle" in str(error):  # NumPy takes every unknown file for a pickle
@@ -154,8 +154,6 @@ def _read_file(file: StrPath, names: dict[str, str]) -> dict[str, Any]:
         else:
             reason = f"damaged or truncated ({' '.join(str(error).split())[:150] or type(error).__name__})"
         raise ValueError(f"{printable(file)}: {reason}") from None
-    except _BadTable as error:
-        raise ValueError(f"{printable(file)}: {error}") from None
 
 
 class _BadTable(Exception):

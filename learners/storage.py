@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def _read_array(folder: Path, entry: dict[str, Any], mmap_mode: str | None, veri
         array = np.load(folder / name, mmap_mode=mmap_mode, allow_pickle=False)  # type: ignore[arg-type]
     except OSError as error:
         raise ValueError(f"{folder}: {name} cannot be read ({error.strerror or error}); train again") from None
-    except (ValueError, EOFError):
+    except (ValueError, EOFError, TokenError):  # TokenError: of a header
         raise ValueError(f"{folder}: {name} is damaged; train again") from None
     if list(array.shape) != entry["shape"] or array.dtype.str != entry["dtype"]:
         raise ValueError(f"{folder}: {name} is not the array that {_FILE} describes; train again")

@@ -6,9 +6,11 @@ reads the vectors and labels of a run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# As type checkers read it. Importing typing would take most of the time before the command handles signals.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .search.explanation import explain_pair
     from .search.searcher import Searcher
     from .store.opened import open_run

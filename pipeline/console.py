@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -138,6 +139,26 @@ def one_line(text: str) -> str:
     return printable(text)
 
 
+def csv_cells(row: Iterable[Any]) -> list[Any]:
+    """Return the cells of a CSV row, safe to open in a spreadsheet, and valid UTF-8.
+
+    A text that a spreadsheet would take for a formula (``= + - @``) gets an apostrophe before it; bytes of a file name
+    that are not UTF-8 are escaped.
+    """
+    return [_csv_cell(cell) if isinstance(cell, str) else cell for cell in row]
+
+
+def _csv_cell(cell: str) -> str:
+    if not cell.isascii():
+        cell = re.sub("[\ud800-\udfff]", lambda byte: f"\\x{ord(byte[0]) & 0xFF:02x}", cell)
+    if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell
+
+
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?")
+
+
 def duration(seconds: float) -> str:
     """Return ``4.2 s``, ``1 min 33 s``, ``2 h 5 min``."""
     if seconds < 60:
@@ -155,15 +176,3 @@ def count(n: int, noun: str) -> str:
     ending = "es" if noun.endswith("ss") else "s"
     plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}{ending}"
     return f"{n:,} {plural}"
-
-
-def spreadsheet_cell(value: Any) -> Any:
-    r"""Return a value for CSV that spreadsheets do not take for a formula, and that is valid UTF-8.
-
-    A text that begins with = + - @, a tab or a carriage return gets an apostrophe before it; bytes of a file name that
-    are not UTF-8 become escapes such as ``\udcff``.
-    """
-    if not isinstance(value, str):
-        return value
-    text = value.encode("utf-8", "backslashreplace").decode()
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

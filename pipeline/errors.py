@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 
 FIX_AND_RESUME = "fix this, then re-run the same command to resume"
@@ -22,13 +23,23 @@ def system_reason(error: BaseException) -> str | None:
     import sqlite3
 
     if isinstance(error, OSError):
+        if (numbers := _SHORT_WRITE.match(str(error))) is not None:  # of NumPy, which does not say why
+            return f"{_FULL}: {int(numbers[2]):,} of {int(numbers[1]):,} numbers of an array were written"
         return error.strerror or str(error)
     if isinstance(error, MemoryError):
         return str(error) or "out of memory"
     # Other subclasses of DatabaseError are faults of a statement; the class itself means a damaged file.
     if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
-        return str(error)
+        if is_disk_full(error):
+            return os.strerror(errno.ENOSPC)
+        return f"{error}: {_FULL}" if getattr(error, "sqlite_errorcode", 0) in _FAILED_WRITES else str(error)
     return None
+
+
+_FULL = "a full disk, a quota or a limit of file sizes"
+# SQLite says no more of a write that failed, unless the disk itself is full: SQLITE_IOERR with WRITE, FSYNC, TRUNCATE,
+# SHMSIZE and SHMMAP.
+_FAILED_WRITES = {10 | kind << 8 for kind in (3, 4, 6, 19, 21)}
 
 
 def explain_system_error(
@@ -51,6 +62,21 @@ def explain_system_error(
 
 
 @contextlib.contextmanager
+def naming(where: str | os.PathLike[str], n_bytes: int | None = None) -> Iterator[None]:
+    """Name a file or folder in errors of writing that name none, and how much it needs, if that is known."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        reason = system_reason(error) or str(error)
+        if n_bytes is not None and is_disk_full(error):
+            reason += f"; it needs {n_bytes / 1e6:,.1f} MB"
+        code = error.errno or (errno.ENOSPC if is_disk_full(error) else errno.EIO)
+        raise OSError(code, reason, os.fspath(where)) from error
+
+
+@contextlib.contextmanager
 def system_errors_explained(
     where: str | os.PathLike[str] | None = None, problem: str = "", advice: str = FIX_AND_RESUME
 ) -> Iterator[None]:
@@ -64,5 +90,10 @@ def system_errors_explained(
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether the system or SQLite refused to write because a disk or a quota is full."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
+    """Whether the system, SQLite or NumPy refused to write because a disk or a quota is full."""
+    text = str(error)
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in text
+    return full or (isinstance(error, OSError) and _SHORT_WRITE.match(text) is not None)
+
+
+_SHORT_WRITE = re.compile("([0-9]+) requested and ([0-9]+) written")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 from typing import Annotated, Any
 
@@ -11,11 +10,18 @@ import typer
 from typer.core import TyperGroup
 
 from . import collection, feedback, human_eval, learning, models, searching, serving, tuning
-from .errors import USAGE_ERROR, Terminated
+from .errors import USAGE_ERROR, signals
 from .options import Globals
 
 GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
-    "Collection": (collection.features, collection.add, collection.remove, collection.compact, collection.info)
+    "Collection": (
+        collection.features,
+        collection.add,
+        collection.remove,
+        collection.compact,
+        collection.repair,
+        collection.info,
+    )
     + (models.commands,),
     "Learning": (learning.train, tuning.tune, learning.evaluate, learning.demo),
     "Searching": (searching.search, searching.annotate, searching.explain, searching.index, serving.serve),
@@ -94,11 +100,7 @@ app.callback()(_main)
 
 def main() -> None:
     """Entry point of the command ``visterm``."""
-
-    def terminate(number, frame):
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, terminate)
+    signals.own()
     try:
         code = app(standalone_mode=False)
     except USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -191,6 +192,47 @@ def compact(run: RunOption = None, as_json: JsonOption = False) -> None:
         f"{count(done['segments_before'], 'segment')} before, {done['segments']:,} now; "
         f"dropped {done['dropped_rows']:,} dead rows and {done['tombstones']:,} catalogue entries"
     )
+
+
+@command
+def repair(
+    images: Annotated[
+        str | None, typer.Argument(metavar="IMAGES", help="Directory of images, if the run no longer tells it.")
+    ] = None,
+    run: RunOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every file of a run and rebuild what is damaged.
+
+    Rebuilds the catalogue from the segments and the images: images keep their ids, and relevance marks stay. Extracts
+    the images of damaged segments again. Of damaged learners, indexes and evaluations it prints the command that
+    rebuilds them; the exit code is then 2.
+
+    \b
+    Examples:
+      visterm repair --run photos
+      visterm repair photos/ --run photos
+    """
+    from visterm.pipeline.feedback.marks import RelevanceMarks
+    from visterm.pipeline.human_eval.judgements import Judgements
+    from visterm.pipeline.stages.repair import repair as stage
+
+    place, configuration = open_run(run, None, None)
+    console = make_console()
+    stores = {"relevance marks": RelevanceMarks(place.marks), "ratings": Judgements(place.judgements)}
+    done = stage(place, configuration, Path(images) if images else None, console, stores)
+    if as_json:
+        print(json.dumps({"run": place.name} | done))
+    else:
+        for title in ("kept", "lost"):
+            for line in done[title]:
+                console.say(f"{title}: {line}")
+        if not done["kept"] and not done["damaged"] and not done["features"]["extracted"]:
+            console.say("nothing to repair")
+    for line in done["damaged"]:
+        print(f"visterm: {one_line(line)}", file=sys.stderr)
+    if done["damaged"]:
+        raise typer.Exit(2)
 
 
 @command

@@ -1,8 +1,10 @@
-"""Turning an error of a command into one line and an exit code."""
+"""Turning an error of a command, or a signal, into one line and an exit code."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -16,6 +18,7 @@ from visterm.pipeline.errors import UserError, explain_system_error
 from .options import Globals
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
+_RESUMES = ("features", "add", "compact", "train", "tune", "evaluate", "demo", "index", "repair")
 
 
 def command(function: Callable) -> Callable:
@@ -23,33 +26,93 @@ def command(function: Callable) -> Callable:
 
     @wraps(function)
     def wrapped(*args, **kwargs):
-        again = "re-run the same command"
-        if kwargs.get("force") and function.__name__ == "train":  # --force ignores checkpoints
-            again += " without --force"
+        signals.raise_them()
         try:
             return function(*args, **kwargs)
         except typer.Exit:
             raise
-        except KeyboardInterrupt as interrupt:
-            saved = f"{interrupt}; " if interrupt.args else ""  # what a training says of its checkpoint
-            print(f"visterm: interrupted; {saved}{again} to resume", file=sys.stderr)
-            raise typer.Exit(143 if isinstance(interrupt, Terminated) else 130) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has closed the pipe
             raise typer.Exit(0) from None
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) or signals.received is not None:  # or a library made it another
+                _say_interrupted(error, function.__name__, kwargs)
+                raise typer.Exit(128 + (signals.received or _number_of(error))) from None
             if Globals.debug:
                 raise
             line = str(error) if isinstance(error, UserError) else explain_system_error(error)
+            line = _damage(kwargs) if line is None else line
             if line is not None:
                 print(f"visterm: {one_line(line)}", file=sys.stderr)
                 raise typer.Exit(2) from None
             problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
             print(f"visterm: internal error: {problem}; 'visterm --debug ...' shows where", file=sys.stderr)
             raise typer.Exit(1) from None
+        finally:
+            signals.ignore_them()
 
     return wrapped
 
 
+def _say_interrupted(error: BaseException, name: str, options: dict[str, Any]) -> None:
+    again = "re-run the same command"
+    if options.get("force") and name == "train":  # --force ignores checkpoints
+        again += " without --force"
+    saved = [str(error)] if isinstance(error, KeyboardInterrupt) and error.args else []  # of a training's checkpoint
+    resume = [f"{again} to resume"] if name in _RESUMES else []
+    print(f"visterm: {'; '.join(['interrupted', *saved, *resume])}", file=sys.stderr)
+
+
+def _number_of(error: BaseException) -> int:
+    return signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT
+
+
+def _damage(options: dict[str, Any]) -> str | None:
+    """Look for the cause of an unforeseen error in the files of the run; return what is damaged, and what heals it."""
+    from visterm.pipeline.stages.repair import first_damage
+
+    from .options import open_run
+
+    try:
+        run, _ = open_run(options.get("run"), None, None)
+        return first_damage(run)
+    except UserError as error:
+        return f"{error}; then run 'visterm repair --run {shlex.quote(options.get('run') or 'NAME')}'"
+    except Exception:  # of any kind: the first error is the one to tell
+        return None
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled as Ctrl-C."""
+
+
+class _Signals:
+    """SIGINT and SIGTERM while a command works, and after it: then its results are there, and nothing can be undone.
+
+    Only `visterm.pipeline.cli.app.main` takes them over: a test, or a program that calls a command, has its own.
+    """
+
+    owned: tuple[int, ...] = ()
+    received: int | None = None
+
+    def own(self) -> None:
+        """Take SIGTERM over, and SIGINT, unless the shell lets a background job ignore it."""
+        background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        self.owned = (signal.SIGTERM,) if background else (signal.SIGTERM, signal.SIGINT)
+
+    def raise_them(self) -> None:
+        """Raise a signal as an exception from now on."""
+        for number in self.owned:
+            signal.signal(number, self._raise)
+
+    def ignore_them(self) -> None:
+        """Ignore signals from now on."""
+        for number in self.owned:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _raise(self, number: int, frame: Any) -> None:
+        self.received = number
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+signals = _Signals()

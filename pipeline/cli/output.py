@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from visterm.pipeline.console import Console, one_line
+from visterm.pipeline.console import Console, csv_cells, one_line
 
 from .options import Format
 
@@ -33,11 +33,10 @@ def print_rows(found: list[dict], columns: list[str], rows: list[list], output: 
     elif output is Format.csv:
         import csv
 
-        # File names as their bytes. mypy does not know the kind of stream.
-        sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # mypy does not know the kind of stream
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(rows)
+        writer.writerows(map(csv_cells, rows))
     return output is not Format.table
 
 

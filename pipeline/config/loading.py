@@ -15,6 +15,8 @@ from visterm.pipeline.errors import UserError
 
 from .models import Config, without_password
 
+_MOST_BYTES = 1_000_000  # of a configuration file
+_MOST_SHOWN = 100  # characters of a value in a message
 # Settings that name files.
 _PATHS = (
     ("collection", "labels"),
@@ -29,7 +31,14 @@ _PATHS = (
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, where ``1e-3`` is a number, as YAML 1.2 has it."""
+    """YAML 1.1 as PyYAML reads it, where ``1e-3`` is a number, as YAML 1.2 has it; without aliases."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse an alias: nested ones stand for more values than memory has room for."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read", mark)
+        return super().compose_node(parent, index)
 
 
 _Loader.add_implicit_resolver(
@@ -38,7 +47,14 @@ _Loader.add_implicit_resolver(
 
 
 def _load_yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError:
+        raise
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except Exception as error:  # of many kinds, for values such as 2020-99-99, 0x_ or !!int abc
+        raise yaml.YAMLError(_shortened(" ".join(str(error).split()))) from None
 
 
 def load_config(file: Path | None = None, settings: list[str] | None = None) -> Config:
@@ -54,7 +70,7 @@ def load_config(file: Path | None = None, settings: list[str] | None = None) -> 
             for name in names:
                 section = section.get(name) if isinstance(section, dict) else None
             if isinstance(section, dict) and _names_file(section.get(key)):
-                section[key] = str((file.parent / section[key]).resolve())
+                section[key] = _resolved(file.parent / section[key], str(file))
     for setting in settings or []:
         _set(values, setting)
     try:
@@ -85,7 +101,7 @@ def read_values(text: str) -> list[Any]:
     try:
         return _load_yaml(f"[{text}]")
     except yaml.YAMLError:
-        raise UserError(f"{text}: the values are not valid YAML") from None
+        raise UserError(f"{_shortened(text)}: the values are not valid YAML") from None
 
 
 def _source(error: ValidationError, file: Path | None, settings: list[str]) -> str:
@@ -94,7 +110,7 @@ def _source(error: ValidationError, file: Path | None, settings: list[str]) -> s
     for setting in reversed(settings):
         key = setting.partition("=")[0].split(".")
         if all(a == b for a, b in zip(key, where, strict=False)):
-            return f"--set {without_password(setting)}"
+            return f"--set {_shortened(without_password(setting))}"
     return str(file) if file else "the configuration"
 
 
@@ -105,6 +121,8 @@ def _names_file(value: Any) -> bool:
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     try:
+        if (size := file.stat().st_size) > _MOST_BYTES:
+            raise UserError(f"{file}: too large for a configuration ({size / 1e6:,.1f} MB)")
         values = _load_yaml(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{file}: no such configuration file; configs/ holds examples") from None
@@ -134,9 +152,16 @@ def _set(values: dict[str, Any], setting: str) -> None:
     try:
         values[last] = _load_yaml(text)
     except yaml.YAMLError:
-        raise UserError(f"--set {setting}: the value is not valid YAML") from None
+        raise UserError(f"--set {_shortened(setting)}: the value is not valid YAML") from None
     if (*sections, last) in _PATHS and _names_file(values[last]):
-        values[last] = str(Path(values[last]).resolve())
+        values[last] = _resolved(Path(values[last]), f"--set {_shortened(setting)}")
+
+
+def _resolved(path: Path, source: str) -> str:
+    try:
+        return str(path.resolve())
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
+        raise UserError(f"{source}: {_shortened(str(path))!r} cannot be a path ({error})") from None
 
 
 def _explain(error: ValidationError) -> str:
@@ -155,8 +180,20 @@ def _explain(error: ValidationError) -> str:
             model = annotation  # type: ignore[assignment]  # a section, not Config itself
         near = [n for n in difflib.get_close_matches(where[-1], model.model_fields, n=1) if n != where[-1]]
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(model.model_fields)}"
-        return f"unknown key {key}; {hint}"
+        return f"unknown key {_shortened(key)}; {hint}"
     if complaint["type"] == "value_error":
         return f"{key}: {complaint['ctx']['error']}" if key else str(complaint["ctx"]["error"])
     message = complaint["msg"][0].lower() + complaint["msg"][1:]
-    return f"{key}: {message}, not {complaint['input']!r}"
+    return f"{_shortened(key)}: {message}, not {_shortened(_repr(complaint['input']))}"
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        return "a number of very many digits"
+
+
+def _shortened(text: str) -> str:
+    """Return the start of a long text."""
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."

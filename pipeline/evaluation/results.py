@@ -20,9 +20,11 @@ import yaml
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
 from visterm.pipeline.config.models import Config, without_password
+from visterm.pipeline.console import csv_cells
 from visterm.pipeline.report.charts import write_precision_curve
 from visterm.pipeline.report.data import History, Hits, LabelFigures, Query, ReportData, Result, System
 from visterm.pipeline.report.page import render_report
+from visterm.pipeline.report.text import without_folders
 from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import fingerprint, read_record
@@ -242,12 +244,12 @@ def _report_data(
         histories=tuple(h for name in learners if (h := _history(name, systems[name].learner)) is not None),
         side_by_side=_side_by_side(queries, systems, task) if len(learners) > 1 else (),
         groups={name: groups for name in learners if (groups := _groups(systems[name].learner)) is not None},
-        warnings=(*warnings, *_learner_warnings(systems, task)),
+        warnings=tuple(map(without_folders, (*warnings, *_learner_warnings(systems, task)))),
         facts={
             "Date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
-            "Command": command,
+            "Command": without_folders(command),
             "visterm": version("visterm"),
-            "Run": str(run.folder),
+            "Run": without_folders(str(run.folder)),
             "Images": fingerprint([[image.path, image.sha256] for image in (*task.queries, *task.gallery)]),
             "Seed": f"{config.seed}, fold {config.split.seed}",
             **_tuned(run, systems),
@@ -291,7 +293,14 @@ def _config_shown(config: Config, systems: dict[str, SystemResult]) -> str:
             shown.pop(name, None)
     for system in systems.values():
         shown |= system.trained["config"]
-    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(_without_folders(shown), sort_keys=False, allow_unicode=True)
+
+
+def _without_folders(value: Any) -> Any:
+    """Shorten the absolute paths among settings."""
+    if isinstance(value, dict):
+        return {key: _without_folders(inner) for key, inner in value.items()}
+    return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
 
 
 def _side_by_side(
@@ -350,5 +359,5 @@ def _write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows(map(csv_cells, rows))
     write_text(file, text.getvalue())

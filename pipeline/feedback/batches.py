@@ -51,7 +51,7 @@ def collect_batches(run: Run, marks: RelevanceMarks, learner: str, set_aside: Co
         for key, some in marks.standing().items()
     }
     content = extractor_content(run)
-    with contextlib.closing(Collection(run.collection)) as collection:
+    with Collection(run.collection) as collection:
         images = collection.images()
         by_content: dict[str, Image] = {}
         for image in images:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import sqlite3
@@ -10,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
+from visterm.pipeline.store.append_only import AppendOnlyStore, append_row, insert_row
 from visterm.pipeline.store.catalogue import Image
 
 if TYPE_CHECKING:
@@ -40,6 +42,16 @@ class RelevanceMarks(AppendOnlyStore):
     """
 
     what = "the mark"
+
+    def is_expected(self) -> bool:
+        """Whether a version of a learner has learned marks, or sets some aside."""
+        for file in (self.file.parent / "feedback").glob("*/in_force.json"):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                state = json.loads(file.read_text())
+                if state["version"] or state["set_aside"]:
+                    return True
+        return False
+
     schema = """
 CREATE TABLE marks (
     number INTEGER PRIMARY KEY,
@@ -91,9 +103,12 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
             raise UserError(f"a mark is 1 (relevant), -1 (not relevant) or 0 (taken back), not {mark!r}")
         with self._writing() as db:
             if vector is not None:
-                parts = (vector.indices.astype("<i4").tobytes(), vector.data.astype("<f4").tobytes())
-                values = (query, extractor, vector.shape[1], *parts)
-                db.execute("INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?)", values)
+                parts = {
+                    "visterms": vector.indices.astype("<i4").tobytes(),
+                    "weights": vector.data.astype("<f4").tobytes(),
+                }
+                row = {"key": query, "extractor": extractor, "n_visterms": vector.shape[1], **parts}
+                insert_row(db, "queries", row, unless_known=True)
             shown = {"image": image.id, "path": os.fsencode(image.path), "sha256": image.sha256}
             row = {"query": query, **shown, "mark": int(mark), "learner": learner, "version": version}
             return append_row(db, "marks", row)

@@ -143,7 +143,7 @@ class FeedbackTrainer:
         dict
             ``learner``, ``from_version``, ``to_version``.
         """
-        with self._changing(learner) as state:
+        with self._changing(learner, damaged=True) as state:
             before = state.version
             state.before.append((before, state.set_aside))
             state.version = 0
@@ -247,15 +247,18 @@ class FeedbackTrainer:
         return self._scores[key]
 
     @contextlib.contextmanager
-    def _changing(self, learner: str) -> Iterator[InForce]:
-        """Wait for other updates of the learner, in this process and in others, to end; yield the version in force."""
+    def _changing(self, learner: str, *, damaged: bool = False) -> Iterator[InForce]:
+        """Wait for other updates of the learner, in this process and in others, to end; yield the version in force.
+
+        With `damaged` a damaged state yields the base.
+        """
         if learner not in UPDATABLE:
             raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
         folder = self.run.taught(learner)
         explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
         with locked(folder / ".lock", wait=True), explained:
             check_trained(self.run, learner)
-            yield self._versions.in_force(learner)
+            yield self._versions.in_force(learner, damaged=damaged)
 
 
 def _nothing_new(data: TrainingData, has_learned: bool) -> str:

@@ -10,15 +10,19 @@ block of W: exact, and small beside a full W. The trained learner, the base, is 
 from __future__ import annotations
 
 import hashlib
+import json
+import shlex
 import shutil
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.files import publish, write_text
-from visterm.pipeline.store.models import check_trained, load_trained
-from visterm.pipeline.store.records import fingerprint, read_record
+from visterm.pipeline.store.checksums import OWN, check_seal
+from visterm.pipeline.store.files import discard, publish, write_record
+from visterm.pipeline.store.models import check_trained, load_files, load_trained
+from visterm.pipeline.store.records import damage, fingerprint, read_record
 from visterm.pipeline.store.run import Run
 
 if TYPE_CHECKING:
@@ -42,6 +46,10 @@ class InForce(BaseModel):
     void: bool = False  # there were versions, of a base that was retrained since
 
 
+def _heals(run: Run, learner: str) -> str:
+    return f"run 'visterm feedback reset --learner {learner} --run {shlex.quote(run.name)}' to go back to the base"
+
+
 class LearnerVersions:
     """The versions of a run's learners."""
 
@@ -57,16 +65,28 @@ class LearnerVersions:
             return ""
         return fingerprint(record and record.get("created"), hashlib.sha256(files).hexdigest())
 
-    def in_force(self, learner: str) -> InForce:
-        """Read which version is used: the base, if the versions are of a base that was retrained since."""
+    def in_force(self, learner: str, *, damaged: bool = False) -> InForce:
+        """Read which version is used: the base, if the versions are of a base that was retrained since.
+
+        With `damaged` a file that cannot be read is removed, and the base is in force.
+        """
         base = self.base_fingerprint(learner)
         file = self.run.taught(learner) / "in_force.json"
         try:
-            state = InForce.model_validate_json(file.read_bytes())
-        except FileNotFoundError:
-            return InForce(base=base)
-        except (OSError, ValueError):
-            raise UserError(f"{file}: damaged; remove it to go back to the base") from None
+            content = json.loads(file.read_text())
+            check_seal(content)
+            content.pop(OWN, None)
+            state = InForce.model_validate_json(json.dumps(content))
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            numbers = [int(path.name) for path in self.run.taught(learner).glob("*/") if path.name.isdecimal()]
+            gone = isinstance(error, FileNotFoundError)
+            if gone and file.exists():  # the first update has just written it
+                return self.in_force(learner, damaged=damaged)
+            if not damaged and (numbers or not gone):
+                problem = f"gone, beside versions of {learner}" if gone else "damaged"
+                raise UserError(f"{file}: {problem}; {_heals(self.run, learner)}") from None
+            discard(file)
+            return InForce(base=base, last=max(numbers, default=0))
         if state.base == base:
             return state
         # Numbers continue, so that no two models of a learner share one. The new base learns the marks from scratch.
@@ -77,7 +97,7 @@ class LearnerVersions:
         folder = self.run.taught(learner)
         state.before = state.before[-KEPT:]
         state.void = False
-        write_text(folder / "in_force.json", state.model_dump_json())
+        write_record(folder / "in_force.json", state.model_dump())
         kept = {str(version) for version in (state.version, *(version for version, _ in state.before))}
         for path in folder.iterdir():
             if path.is_dir() and path.name not in kept:
@@ -88,10 +108,7 @@ class LearnerVersions:
         folder = self.run.taught(learner) / str(version)
         record = read_record(folder)
         if record is None or not isinstance(record.get("marks"), list):
-            raise UserError(
-                f"{folder}: this version of {learner} is gone or damaged; run 'visterm feedback reset --learner "
-                f"{learner}' to go back to the base"
-            )
+            raise UserError(f"{folder}: this version of {learner} is gone or damaged; {_heals(self.run, learner)}")
         return record
 
     def marks(self, learner: str, version: int) -> list[int]:
@@ -107,6 +124,8 @@ class LearnerVersions:
         """Save a new version: of the model's matrix what lies between some visterms, int (n,)."""
         import numpy as np
 
+        if not (self.run.taught(learner) / "in_force.json").exists():  # versions without it are damage
+            self.put_in_force(learner, InForce(base=self.base_fingerprint(learner)))
         with publish(self.run.taught(learner) / str(version), record) as folder:
             np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
             block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
@@ -116,27 +135,25 @@ class LearnerVersions:
         """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file."""
         import numpy as np
 
-        from visterm.learners import load_learner
-
         check_trained(self.run, learner)
-        try:
-            model = load_learner(self.run.learner(learner) / "files", mmap_mode="c", verify=False)
-        except ValueError as error:
-            raise UserError(f"{error}; run 'visterm train --learner {learner} --force'") from None
+        model = load_files(self.run, learner, mmap_mode="c")
         array = np.asarray(getattr(model, _ARRAY[learner]))
         setattr(model, _ARRAY[learner], array)
         if not version:
             return model
         folder = self.run.taught(learner) / str(version)
         try:
+            if (problem := damage(folder, self.record(learner, version))) is not None:
+                raise ValueError(problem)
             visterms, block = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("visterms", "block"))
             array[np.ix_(visterms, visterms)] = block
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, EOFError, IndexError):
+        except (OSError, ValueError, EOFError, IndexError, TokenError) as error:
+            undo = f"visterm feedback undo --learner {learner} --run {shlex.quote(self.run.name)}"
             raise UserError(
-                f"{folder}: damaged version of {learner}; run 'visterm feedback undo --learner {learner}' or 'visterm "
-                f"feedback reset --learner {learner}' to go back to an older one"
+                f"{folder}: damaged version of {learner} ({error}); run '{undo}' to go back to the version before, or "
+                f"{_heals(self.run, learner)}"
             ) from None
         return model
 
@@ -158,7 +175,4 @@ class LearnerVersions:
                 if self.in_force(learner) == state:
                     return model
         folder = self.run.taught(learner) / str(state.version)
-        raise UserError(
-            f"{folder}: damaged version of {learner}; run 'visterm feedback reset --learner {learner}' to go back to "
-            "the base"
-        )
+        raise UserError(f"{folder}: damaged version of {learner}; {_heals(self.run, learner)}")

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from visterm.pipeline.console import spreadsheet_cell
+from visterm.pipeline.console import csv_cells
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.files import write_bytes
@@ -302,13 +302,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         return "".join(lines)
 
     def csv(self, number: int | None = None) -> str:
-        """The rows as CSV, which spreadsheets can open safely; see `spreadsheet_cell`."""
+        """The rows as CSV, which spreadsheets can open safely; see `csv_cells`."""
         rows = self.rows(number)
         text = io.StringIO()
         if rows:
-            writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({name: spreadsheet_cell(value) for name, value in row.items()} for row in rows)
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(rows[0])
+            writer.writerows(csv_cells(row.values()) for row in rows)
         return text.getvalue()
 
     def draw(self, file: str | os.PathLike[str], number: int | None = None) -> None:

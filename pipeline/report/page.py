@@ -16,7 +16,7 @@ from visterm.pipeline.console import count
 
 from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
 from .data import PROTOCOLS, Query, ReportData, Result
-from .text import file_parts_of, number_text, p_value_text, seconds_text
+from .text import file_parts_of, number_text, p_value_text, seconds_text, without_folders
 from .thumbnail import make_thumbnail
 
 THUMBNAIL_SIDE = 160  # pixels; some 3.5 KiB each as WebP of quality 70
@@ -122,7 +122,12 @@ def template(name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        printable=printable, number=number_text, seconds=seconds_text, p_value=p_value_text, file_parts=file_parts_of
+        printable=printable,
+        number=number_text,
+        seconds=seconds_text,
+        p_value=p_value_text,
+        file_parts=file_parts_of,
+        without_folders=without_folders,
     )
     return environment.get_template(name)
 

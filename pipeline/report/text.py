@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from pathlib import Path
 
 from visterm.pipeline.console import duration
@@ -11,6 +13,14 @@ from visterm.pipeline.console import duration
 def file_parts_of(path: str) -> tuple[str, ...]:
     """Return folder and file name: they tell an image apart and fit under a thumbnail."""
     return Path(path).parts[-2:]
+
+
+def without_folders(text: str) -> str:
+    """Shorten absolute paths in a text to the file's name: a report is passed on, and they name people and machines."""
+    return _ABSOLUTE.sub(lambda path: path[1] + os.path.basename(path[2].rstrip("/")), text)
+
+
+_ABSOLUTE = re.compile(r"""(^|[\s='"(,;\[])(/(?:[^\s'",;)\]]|(?<=\S)[ ](?=[^\s/]*/))+)""", re.MULTILINE)
 
 
 def number_text(value: float | None, digits: int = 3) -> str:

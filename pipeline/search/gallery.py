@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -17,6 +16,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Gallery:
 
     def __init__(self, run: Run, tell: Callable[[str], None]) -> None:
         self.run = run
-        with contextlib.closing(Collection(run.collection)) as collection:
+        with Collection(run.collection) as collection:
+            check_ahead(collection.segments)
             root = collection.root
             if root is None or not collection.counts_by("status")["ok"]:
                 raise UserError(
@@ -52,7 +53,6 @@ class Gallery:
             self.extractor: Any = extractor_of(run)
             self.X: Any = vectors(run, collection, self.images)
         self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
-        self._rows_by_path = {image.path: row for row, image in enumerate(self.images)}
         digest = hashlib.sha256()
         for image in self.images:
             digest.update(f"{image.id}{image.sha256}{image.labels}{image.split}".encode("utf-8", "surrogateescape"))
@@ -82,6 +82,11 @@ class Gallery:
             if os.path.realpath(self.root / self.images[row].path) == real:
                 return row
         return -1
+
+    @cached_property
+    def _rows_by_path(self) -> dict[str, int]:
+        """Made for the first query by path: it takes a hundred bytes per image."""
+        return {image.path: row for row, image in enumerate(self.images)}
 
     @cached_property
     def _rows_by_sha256(self) -> dict[str, list[int]]:

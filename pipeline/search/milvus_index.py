@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import fingerprint, make_record, read_record
+from visterm.pipeline.store.records import damage, fingerprint, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
 from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, drop_collection, shown
@@ -137,8 +138,10 @@ def _uri(run: Run, config: Config) -> str:
 def _last_entries(folder: Path) -> Entries | None:
     """What Milvus held after the last update; None if that is not known."""
     try:
+        if damage(folder, read_record(folder) or {}):
+            return None
         ids, fingerprints = np.load(folder / _ENTRIES, allow_pickle=False)
-    except (OSError, ValueError, EOFError):  # EOFError: of an empty file
+    except (OSError, ValueError, EOFError, TokenError, UserError):  # EOFError: of an empty file
         return None
     return Entries(ids, fingerprints)
 

@@ -50,7 +50,7 @@ class Snapshot:
             self.labels = Counter(label for image in searcher.images for label in image.labels)
             self.extractor = extractor_content(searcher.run)
             self.sizes = np.zeros((len(searcher.images), 2), np.int32)
-            with contextlib.closing(Collection(searcher.run.collection)) as collection:
+            with Collection(searcher.run.collection) as collection:
                 for number, width, height in collection.sizes():
                     if (row := searcher.place.get(number)) is not None:
                         self.sizes[row] = width, height

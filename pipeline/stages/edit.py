@@ -74,6 +74,7 @@ def add(
                 raise UserError(f"{path}: cannot be added: {unfit[path]}")
         names = [path for path in names if path not in unfit]
         given = set(names)
+        collection.check_segments()
         collection.clean()
         source = ImageSource.of(run, config, collection, root)
         if names:
@@ -232,6 +233,6 @@ def _editing(run: Run) -> Iterator[Collection]:
     with (
         system_errors_explained(run.folder),
         run.locked(),
-        contextlib.closing(Collection(run.collection)) as collection,
+        Collection(run.collection) as collection,
     ):
         yield collection

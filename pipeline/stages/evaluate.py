@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -64,7 +63,7 @@ def evaluate(
     """
     wanted = [learners] if isinstance(learners, str) else list(learners)
     check_learners([name for name in wanted if name != "all"])
-    with run.locked(), contextlib.closing(Collection(run.collection)) as collection:
+    with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
         learnt_from = collection.images("train", "validation", labelled=True)
         _queries_and_gallery(run, config, collection)  # before any learner: without test images none can be evaluated
@@ -91,7 +90,11 @@ def _all_up_to_date(run: Run, config: Config, learnt_from: Sequence[Image], cons
     stale: list[str] = []
     for name in TRAINED:
         if name in run.learners():
-            fresh = is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+            try:
+                fresh = is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+            except UserError as error:  # a damaged record
+                console.warn(str(error))
+                fresh = False
             (up_to_date if fresh else stale).append(name)
     if not up_to_date:
         why = f"{', '.join(stale)} must be trained again" if stale else "nothing is trained"
@@ -195,7 +198,7 @@ def _measure_on_worker(run: Run, config: Config, names: Sequence[str], name: str
     """Measure one learner on a worker of a cluster; return `SystemResult` without the learner."""
     from visterm.pipeline.evaluation.measure import measure
 
-    with contextlib.closing(Collection(run.collection)) as collection:
+    with Collection(run.collection) as collection:
         task, _ = _make_task(run, config, collection, names)
     alone = config.model_copy(update={"compute": config.compute.model_copy(update={"n_jobs": 1})})
     return measure(load_trained(run, name), trained_record(run, name), task, alone)[1:]

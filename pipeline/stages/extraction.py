@@ -6,9 +6,11 @@ import contextlib
 import functools
 import itertools
 import os
+import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -19,7 +21,7 @@ from visterm.pipeline.errors import FIX_AND_RESUME, UserError
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, write_text
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.segments import write_segment
+from visterm.pipeline.store.segments import row_of, write_segment
 from visterm.pipeline.store.vectors import embed, load_extractor
 
 from .dask_cluster import connected
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from visterm.features import OnnxEmbedder
     from visterm.features.decoding import Picture
 
+_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 _IMAGES_PER_THREAD = 32  # at a time, of one segment
 
 
@@ -168,7 +171,8 @@ def extract(
         if source.parallel and len(chunks) > 1:  # for one segment, starting processes or asking a cluster is slow
             cluster = stack.enter_context(connected(config, run, root / pending[0][1]))
         parent = os.getpid() if cluster is None else 0
-        tasks = ((source, chunk, segments / str(first + i), parent) for i, chunk in enumerate(chunks))
+        origin = collection.origin()
+        tasks = ((source, chunk, segments / str(first + i), parent, origin) for i, chunk in enumerate(chunks))
         phase = stack.enter_context(console.phase(source.title, len(pending), source.noun))
         if cluster is not None:
             results: Iterable[list[Outcome]] = cluster.map(extract_segment, tasks)
@@ -194,7 +198,8 @@ def _in_processes(
 
     n_jobs = min(effective_n_jobs(config.compute.n_jobs), n_tasks)
     backend = config.compute.backend if n_jobs > 1 else "sequential"
-    stack.enter_context(parallel_config(backend=backend, n_jobs=n_jobs))
+    options = {"initializer": _exit_with, "initargs": (os.getpid(),)} if backend == "loky" else {}
+    stack.enter_context(parallel_config(backend=backend, n_jobs=n_jobs, **options))
     return Parallel(return_as="generator")(delayed(extract_segment)(*task) for task in tasks)
 
 
@@ -210,29 +215,37 @@ def _check_shared(root: Path, images: Sequence[tuple[int, str]], outcomes: Seque
             )
 
 
-def extract_segment(source: Source, images: Sequence[tuple[int, str]], target: Path, parent: int) -> list[Outcome]:
+def extract_segment(
+    source: Source, images: Sequence[tuple[int, str]], target: Path, parent: int, origin: Mapping[str, str]
+) -> list[Outcome]:
     """Extract and write one segment, the unit of work; return an outcome per image, in the order given.
 
     It runs in any process. ``target`` is not written if no image could be read. ``parent`` is the process that this one
-    must not outlive; 0: a worker of a cluster.
+    must not outlive; 0: a worker of a cluster. ``origin`` is noted in the segment.
     """
     _exit_with(parent)
     outcomes, vectors = source.vectors(images, parent)
     if vectors.shape[0]:
-        write_segment(target, vectors)
+        paths = dict(images)
+        rows = [row_of(o.id, paths[o.id], o.sha256, o.width, o.height) for o in outcomes if o.row is not None]
+        write_segment(target, vectors, rows, **origin)
     return outcomes
 
 
 @functools.cache
 def _exit_with(parent: int) -> None:
-    """Make this worker exit soon after the process that started it, which may be killed without notice.
+    """Make this worker end with the process that started it, which may be killed without notice.
 
-    An orphaned worker would keep its pipes open for minutes, whose reader waits for their end.
+    An orphaned worker would keep its memory and its pipes for minutes.
     """
     if os.getppid() != parent or parent == 0:  # the process itself, or a worker of a cluster
         return
+    if sys.platform == "linux":
+        import ctypes
 
-    def watch() -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:  # elsewhere, and for a parent that was killed just before
         while os.getppid() == parent:
             time.sleep(0.5)
         os._exit(1)

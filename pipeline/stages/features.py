@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Changes, Collection
-from visterm.pipeline.store.files import write_text
+from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.records import make_record, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
 
 from .extraction import check_cluster, extract, report_skipped
@@ -49,9 +49,12 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     kind = vector_kind(run, config)
     if root is None and not kind.knows_images():
         raise UserError("no images given; run 'visterm features IMAGES' (make features IMAGES=dir)")
-    with run.locked(), contextlib.closing(Collection(run.collection, create=True)) as collection:
+    with run.locked(), Collection(run.collection, create=True) as collection:
         started = time.perf_counter()
+        check_ahead(collection.segments)
         root, changes = kind.scan(collection, root, force=force)
+        for number, n_images in collection.forget_damaged():
+            console.warn(f"segment {number} is damaged: its {count(n_images, 'image')} must be extracted again")
         collection.clean()
         _say_scanned(collection, root, changes, console)
         extracted = 0
@@ -97,15 +100,23 @@ def _report(
         "skipped": status["skipped"],
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if changes or extracted:
-        record = make_record("features", {}, {"extractor": collection["extractor"]}) | {"result": summary}
-        write_text(run.collection / "record.json", json.dumps(record, indent=1))
+    if changes or extracted or _is_damaged(run.collection):
+        record = make_record("features", {}, {"extractor": collection["extractor"]})
+        record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
+        write_record(run.collection / "record.json", record)
     collection.clean()
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:
         which = "no training image" if status["pending"] else "no image"
         raise UserError(f"{collection.root}: {which} could be read; JPEG, PNG, WebP, BMP and TIFF files are read")
     return summary
+
+
+def _is_damaged(folder: Path) -> bool:
+    try:
+        return read_record(folder) is None
+    except UserError:
+        return True
 
 
 def check_features(run: Run, config: Config, collection: Collection) -> None:

@@ -24,7 +24,7 @@ from .vector_kinds import changed_settings, vector_kind
 
 def describe_run(run: Run, config: Config) -> dict[str, Any]:
     """Describe images, learners and evaluations of a run, and what is out of date."""
-    with contextlib.closing(Collection(run.collection)) as collection:
+    with Collection(run.collection) as collection:
         return _describe(run, config, collection)
 
 

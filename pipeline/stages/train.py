@@ -76,7 +76,7 @@ def train(
         No features yet, no labels, too few classes; LearnerRefused if other learners could be trained.
     """
     check_learners([learner_name])
-    with run.locked(), contextlib.closing(Collection(run.collection)) as collection:
+    with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
         images = collection.images("train", "validation", labelled=True)
         if not any(image.split == "train" for image in images):
@@ -137,6 +137,7 @@ def _train(
     if not force:
         _check_checkpoint(checkpoint, record, learner_name)
     resumes = not force and is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name))
+    resumes = resumes and (checkpoint / "files").is_dir()  # otherwise it was interrupted before the first checkpoint
     seconds_before = (read_record(checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
     started = time.perf_counter() - seconds_before
     clicks = config.collection.clicks is not None
@@ -147,6 +148,9 @@ def _train(
     _check_feasible(learner_name, learner, config, X, time_limit)
     if time_limit is not None and not hasattr(learner, "end_after"):
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
+    if force:  # if this is interrupted, the old model is not up to date: it was to be replaced
+        with publish(checkpoint, dict(record)):
+            pass
     title = f"training {learner_name} on {count(len(images), 'image')}"
     distributed = "distribute" in fit_parameters and getattr(config, learner_name).n_rankers > 1
     with (
@@ -182,6 +186,8 @@ def _train(
                     learner.fit(X, y, **options)
                 watch.end_if_told(learner)
         except ValueError as error:
+            if force:
+                shutil.rmtree(checkpoint, ignore_errors=True)
             hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
             raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
         learner.save(target / "files")

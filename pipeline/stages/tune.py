@@ -84,7 +84,7 @@ def tune(
     check_learners([learner_name])
     if learner_name not in TRAINED:
         raise UserError(f"{learner_name} learns nothing and has no settings to tune; use --learner oasis")
-    with run.locked(), contextlib.closing(Collection(run.collection)) as collection:
+    with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
         images = collection.images("train", labelled=True)
         if not images:

@@ -19,6 +19,7 @@ from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
 from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.segments import has_segments
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
 from .dask_cluster import connected
@@ -137,9 +138,14 @@ class VectorKind(ABC):
 
     def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
         """Make the extractor unless it is up to date; return its fingerprint."""
-        record = make_record("extractor", self.settings(), self.inputs(collection))
+        record, changes = make_record("extractor", self.settings(), self.inputs(collection)), ""
         if force or not is_fresh(self.run.extractor, record):
-            if changes := changed_settings(self.run, self.settings()):
+            try:
+                changes = changed_settings(self.run, self.settings())
+            except UserError:
+                if not force:  # which overwrites a damaged record
+                    raise
+            if changes:
                 console.say(f"run {self.run.name}: {changes}; its visterms are learned and extracted again")
             self._make_extractor(record, collection, root, console)
         return extractor_content(self.run)
@@ -160,7 +166,8 @@ class _ImageVectors(VectorKind):
     """Vectors that are computed from the images of a directory."""
 
     def knows_images(self) -> bool:
-        return (self.run.collection / "catalogue.sqlite").exists()
+        catalogue = self.run.collection / "catalogue.sqlite"
+        return os.path.lexists(catalogue) or has_segments(catalogue.with_name("segments"))
 
     def scan(self, collection: Collection, root: Path | None, *, force: bool) -> tuple[Path, Changes]:
         root = root.absolute() if root is not None else collection.root
@@ -171,6 +178,9 @@ class _ImageVectors(VectorKind):
     def any_readable(self, collection: Collection, root: Path) -> bool:
         if collection.counts_by("status")["ok"]:
             return True
+        from visterm.features import silence_decoders
+
+        silence_decoders()
         training = set(collection.training_paths())
         skipped = []
         for id_, path in collection.pending():

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
+import shlex
 import sqlite3
+import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.errors import UserError, system_errors_explained
 
+from .checksums import DamagedFile
+from .files import discard, sync
+from .salvage import opened_copy
+from .salvage import rows as salvaged
+
+_CHECKSUM = "checksum"  # a column of each table
+_MAY_PASS = tuple(
+    getattr(sqlite3, f"SQLITE_{name}")
+    for name in ("BUSY", "LOCKED", "CANTOPEN", "PERM", "FULL", "IOERR", "READONLY", "NOMEM")
+)
+_checked: dict[tuple[str, int], dict[str, int]] = {}  # last row of each table that was compared with its checksum
+
 
 class AppendOnlyStore:
     """An append-only SQLite file, made by the first write.
 
     Rows are on disk when a write returns. Each call opens its own connection, so any number of threads and processes
-    may write.
+    may write. Each row has a checksum; rows of earlier versions have none. Only its owner can read the file.
     """
 
     schema = ""
@@ -28,30 +44,128 @@ class AppendOnlyStore:
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """Yield a connection, or None before the first write."""
-        if not self.file.exists():
+        if not os.path.lexists(self.file):
+            if self.is_expected():
+                raise self._damaged("it is gone")
             yield None
             return
         with self._explained("cannot be read"), contextlib.closing(self._connect()) as db:
-            has_tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            yield db if has_tables else None
+            self._check(db)
+            yield db
+
+    def is_expected(self) -> bool:
+        """Whether something shows that the file was there."""
+        return False
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction."""
         with self._explained(f"{self.what} was not kept"):
             self.file.parent.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(self.file):
+                if self.is_expected():
+                    raise self._damaged("it is gone")
+                self.create_empty()
             with contextlib.closing(self._connect()) as db:
                 db.execute("BEGIN IMMEDIATE")
                 try:
-                    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                        for statement in self.schema.split(";\n\n"):
-                            db.execute(statement)
+                    self._check(db)
+                    for table in _tables(db):
+                        if _CHECKSUM not in _columns(db, table):
+                            db.execute(f"ALTER TABLE {table} ADD COLUMN {_CHECKSUM} INTEGER")
                     yield db
                     db.execute("COMMIT")
                 except BaseException:
-                    if db.in_transaction:  # a full disk has ended it already
-                        db.execute("ROLLBACK")
+                    with contextlib.suppress(sqlite3.Error):  # a full disk has ended it already
+                        if db.in_transaction:
+                            db.execute("ROLLBACK")
                     raise
+
+    def create_empty(self) -> None:
+        """Make the file with its tables in one step: one without them is damaged."""
+        temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+        try:
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o600))
+            with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as db:
+                for statement in self.schema.split(";\n\n"):
+                    db.execute(statement)
+                for table in _tables(db):
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {_CHECKSUM} INTEGER")
+            sync(temporary)
+            with contextlib.suppress(FileExistsError):  # another process was first
+                os.link(temporary, self.file)
+            sync(self.file.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def damage(self) -> str | None:
+        """Look through the file; return what is wrong with it, in one line, or None."""
+        try:
+            with self._reading() as db:
+                if db is not None:
+                    _checked.pop((os.path.abspath(self.file), os.stat(self.file).st_ino), None)
+                    self._check(db)
+        except UserError as error:
+            return str(error)
+        return None
+
+    def rebuild(self) -> tuple[int, int]:
+        """Copy the rows that can be read to a new file; return how many there are, and how many are lost.
+
+        The damaged file is kept, as ``.damaged``.
+        """
+        kept = self.file.with_name(f"{self.file.name}.damaged")
+        new = type(self)(self.file.with_name(f"{self.file.name}.tmp"))
+        discard(new.file)
+        new.create_empty()
+        n_rows = n_lost = 0
+        with opened_copy(self.file) as old, contextlib.closing(sqlite3.connect(new.file)) as db:
+            for table in _tables(db):
+                if old is None:
+                    break
+                own = set(_columns(old, table))
+                columns = [name for name in _columns(db, table) if name in own]
+                numbers = []
+                for rowid, *values in salvaged(old, table, columns) if columns else ():
+                    row = dict(zip(columns, values, strict=True))
+                    checksum = row.pop(_CHECKSUM, None)
+                    with contextlib.suppress(sqlite3.Error):  # a row that breaks a rule of its table
+                        if checksum is None or checksum == _row_crc32(row):
+                            insert_row(db, table, row)
+                            numbers.append(rowid)
+                n_rows += len(numbers)
+                n_lost += max(numbers, default=0) - len(numbers)
+            db.commit()
+        sync(new.file)
+        if os.path.lexists(self.file):
+            discard(kept)
+            self.file.rename(kept)
+        for suffix in ("-wal", "-shm"):
+            discard(self.file.with_name(self.file.name + suffix))
+        new.file.rename(self.file)
+        sync(self.file.parent)
+        return n_rows, n_lost
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        """Compare rows with their checksums, each once per process; raise DamagedFile."""
+        key = os.path.abspath(self.file), os.stat(self.file).st_ino
+        done = _checked.get(key, {})
+        if not done:
+            (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+            if verdict != "ok":
+                raise DamagedFile(" ".join(verdict.split()))
+        if not (tables := _tables(db)):
+            raise DamagedFile("it is empty")
+        for table in tables:
+            if _CHECKSUM not in (columns := _columns(db, table)):
+                continue
+            query = f"SELECT rowid, {', '.join(columns)} FROM {table} WHERE rowid > ? ORDER BY rowid"
+            for rowid, *values in db.execute(query, (done.get(table, 0),)):
+                row = dict(zip(columns, values, strict=True))
+                if (checksum := row.pop(_CHECKSUM)) is not None and checksum != _row_crc32(row):
+                    raise DamagedFile(f"row {rowid} of {table} does not have the checksum it was written with")
+                done = done | {table: rowid}
+        _checked[key] = done
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.file, isolation_level=None, timeout=30)
@@ -69,17 +183,45 @@ class AppendOnlyStore:
         with system_errors_explained(self.file, problem, "fix this, then try again"):
             try:
                 yield
-            except sqlite3.OperationalError:  # a full disk, no permission
-                raise
-            except sqlite3.DatabaseError as error:
-                raise UserError(f"{self.file}: damaged ({error}); move it away to start a new one") from None
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _MAY_PASS:
+                    raise
+                raise self._damaged(error) from None
+            except (DamagedFile, UnicodeDecodeError) as error:
+                raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception | str) -> UserError:
+        run = shlex.quote(self.file.absolute().parent.name)
+        return UserError(f"{self.file}: damaged ({error}); run 'visterm repair --run {run}' to keep what can be read")
 
 
 def append_row(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
     """Add a row with its time (UTC, ISO 8601); return its number."""
-    row = {"time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"), **row}
-    cursor = db.execute(
-        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values())
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    (last,) = db.execute(f"SELECT max(number) FROM {table}").fetchone()
+    number = 1 + (last or 0)
+    time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    insert_row(db, table, {"number": number, "time": time, **row})
+    return number
+
+
+def insert_row(db: sqlite3.Connection, table: str, row: dict[str, Any], *, unless_known: bool = False) -> None:
+    """Add a row with its checksum."""
+    row = row | dict.fromkeys(set(_columns(db, table)) - row.keys())
+    row[_CHECKSUM] = _row_crc32({name: value for name, value in row.items() if name != _CHECKSUM})
+    how = "OR IGNORE " if unless_known else ""
+    query = f"INSERT {how}INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+    db.execute(query, tuple(row.values()))
+
+
+def _row_crc32(row: dict[str, Any]) -> int:
+    """The checksum of a row; a number counts as it is read, which may be another type than was written."""
+    cells = [(name, float(value) if isinstance(value, int) else value) for name, value in sorted(row.items())]
+    return zlib.crc32(repr(cells).encode("utf-8", "backslashreplace"))
+
+
+def _tables(db: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+
+
+def _columns(db: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,9 +24,10 @@ from visterm.pipeline.errors import UserError
 
 from . import edit
 from .database import Database, gc_paused
+from .files import discard
 from .paths import decoded
 from .scan import Changes, scan_root, scan_vectors
-from .segments import is_whole, read_segment, read_segment_record, stacked, write_segment
+from .segments import damaged, is_whole, read_images, read_segment, read_segment_record, row_of, stacked, write_segment
 
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
 
@@ -137,16 +137,37 @@ class Collection(Database):
             )
 
     def clean(self) -> None:
-        """Remove folders that a killed run left behind and segments without a living row; mark lost images as pending.
+        """Remove folders that a killed run left behind, and segments without a living row."""
+        alive = {str(number) for number in self._alive()}
+        for folder in self.segments.iterdir():
+            if folder.name not in alive:
+                discard(folder)  # a worker of that run may still be writing
 
-        A segment is lost if one of its files is missing, or has another size than it was written with.
+    def forget_damaged(self) -> list[tuple[int, int]]:
+        """Mark the images of damaged segments as pending; return the number and the images of each such segment.
+
+        A segment is damaged if one of its files is missing, or has another size or checksum than it was written with.
         """
-        alive = {str(n) for (n,) in self.execute("SELECT DISTINCT segment FROM images WHERE status = 'ok'")}
-        present = {folder.name for folder in self.segments.iterdir()}
-        for name in present - alive:
-            shutil.rmtree(self.segments / name, ignore_errors=True)  # a worker of that run may still be writing
-        for name in alive - {name for name in alive & present if is_whole(self.segments / name)}:
-            self.execute("UPDATE images SET status = 'pending' WHERE status = 'ok' AND segment = ?", (int(name),))
+        lost = []
+        for number in self._alive():
+            if not is_whole(self.segments / str(number)):
+                query = "UPDATE images SET status = 'pending' WHERE status = 'ok' AND segment = ?"
+                lost.append((number, self.execute(query, (number,)).rowcount))
+        return lost
+
+    def check_segments(self) -> None:
+        """Raise UserError for a damaged segment."""
+        for number in self._alive():
+            folder = self.segments / str(number)
+            if not is_whole(folder):
+                read_segment(folder)  # tells why
+                read_images(folder)
+                raise damaged(folder, "a file is missing, or has another size")
+
+    def _alive(self) -> list[int]:
+        """Numbers of the segments with a living row."""
+        query = "SELECT DISTINCT segment FROM images WHERE status = 'ok' ORDER BY segment"
+        return [number for (number,) in self.execute(query)]
 
     def use_extractor(self, fingerprint: str) -> None:
         """Record the extractor of the counts; images with counts of another one become pending."""
@@ -205,11 +226,12 @@ class Collection(Database):
     def compact(self) -> dict[str, int]:
         """Merge small segments and those with many dead rows, delete the tombstones, and return the numbers of each.
 
-        The living rows of several segments are written to a new one, one transaction replaces them in the catalogue,
-        and then their folders are removed: after a kill the catalogue names the old ones or the new one, and the next
-        command that writes removes the rest. A process that has an old segment memory-mapped keeps it, as its files are
-        unlinked, not overwritten.
+        A damaged segment is a UserError, and stays as it is. The living rows of several segments are written to a new
+        one, one transaction replaces them in the catalogue, and then their folders are removed: after a kill the
+        catalogue names the old ones or the new one, and the next command that writes removes the rest. A process that
+        has an old segment memory-mapped keeps it, as its files are unlinked, not overwritten.
         """
+        self.check_segments()
         self.clean()
         before, old = self.stored(), self.mergeable()
         dropped = 0
@@ -217,18 +239,21 @@ class Collection(Database):
             group = [old.pop(0)]
             while old and sum(s.living_bytes for s in group) + old[0].living_bytes <= MERGED_BYTES:
                 group.append(old.pop(0))
-            blocks, ids = [], []
+            blocks, images = [], []
             for segment in group:
-                query = "SELECT id, row FROM images WHERE status = 'ok' AND segment = ? ORDER BY row"
+                query = (
+                    "SELECT row, id, path, sha256, width, height FROM images WHERE status = 'ok' AND segment = ? "
+                    "ORDER BY row"
+                )
                 living = self.execute(query, (segment.number,)).fetchall()
-                blocks.append(read_segment(self.segments / str(segment.number))[[row for _, row in living]])
-                ids += [id_ for id_, _ in living]
+                blocks.append(self._rows_of(segment.number, [row for row, *_ in living]))
+                images += [row_of(id_, os.fsdecode(path), *rest) for _, id_, path, *rest in living]
             number = self.reserve_segments(1)
-            write_segment(self.segments / str(number), stacked(blocks))
+            write_segment(self.segments / str(number), stacked(blocks), images, **self.origin())
             with self.transaction():
                 self.executemany(
                     "UPDATE images SET segment = ?, row = ? WHERE id = ?",
-                    [(number, row, i) for row, i in enumerate(ids)],
+                    [(number, row, image[0]) for row, image in enumerate(images)],
                 )
             dropped += sum(s.rows - s.living for s in group)
             self.clean()
@@ -243,6 +268,17 @@ class Collection(Database):
             "dropped_rows": dropped,
             "tombstones": tombstones,
         }
+
+    def origin(self) -> dict[str, str]:
+        """Where the rows of a segment come from, as `write_segment` takes it: the root, and the extractor."""
+        return {"root": os.fspath(self.root or ""), "extractor": self["extractor"] or ""}
+
+    def _rows_of(self, number: int, rows: list[int]) -> Any:
+        """Read rows of a segment."""
+        try:
+            return read_segment(self.segments / str(number))[rows]
+        except IndexError:
+            raise self.damaged(f"segment {number} has fewer rows than it names") from None
 
     def n_since(self, last_id: int) -> int:
         """Return the number of living images that were added or changed after the one with this id."""
@@ -330,7 +366,7 @@ class Collection(Database):
             by_segment[image.segment].append(place)
         blocks, order, dense = [], [], None
         for number, places in by_segment.items():
-            part = read_segment(self.segments / str(number))[[images[p].row for p in places]]
+            part = self._rows_of(number, [images[p].row for p in places])
             if isinstance(part, np.ndarray):  # placed at once: dense vectors may take most of the memory
                 dense = np.empty((len(images), part.shape[1]), np.float32) if dense is None else dense
                 dense[places] = part

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import json
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, explain_system_error
 
+from .checksums import DamagedFile, check_files, check_seal, file_crc32, note_checked, sealed
+from .files import write_bytes
 from .paths import decoded
-from .segments import FORMAT
+from .segments import FORMAT, has_segments
 
-_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # other errors may pass
 BUSY_SECONDS = 30  # to wait for a process that holds the catalogue: a scan of many images writes for some seconds
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL);
@@ -64,34 +67,158 @@ class Database:
     def __init__(self, folder: Path, *, create: bool = False):
         self.folder = folder
         self.segments = folder / "segments"
-        file = folder / "catalogue.sqlite"
-        if not file.exists() and not create:
-            raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
+        self.file = folder / "catalogue.sqlite"
+        try:
+            if self.file.is_dir():
+                raise self.damaged("it is a folder")
+            empty = not os.stat(self.file).st_size
+        except FileNotFoundError:
+            empty = True
+        except OSError as error:
+            raise self.damaged(error.strerror or error) from None
+        if empty:
+            if has_segments(self.segments):
+                raise self.damaged("it is empty, beside segments" if self.file.exists() else "it is gone")
+            if not create and not os.path.lexists(self.file):
+                raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(file, isolation_level=None, timeout=BUSY_SECONDS)
+        try:
+            self._db = sqlite3.connect(self.file, isolation_level=None, timeout=BUSY_SECONDS)
+        except sqlite3.Error as error:
+            raise self.explained(error) from None
         self.execute, self.executemany = self._db.execute, self._db.executemany
         try:
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                if not empty and has_segments(self.segments):
+                    raise self.damaged("it has no tables")
                 with self.transaction():
                     for statement in _SCHEMA.split(";\n"):
                         self._db.execute(statement)
                     self["format"] = FORMAT
+            self._counter, self._was_sealed = self._check_seal()
             version = self["format"]
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self._db.close()
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE:
-                raise UserError(
-                    f"{file}: cannot be opened ({error}); if another visterm is at work in it, try again later"
-                ) from None
-            raise UserError(
-                f"{file}: damaged catalogue ({error}); remove {folder} and run 'visterm features' again"
-            ) from None
+            raise self.explained(error) from None
+        except BaseException:
+            self._db.close()
+            raise
         if version != FORMAT:
             self._db.close()
+            if not isinstance(version, str) or not version.isdecimal():
+                raise self.damaged("it has no format")
             raise UserError(
                 f"{folder}: a run folder of another version (format {version}, this visterm reads {FORMAT}); "
                 f"use another --run, or remove it and run 'visterm features' again"
             )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        """Close the catalogue; if a statement failed, or its rows could not be used, say what is wrong with it."""
+        damage = isinstance(error, LookupError | TypeError | ValueError | OverflowError) and self.damage()
+        self.close()
+        if isinstance(error, sqlite3.Error):
+            raise self.explained(error) from None
+        if damage:
+            raise self.damaged(damage) from None
+
+    def damaged(self, reason: object) -> UserError:
+        """Return the error that says that the catalogue is damaged."""
+        run = shlex.quote(self.folder.absolute().parent.name)
+        return UserError(f"{self.file}: damaged catalogue ({reason}); run 'visterm repair --run {run}' to rebuild it")
+
+    def explained(self, error: Exception) -> UserError:
+        """Return an error of SQLite as one line: a full disk, another process, or damage."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM):
+            return UserError(explain_system_error(error, self.file) or str(error))
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            return UserError(
+                f"{self.file}: cannot be opened ({error}); if another visterm is at work in it, try again later"
+            )
+        return self.damaged(error)
+
+    def damage(self) -> str | None:
+        """Look through the whole catalogue; return what is wrong with it, None if nothing is."""
+        try:
+            for check in ("PRAGMA quick_check(1)", "PRAGMA integrity_check(1)"):
+                (verdict,) = self._db.execute(check).fetchone()
+                if verdict != "ok":
+                    return " ".join(verdict.split())
+            self._check_rows()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            return str(error)
+        except DamagedFile as error:
+            return str(error)
+        return None
+
+    def _check_rows(self) -> None:
+        """Raise DamagedFile for rows that no command writes."""
+        query = (
+            "SELECT id FROM images WHERE typeof(id) != 'integer' OR typeof(path) != 'blob' OR (status = 'ok' AND ("
+            "typeof(segment) != 'integer' OR typeof(row) != 'integer' OR row < 0 OR typeof(sha256) != 'text')) OR "
+            "status NOT IN ('pending', 'ok', 'skipped', 'excluded', 'removed') OR (labels IS NOT NULL AND "
+            "json_valid(labels) != 1) OR split NOT IN ('train', 'test', 'validation') LIMIT 1"
+        )
+        if (row := self._db.execute(query).fetchone()) is not None:
+            raise DamagedFile(f"the row of image {row[0]}")
+
+    # SQLite does not notice a changed byte inside a row. So a file beside the catalogue holds its checksum and the
+    # change counter in its header, which each transaction raises: after a kill between the two there is no checksum of
+    # that state, and none is checked. It is looked through before it gets one again.
+
+    def _check_seal(self) -> tuple[bytes, bool]:
+        """Compare the file with its checksum; return its change counter, and whether there was a checksum."""
+        with self._unchanging():
+            counter = self._change_counter()
+            try:
+                seal = json.loads(self._seal_file.read_text())
+                check_seal(seal)
+                wanted = seal["crc32"] if bytes.fromhex(seal["counter"]) == counter else None
+            except (OSError, ValueError, KeyError, TypeError):
+                wanted = None
+            if wanted is not None:
+                try:
+                    check_files(self.folder, {self.file.name: wanted})
+                except DamagedFile:
+                    raise self.damaged("it does not have the checksum it was written with") from None
+        return counter, wanted is not None
+
+    def _seal(self) -> None:
+        """Write the checksum of the catalogue as it is now, if this process has changed it."""
+        with contextlib.suppress(OSError, sqlite3.Error), self._unchanging():
+            counter = self._change_counter()
+            if counter != self._counter and (self._was_sealed or self.damage() is None):
+                crc32 = file_crc32(self.file)
+                text = json.dumps(sealed({"counter": counter.hex(), "crc32": crc32}))
+                write_bytes(self._seal_file, text.encode())
+                note_checked(self.file, crc32)
+
+    @property
+    def _seal_file(self) -> Path:
+        return self.file.with_suffix(".checksum.json")
+
+    @contextlib.contextmanager
+    def _unchanging(self) -> Iterator[None]:
+        """Hold SQLite's shared lock: nobody writes to the file meanwhile."""
+        self._db.execute("BEGIN")
+        try:
+            self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            yield
+        finally:
+            self._end("ROLLBACK")
+
+    def _change_counter(self) -> bytes:
+        with open(self.file, "rb") as stream:
+            return stream.read(28)[24:]
+
+    def _end(self, how: str) -> None:
+        """End a transaction, unless a full disk has ended it already."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute(how)
 
     @property
     def root(self) -> Path | None:
@@ -100,7 +227,9 @@ class Database:
         return None if root is None else Path(os.fsdecode(root))
 
     def close(self) -> None:
-        """Close the catalogue."""
+        """Close the catalogue; write its checksum, if it has changed."""
+        if self._db.total_changes:
+            self._seal()
         self._db.close()
 
     def __getitem__(self, key: str):
@@ -119,8 +248,7 @@ class Database:
             yield
             self._db.execute("COMMIT")
         except BaseException:
-            if self._db.in_transaction:  # a full disk ends it
-                self._db.execute("ROLLBACK")
+            self._end("ROLLBACK")
             raise
 
     @property

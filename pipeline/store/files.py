@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from visterm.pipeline.errors import UserError, explain_system_error
+from visterm.pipeline.errors import UserError, explain_system_error, naming
+
+from .checksums import files_crc32, sealed
 
 
 def write_bytes(file: Path, data: bytes) -> None:
@@ -22,11 +24,28 @@ def write_bytes(file: Path, data: bytes) -> None:
     """
     temporary = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        temporary.write_bytes(data)
+        with open(temporary, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())  # or a power loss could leave the new name with no bytes
         os.replace(temporary, file)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until the bytes of a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_record(file: Path, record: Mapping[str, Any]) -> None:
+    """Write a record as JSON, with its own checksum."""
+    write_text(file, json.dumps(sealed(record), indent=1))
 
 
 def write_text(file: Path, text: str) -> None:
@@ -63,23 +82,30 @@ def locked(file: Path, *, wait: bool, advice: str = "") -> Iterator[bool]:
 def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
     """Yield a temporary folder to fill, then replace ``folder`` with it.
 
-    The record, to which the caller may add meanwhile, is written last, as record.json with the size of each file. An
-    exception or a kill leaves the old artifact or the new one: a kill between the two renames is undone by `recover`,
-    the next time that the run is locked.
+    The record, to which the caller may add meanwhile, is written last, as record.json with the size and the checksum of
+    each file. An exception, a kill or a power loss leaves the old artifact or the new one: a kill between the two
+    renames is undone by `recover`, the next time that the run is locked.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(temporary, ignore_errors=True)
+    discard(temporary)
     temporary.mkdir(parents=True)
     try:
-        yield temporary
+        with naming(folder):
+            yield temporary
         files = sorted(path for path in temporary.rglob("*") if path.is_file())
         record["sizes"] = {os.fspath(path.relative_to(temporary)): path.stat().st_size for path in files}
-        write_text(temporary / "record.json", json.dumps(record, indent=1))
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
+        record["crc32"] = files_crc32(temporary, record["sizes"])
+        for file in files:
+            sync(file)
+        write_record(temporary / "record.json", record)
+        for inner in (*(path for path in temporary.rglob("*") if path.is_dir()), temporary):
+            sync(inner)
+        discard(old)
+        if os.path.lexists(folder):
             folder.rename(old)
         temporary.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        sync(folder.parent)  # the new name must be on the disk before the old files go
+        discard(old)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -88,11 +114,20 @@ def recover(place: Path) -> None:
     """Restore artifacts that a kill left between two renames, and remove half-written ones."""
     for old in place.glob("*.old"):
         if old.with_suffix("").exists():
-            shutil.rmtree(old)
+            discard(old)
         else:
             old.rename(old.with_suffix(""))
     for temporary in place.glob("*.tmp"):
-        shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()
+        discard(temporary)
+
+
+def discard(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it, as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def file_sha256(path: str | Path) -> str | None:

@@ -21,6 +21,7 @@ WAYS_TO_LABEL = (
     "sort the images into one folder per class, or give a table: --set collection.labels=labels.csv (columns "
     "path,label) or --set collection.clicks=clicks.csv (columns query,path,count)"
 )
+_MOST_CLICKS = 1e30  # sums of them are stored as float32
 Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
@@ -59,8 +60,10 @@ def _read_table(
             weight = float(row["count"]) if "count" in columns else 1.0
         except ValueError:
             weight = -1.0
-        if not 0 < weight < float("inf"):
-            raise UserError(f"{file}, line {line}: count {row['count']!r} is not a positive number")
+        if not 0 < weight <= _MOST_CLICKS:
+            raise UserError(
+                f"{file}, line {line}: count {row['count'][:40]!r} is not a positive number up to {_MOST_CLICKS:.0e}"
+            )
         if path in paths:
             labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
         elif everything is not None and path not in everything:

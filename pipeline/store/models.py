@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection, Image
+from .checksums import check_files
 from .labels import WAYS_TO_LABEL
 from .records import read_record
 from .run import Run
@@ -92,18 +93,28 @@ def how_to_train(run: Run, name: str) -> str:
 
 def load_trained(run: Run, name: str, *, verify: bool = True) -> SimilarityLearner:
     """Load the trained learner of a run; cosine needs no training."""
-    from visterm.learners import load_learner
-
     check_trained(run, name)
     if name == "cosine":
         return _cosine(run)
+    return load_files(run, name, verify=verify)
+
+
+def load_files(run: Run, name: str, *, mmap_mode: str = "r", verify: bool = False) -> SimilarityLearner:
+    """Load the files of a trained learner, compared with their checksums; UserError if one is damaged.
+
+    A search reads only some rows of a large W, and checking all of it would take most of the time: without ``verify``,
+    arrays of more than _CHECKED_BYTES together are not compared.
+    """
+    from visterm.learners import load_learner
+
+    folder, crc32 = run.learner(name), trained_record(run, name).get("crc32", {})
     try:
-        files = run.learner(name) / "files"
-        size = sum(path.stat().st_size for path in files.glob("*.npy"))
-        # A search reads only some rows of a large W; checking all of it would take most of the time.
-        return load_learner(files, mmap_mode="r", verify=verify or size < _CHECKED_BYTES)
-    except ValueError as error:
-        raise UserError(f"{error}; run '{how_to_train(run, name)} --force'") from None
+        whole = verify or sum(path.stat().st_size for path in folder.glob("files/*.npy")) < _CHECKED_BYTES
+        check_files(folder, {file: known for file, known in crc32.items() if whole or not file.endswith(".npy")})
+        return load_learner(folder / "files", mmap_mode=mmap_mode, verify=whole and not crc32)
+    except (OSError, ValueError) as error:
+        where = "" if str(folder) in str(error) else f"{folder}: "
+        raise UserError(f"{where}{error}; run '{how_to_train(run, name)} --force'") from None
 
 
 def check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
@@ -112,9 +123,8 @@ def check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
         return
     record = read_record(run.learner(name))
     if record is None:
-        collection = Collection(run.collection)
-        has_labels = bool(collection.labels())
-        collection.close()
+        with Collection(run.collection) as collection:
+            has_labels = bool(collection.labels())
         cosine = "; --learner cosine needs no training" if "cosine" in able else ""
         if not has_labels:
             ways = "" if cosine else f": {WAYS_TO_LABEL}"

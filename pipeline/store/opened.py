@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,7 +57,7 @@ def open_run(name: str | Path) -> OpenedRun:
         raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")
     extractor_content(run)  # UserError without features
     config = run.configure(None, [])
-    with contextlib.closing(Collection(run.collection)) as collection:
+    with Collection(run.collection) as collection:
         images = collection.images()
         y, labels = supervision(images, clicks=config.collection.clicks is not None)
         X = mapped_vectors(run, collection, images)

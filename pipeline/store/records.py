@@ -6,11 +6,15 @@ import datetime
 import hashlib
 import json
 import logging
+import shlex
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.errors import UserError
+
+from .checksums import DamagedFile, check_files, check_seal
 
 _log = logging.getLogger(__name__)
 FORMAT = 1
@@ -48,10 +52,12 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(file.read_text())
         version = record["format"]
+        if version == FORMAT:
+            check_seal(record)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{file}: damaged record; remove {folder} and run the stage again") from None
+    except (OSError, ValueError, KeyError, TypeError):  # ValueError: no JSON, no UTF-8, another checksum
+        raise UserError(f"{file}: damaged record; {heals(folder)}") from None
     if version != FORMAT:
         raise UserError(
             f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
@@ -80,16 +86,48 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def is_fresh(folder: Path, record: dict[str, Any]) -> bool:
-    """Whether the artifact in a folder has this record, and all its files have the sizes that it notes."""
+    """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
     own = read_record(folder)
-    if own is None or any(own[key] != record[key] for key in _IDENTITY):
+    if own is None or any(own.get(key) != record[key] for key in _IDENTITY):
         return False
-    for name, size in own.get("sizes", {}).items():
-        file = folder / name
-        if not file.exists() or file.stat().st_size != size:
-            _log.warning("%s: missing or damaged; it must be rebuilt", file)
-            return False
-    return True
+    if problem := damage(folder, own):
+        _log.warning("%s: missing or damaged (%s); it must be rebuilt", folder, problem)
+    return not problem
+
+
+def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
+    """Tell what is wrong with the files of an artifact, None if they have the sizes and checksums that it notes."""
+    for name, size in record.get("sizes", {}).items():
+        try:
+            if (folder / name).stat().st_size != size:
+                return f"{name} has another size"
+        except OSError as error:
+            return f"{name}: {(error.strerror or str(error)).lower()}"
+    try:
+        check_files(folder, record.get("crc32", {}))
+    except DamagedFile as error:
+        return str(error)
+    return None
+
+
+def heals(folder: Path) -> str:
+    """Return what to do about a damaged artifact: the command that makes it again."""
+    folder = folder.absolute()
+    kind, name = folder.parent.name, folder.name.partition(".")[0]
+    run, learner = folder.parent.parent.name, f"--learner {name.replace('+', ',')}"
+    if folder.name == "collection":
+        return f"run 'visterm features --run {shlex.quote(kind)}' to write it again"
+    if folder.name == "extractor":
+        return f"run 'visterm features --force --run {shlex.quote(kind)}' to rebuild it"
+    if folder.name.endswith(".checkpoint"):
+        stage = "train" if kind == "learners" else "tune"
+        return f"run 'visterm {stage} {learner} --force --run {shlex.quote(run)}' to start again"
+    if kind in ("learners", "tuning", "evaluations"):
+        stage = {"learners": "train", "tuning": "tune", "evaluations": "evaluate"}[kind]
+        return f"run 'visterm {stage} {learner} --force --run {shlex.quote(run)}' to rebuild it"
+    if kind == "index":
+        return f"run 'visterm index --rebuild {learner} --run {shlex.quote(run)}' to rebuild it"
+    return f"remove {folder} and run the stage again"
 
 
 def fingerprint(*parts: Any) -> str:

@@ -59,7 +59,11 @@ class Run:
 
     def save_config(self, config: Config) -> None:
         """Save the configuration that features or train last used, for later commands."""
-        write_text(self.folder / "config.yaml", config.to_yaml())
+        file, text = self.folder / "config.yaml", config.to_yaml()
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if file.read_text(encoding="utf-8") == text:
+                return
+        write_text(file, text)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

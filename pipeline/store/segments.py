@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shlex
 import shutil
+import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import UserError, naming
+
+from .checksums import check_files, check_seal, files_crc32, sealed
+from .files import sync
 
 FORMAT = "1"
+RECORD, IMAGES = "record.json", "images.jsonl"
 
 
 def stacked(blocks: Sequence[Any]) -> Any:
@@ -24,10 +33,11 @@ def stacked(blocks: Sequence[Any]) -> Any:
     return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else sparse.vstack(blocks, format="csr")
 
 
-def write_segment(folder: Path, counts: Any) -> None:
-    """Write one segment: to a temporary folder, then renamed.
+def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origin: str) -> None:
+    """Write one segment: to a temporary folder, then renamed; its bytes are on the disk when this returns.
 
-    Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR.
+    Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR. ``images`` describes each row, as `row_of`
+    returns it, and ``origin`` where they come from: the catalogue can be rebuilt from these.
     """
     import numpy as np
 
@@ -39,62 +49,147 @@ def write_segment(folder: Path, counts: Any) -> None:
             arrays = {"vectors": counts}
         else:
             arrays = {"indptr": counts.indptr, "indices": counts.indices, "counts": counts.data}
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        with naming(folder, sum(array.nbytes for array in arrays.values())):
+            for name, array in arrays.items():
+                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        (temporary / IMAGES).write_text("".join(f"{json.dumps(image)}\n" for image in images))
+        names = [*(f"{name}.npy" for name in arrays), IMAGES]
         sizes = {name: (temporary / f"{name}.npy").stat().st_size for name in arrays}
         kind = "dense" if "vectors" in arrays else "sparse"
         record = {"format": FORMAT, "stage": "segment", "kind": kind, "shape": list(counts.shape), "sizes": sizes}
-        (temporary / "record.json").write_text(json.dumps(record))
+        record |= {"origin": origin, "crc32": files_crc32(temporary, names)}
+        (temporary / RECORD).write_text(json.dumps(sealed(record)))
+        for path in (*(temporary / name for name in (*names, RECORD)), temporary):
+            sync(path)
         try:
             temporary.rename(folder)
         except OSError:
             if not is_whole(folder):
                 raise
             shutil.rmtree(temporary)  # the other worker was first, with the same counts, which the catalogue may name
+        sync(folder.parent)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)  # most likely a full disk
         raise
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether the files of a segment have the sizes that its record notes."""
+def row_of(id_: int, path: str, sha256: str | None, width: int | None, height: int | None) -> list[Any]:
+    """Return the description of an image that a segment keeps beside its row."""
+    return [id_, path, sha256, width, height]
+
+
+def read_images(folder: Path) -> list[list[Any]]:
+    """Read the descriptions of a segment's rows; [] in segments of earlier versions. UserError if they are damaged."""
+    crc32 = read_segment_record(folder).get("crc32", {})
+    if IMAGES not in crc32:
+        return []
     try:
-        sizes = json.loads((folder / "record.json").read_text()).get("sizes", {})
-        return all((folder / f"{name}.npy").stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
+        check_files(folder, {IMAGES: crc32[IMAGES]})
+        return [json.loads(line) for line in (folder / IMAGES).read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise damaged(folder, error) from None
+
+
+def has_segments(segments: Path) -> bool:
+    """Whether there are segments in a folder."""
+    with contextlib.suppress(OSError):
+        return any(name.isdecimal() for name in os.listdir(segments))
+    return False
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether the files of a segment have the sizes and the checksums that its record notes."""
+    try:
+        record = read_segment_record(folder)
+        sizes, crc32 = record.get("sizes", {}), record.get("crc32")
+        if any((folder / f"{name}.npy").stat().st_size != size for name, size in sizes.items()):
+            return False
+        if crc32 is None:
+            read_segment(folder)
+        else:
+            check_files(folder, crc32)
+    except (OSError, ValueError, AttributeError, UserError):
         return False
+    return True
+
+
+def check_ahead(segments: Path) -> None:
+    """Compare the checksums of all segments in the background, so that reading them finds it done."""
+
+    def check() -> None:
+        with contextlib.suppress(OSError):  # a command that reads them says what is wrong
+            for name in sorted(os.listdir(segments)):
+                is_whole(segments / name)
+
+    threading.Thread(target=check, daemon=True).start()
 
 
 def read_segment(folder: Path) -> Any:
-    """Read a segment, CSR or dense, memory-mapped; UserError if a file is missing or damaged."""
+    """Read a segment, CSR or dense, memory-mapped; UserError if a file is missing or damaged.
+
+    The files are compared with their checksums, once per process. A segment of an earlier version has none: its arrays
+    are checked for what would lead a kernel out of them.
+    """
     import numpy as np
     from scipy import sparse
 
-    shape = tuple(read_segment_record(folder)["shape"])
+    record = read_segment_record(folder)
+    shape, crc32 = tuple(record["shape"]), record.get("crc32")
+    dense = record["kind"] == "dense" if "kind" in record else (folder / "vectors.npy").exists()
     try:
-        if (folder / "vectors.npy").exists():
+        check_files(folder, crc32 or {})
+        if dense:
             vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
             if vectors.shape != shape or vectors.dtype != np.float32:
                 raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not float32 {shape}")
+            if crc32 is None and not np.isfinite(vectors).all():
+                raise ValueError("vectors.npy holds numbers that are not finite")
             return vectors
         data, indices, indptr = (
             np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             for name in ("counts", "indices", "indptr")
         )
+        if crc32 is None:
+            _check_csr(data, indices, indptr, shape)
         return sparse.csr_matrix((data, indices, indptr), shape=shape, copy=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise _damaged(folder, error) from None
+    except (OSError, EOFError, ValueError, TokenError) as error:  # TokenError: of an array's header
+        raise damaged(folder, error) from None
+
+
+def _check_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> None:
+    """Raise ValueError for CSR arrays that would lead out of each other, or are not finite."""
+    import numpy as np
+
+    if any(array.ndim != 1 for array in (data, indices, indptr)) or indptr.shape != (shape[0] + 1,):
+        raise ValueError("the arrays of its sparse matrix do not match")
+    if any(array.dtype.kind != "i" for array in (indices, indptr)) or data.dtype not in (np.int32, np.float32):
+        raise ValueError("the arrays of its sparse matrix have other types")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or len(indices) != len(data) or (np.diff(indptr) < 0).any():
+        raise ValueError("indptr.npy is not the rows of a sparse matrix")
+    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise ValueError("indices.npy names columns that do not exist")
+    if not np.isfinite(data).all() or (data.dtype == np.int32 and len(data) and data.min() < 0):
+        raise ValueError("counts.npy holds numbers that are no counts")
 
 
 def read_segment_record(folder: Path) -> dict[str, Any]:
-    """Read the record of a segment and check its shape."""
+    """Read the record of a segment and check its shape and its checksum."""
     try:
-        record = json.loads((folder / "record.json").read_text())
+        record = json.loads((folder / RECORD).read_text())
+        check_seal(record)
         n, n_columns = record["shape"]
+        if not (isinstance(n, int) and isinstance(n_columns, int) and n > 0 and n_columns > 0):
+            raise ValueError(f"a shape of {n} x {n_columns}")
         return record
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from None
+        raise damaged(folder, error) from None
 
 
-def _damaged(folder: Path, error: Exception) -> UserError:
-    return UserError(f"{folder}: damaged segment ({error}); run 'visterm features' to extract its images again")
+def damaged(folder: Path, error: Exception | str) -> UserError:
+    """Return the error that names a damaged segment, and the command that heals it."""
+    run = folder.absolute().parents[2].name
+    reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error) or "cut short"
+    return UserError(
+        f"{folder}: damaged segment ({reason}); run 'visterm features --run {shlex.quote(run)}' to extract its images "
+        "again"
+    )

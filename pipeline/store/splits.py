@@ -56,7 +56,11 @@ def mistyped_split(paths: Sequence[str], layout: Layout) -> str | None:
     tops = {folder.partition(os.sep)[0] for folder in folders if os.sep in folder}
     splits = sorted(top for top in tops if top.lower() in SPLIT_FOLDERS)
     if not splits:
-        return None
+        likely = {top: difflib.get_close_matches(top.lower(), SPLIT_FOLDERS, n=1, cutoff=0.7) for top in sorted(tops)}
+        if len(likely) < 2 or not all(likely.values()):
+            return None
+        meant = ", ".join(f"{top} ({near[0]}?)" for top, near in likely.items())
+        return f"folders {meant} look like a split, and are taken for classes; a split has train, test and validation"
     others = sorted({folder.partition(os.sep)[0] for folder in folders if folder} - set(splits))
     if not others:
         return f"there is no folder train beside {', '.join(splits)}, so these folders are taken for classes"

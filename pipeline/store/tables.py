@@ -28,5 +28,5 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
                 if empty := [name for name in columns if not row[name]]:
                     raise UserError(f"{file}, line {reader.line_num}: an empty {empty[0]}")
                 yield reader.line_num, row
-    except csv.Error as error:
+    except (csv.Error, ValueError) as error:  # ValueError: the name of a file that holds a NUL
         raise UserError(f"{file}: not a CSV table ({error})") from None

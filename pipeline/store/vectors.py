@@ -7,12 +7,14 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection, Image
-from .records import fingerprint, read_record
+from .checksums import check_files
+from .records import fingerprint, heals, read_record
 from .run import Run
 
 if TYPE_CHECKING:
@@ -39,13 +41,16 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
     from visterm.features import OnnxEmbedder, VistermExtractor
 
     try:
+        record = read_record(files.parent) or {}
+        check_files(files.parent, record.get("crc32", {}))
         if (files / "vectors.json").exists():
             return None
         if (files / "embedder.json").exists():
             return OnnxEmbedder.load(files)
         return VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
-    except (OSError, ValueError) as error:
-        raise UserError(f"{error}; run 'visterm features --force' to rebuild it") from None
+    except (OSError, ValueError, TokenError) as error:
+        where = "" if str(files.parent) in str(error) else f"{files.parent}: "
+        raise UserError(f"{where}{error}; {heals(files.parent)}") from None
 
 
 def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:

@@ -839,3 +839,18 @@ def test_odd_files_make_no_noise():
     )
     assert done.stderr == ""
     assert done.stdout == ""
+
+
+def test_the_limit_is_of_memory_not_of_pixels(tmp_path):
+    """Four bytes per pixel: as many pixels as of RGB would take a third more."""
+    Image.fromarray(np.zeros((30, 40), np.float32)).save(tmp_path / "deep.tif")
+    assert read_image(tmp_path / "deep.tif", max_pixels=1600).shape == (30, 40, 3)
+    with pytest.raises(ImageError, match="30 pixels of 4 bytes each are over the limit of 4,500 bytes"):
+        read_image(tmp_path / "deep.tif", max_pixels=1500)
+
+
+def test_deep_grey_is_converted_in_blocks_of_rows_with_one_white(tmp_path):
+    levels = np.linspace(0, 900, 700 * 3, dtype=np.float32).reshape(700, 3)
+    Image.fromarray(levels).save(tmp_path / "deep.tif")
+    expected = (levels * np.float32(255 / 65535) + np.float32(0.5)).astype(np.uint8)
+    np.testing.assert_array_equal(read_image(tmp_path / "deep.tif")[:, :, 0], expected)

@@ -270,3 +270,21 @@ def test_pyarrow_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"pip install 'visterm\[parquet\]'"):
         read_vectors(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("shape", ["(3, 4\n", "(3, 4), 'x': 0x_", "(3, $)", "((((((("])
+def test_headers_that_numpy_cannot_parse(tmp_path, shape):
+    np.save(tmp_path / "v.npy", np.ones((3, 4), np.float32))
+    data = (tmp_path / "v.npy").read_bytes()
+    (tmp_path / "v.npy").write_bytes(data.replace(b"(3, 4), }", f"{shape:9}"[:9].encode()))
+    with pytest.raises(ValueError, match=r"v.npy: (damaged|holds)"):
+        read_vectors(tmp_path / "v.npy")
+
+
+def test_a_sparse_matrix_whose_shape_is_no_integers(tmp_path):
+    X = sp.random(3, 4, 0.5, "csr", dtype=np.float32)
+    np.savez(
+        tmp_path / "v.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array([3.5, 4]), format=b"csr"
+    )
+    with pytest.raises(ValueError, match=r"v.npz: damaged"):
+        read_vectors(tmp_path / "v.npz")

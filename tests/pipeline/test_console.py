@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visterm.pipeline import console
-from visterm.pipeline.console import Console, spreadsheet_cell
+from visterm.pipeline.console import Console
 
 
 @pytest.fixture
@@ -79,8 +79,17 @@ def test_a_bar_instead_of_lines(clock, capsys):
     assert drawn.split("\n")[-3].split("\r")[-1] == "saving the checkpoint ..."
 
 
-def test_cells_of_a_spreadsheet():
-    safe = ["a=1", "", "'=1", 3, -0.5, None]
-    assert [spreadsheet_cell(value) for value in safe] == safe
-    assert [spreadsheet_cell(s + "1") for s in "=+-@\t\r"] == [f"'{s}1" for s in "=+-@\t\r"]
-    assert spreadsheet_cell("fig/\udcff.jpg") == "fig/\\udcff.jpg"
+def test_cells_that_a_spreadsheet_would_compute_or_not_decode():
+    cells = ["=1+1", "@SUM", "-x/1.jpg", "+7", "-0.25", "-1e-05", "a=b", "", "caf\udce9.jpg", 3]
+    assert console.csv_cells(cells) == [
+        "'=1+1",
+        "'@SUM",
+        "'-x/1.jpg",
+        "+7",
+        "-0.25",
+        "-1e-05",
+        "a=b",
+        "",
+        "caf\\xe9.jpg",
+        3,
+    ]

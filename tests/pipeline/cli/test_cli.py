@@ -77,7 +77,7 @@ def test_a_damaged_record_does_not_hide_the_run(mine):
     assert found["images"] == 30
     assert found["learners"]["oasis"] == "damaged: run 'visterm train --learner oasis --run fruit --force'"
     line = refused("search", "fruit/pear/0.jpg", cwd=mine)
-    assert "damaged record; remove" in line
+    assert "damaged record; run 'visterm train --learner oasis --force --run fruit'" in line
     visterm("train", "--learner", "oasis", "--run", "fruit", "--force", cwd=mine)
     assert "damaged" not in visterm("info", cwd=mine).stdout
 
@@ -129,7 +129,7 @@ def test_what_is_fresh_is_not_made_again(mine):
     visterm("evaluate", cwd=mine)
     after = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
     changed = {path.name for path in after if after[path] != before.get(path)}
-    assert changed <= {"config.yaml", "catalogue.sqlite", ".lock"}
+    assert changed <= {"catalogue.sqlite", "catalogue.checksum.json", ".lock"}
 
 
 def test_only_what_changed_is_extracted(mine, write_images):
@@ -456,7 +456,10 @@ def test_a_checkpoint_of_other_settings_is_kept_until_told(mine):
     ("error", "reason"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device"),
-        (OSError("8 requested and 4 written"), "8 requested and 4 written"),  # as np.save says it
+        (
+            OSError("8 requested and 4 written"),
+            "a full disk, a quota or a limit of file sizes: 4 of 8 numbers of an array were written",
+        ),
     ],
 )
 def test_a_checkpoint_that_cannot_be_written_does_not_end_training(mine, monkeypatch, error, reason):

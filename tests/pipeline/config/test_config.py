@@ -167,3 +167,25 @@ def test_the_page_shows_both_defaults_where_they_differ(repository):
 
 def _shown(value):
     return f"{value:,}" if type(value) is int else str(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2020-99-99", "0x_", "!!int abc", "9" * 5000, "[" * 3000, "&a [1, *a]", "!!binary abc", "\0"],
+    ids=range(8),
+)
+def test_values_that_the_parser_itself_cannot_take(tmp_path, value):
+    (tmp_path / "odd.yaml").write_text(f"seed: {value}\n")
+    with pytest.raises(UserError) as error:
+        load_config(tmp_path / "odd.yaml")
+    assert len(str(error.value)) < 400 + len(str(tmp_path))
+    with pytest.raises(UserError):
+        load_config(None, [f"seed={value}"])
+
+
+def test_aliases_are_not_read(tmp_path):
+    """Nested ones would stand for more values than memory has room for."""
+    lines = ["a: &a0 [1, 1, 1]", *(f"b{i}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(30))]
+    (tmp_path / "nested.yaml").write_text("\n".join(lines))
+    with pytest.raises(UserError, match=r"not valid YAML at line 2 \(aliases"):
+        load_config(tmp_path / "nested.yaml")

@@ -383,7 +383,9 @@ def test_damage_is_said_with_the_way_back(run):
     record = run.taught("oasis") / "1/record.json"
     whole = record.read_text()
     record.write_text('{"format": 1}')
-    with pytest.raises(UserError, match="gone or damaged; run 'visterm feedback reset --learner oasis' to go back"):
+    with pytest.raises(
+        UserError, match="gone or damaged; run 'visterm feedback reset --learner oasis --run fruit' to go back"
+    ):
         trainer.status()
     record.write_text(whole)
     block = run.taught("oasis") / "1/block.npy"
@@ -397,7 +399,7 @@ def test_damage_is_said_with_the_way_back(run):
         text = json.dumps(whole | wrong) if isinstance(wrong, dict) else wrong
         (run.taught("oasis") / "in_force.json").write_text(text)
         for ask in (trainer.load, trainer.version, trainer.update, trainer.undo, lambda _: trainer.status()):
-            with pytest.raises(UserError, match="remove it to go back to the base"):
+            with pytest.raises(UserError, match="damaged; run 'visterm feedback reset"):
                 ask("oasis")
 
 

@@ -52,7 +52,7 @@ def test_an_image_that_is_a_link_in_the_collection(tmp_path, write_images):
 
 def test_pending_images_are_told(mine, caplog):
     def forget(path):
-        with contextlib.closing(Collection(mine / "runs/fruit/collection")) as catalogue:
+        with Collection(mine / "runs/fruit/collection") as catalogue:
             catalogue._db.execute("UPDATE images SET status = 'pending' WHERE path = ?", (path,))
 
     forget(b"pear/0.jpg")

@@ -14,6 +14,7 @@ from running import visterm
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.store.files import write_record
 
 
 def test_threads_share_one_index_and_get_the_same_answers(finished, monkeypatch):
@@ -58,7 +59,7 @@ def test_a_learner_that_came_after_opening_is_refused(mine):
     visterm("train", "--set", "oasis.C=0.05", cwd=mine)
     record = mine / "runs/fruit/learners/wsabie/record.json"
     known = json.loads(record.read_text())
-    record.write_text(json.dumps(known | {"labels": known["labels"][::-1], "created": "later"}))
+    write_record(record, known | {"labels": known["labels"][::-1], "created": "later"})
     for ask in (
         lambda: searcher.learner("aroma"),
         lambda: searcher.search("id:1", learner="oasis"),
@@ -137,7 +138,7 @@ def test_a_damaged_version_affects_its_learner_only(mine):
     assert searcher.learners == ["oasis", "wsabie", "musl", "cosine"]  # no other one replaces it
     assert searcher.search("id:1", learner="cosine")[0]["results"]
     for learner in (None, "oasis"):
-        with pytest.raises(UserError, match="damaged; remove it to go back to the base"):
+        with pytest.raises(UserError, match="damaged; run 'visterm feedback reset"):
             searcher.search("id:1", learner=learner)
 
 

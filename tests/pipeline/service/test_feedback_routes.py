@@ -88,9 +88,9 @@ def test_damaged_version(own, serving, searcher, monkeypatch):
             facts = client.get("/api/run")
             assert (facts.status_code, facts.json()["models"]) == (200, {})
             for answer in (client.post("/feedback/update", json={}), client.post("/marks", json=mark)):
-                client.check_error(answer, 409, "in_force.json: damaged; remove it to go back to the base")
+                client.check_error(answer, 409, "in_force.json: damaged; run 'visterm feedback reset --learner oasis")
         damaged_version = client.wait_for_version(version)
-        client.check_error(client.get("/search?id=1"), 409, "damaged; remove it")
+        client.check_error(client.get("/search?id=1"), 409, "damaged; run")
         assert client.get("/search?id=1&learner=cosine").status_code == 200
         damaged.unlink()
         assert client.wait_for_version(damaged_version) == version

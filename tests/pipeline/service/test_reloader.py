@@ -18,6 +18,7 @@ from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.files import write_record
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,7 @@ def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):
         version = client.health()["version"]
         record = own.extractor / "record.json"
         kept = record.read_text()
-        record.write_text(json.dumps(json.loads(kept) | {"content": "another"}))
+        write_record(record, json.loads(kept) | {"content": "another"})
         client.wait_until(lambda: client.health()["status"] == "behind")
         health = client.health()
         assert "features are not finished" in health["problem"]

@@ -1,0 +1,85 @@
+"""Checksums of files and records, so that damage is told before it can change a result or reach a kernel.
+
+Every artifact's record holds the CRC-32 of its files, and of itself. A file is read for its checksum once per process,
+and again only after it changed. Records of earlier versions have none; what they describe is used as before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+OWN = "checksum"  # the key of a record's own checksum
+_BLOCK = 1 << 24  # bytes read at a time
+_checked: dict[str, tuple[int, ...]] = {}  # files whose checksum was right, by path, as they were then
+_lock = threading.Lock()
+
+
+class DamagedFile(ValueError):
+    """A file does not have the bytes that it was written with."""
+
+
+def file_crc32(file: str | os.PathLike[str]) -> int:
+    """Return the CRC-32 of a file's bytes."""
+    crc32, buffer = 0, bytearray(min(_BLOCK, max(1, os.stat(file).st_size)))
+    view = memoryview(buffer)
+    with open(file, "rb", buffering=0) as stream:
+        while n := stream.readinto(buffer):
+            crc32 = zlib.crc32(view[:n], crc32)
+    return crc32
+
+
+def files_crc32(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """Return the CRC-32 of files of a folder, by name."""
+    return {name: file_crc32(folder / name) for name in names}
+
+
+def check_files(folder: Path, crc32: Mapping[str, int]) -> None:
+    """Raise DamagedFile for a file of a folder that is missing, unreadable or has another checksum than noted."""
+    for name, wanted in crc32.items():
+        try:
+            _check_file(folder / name, wanted)
+        except OSError as error:
+            raise DamagedFile(f"{name}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _check_file(file: Path, wanted: int) -> None:
+    if _checked.get(os.path.abspath(file)) == _stamp(file, wanted):
+        return
+    with _lock:  # a thread that checks ahead may be reading the same file
+        stamp = _stamp(file, wanted)
+        if _checked.get(os.path.abspath(file)) != stamp:
+            if file_crc32(file) != wanted:
+                raise DamagedFile(f"{file.name} does not have the checksum it was written with")
+            _checked[os.path.abspath(file)] = stamp
+
+
+def note_checked(file: Path, crc32: int) -> None:
+    """Note that a file has this checksum now, as this process has just read it."""
+    _checked[os.path.abspath(file)] = _stamp(file, crc32)
+
+
+def _stamp(file: Path, crc32: int) -> tuple[int, ...]:
+    status = os.stat(file)
+    return crc32, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with its own checksum."""
+    content = {key: value for key, value in record.items() if key != OWN}
+    return content | {OWN: _record_crc32(content)}
+
+
+def check_seal(record: Mapping[str, Any]) -> None:
+    """Raise DamagedFile for a record whose own checksum differs; one of an earlier version has none."""
+    if OWN in record and record[OWN] != _record_crc32({key: value for key, value in record.items() if key != OWN}):
+        raise DamagedFile("it does not have the checksum it was written with")
+
+
+def _record_crc32(record: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(record, sort_keys=True).encode())

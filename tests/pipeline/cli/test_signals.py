@@ -1,0 +1,43 @@
+"""Signals before a command has begun, and after its work is done."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys
+from visterm.pipeline.cli import start
+
+def send(*_):
+    os.kill(os.getpid(), {number})
+
+if {early}:
+    sys.addaudithook(lambda event, names: send() if event == "import" and names[0] == "typer" else None)
+else:
+    import gc
+    gc.freeze = send
+sys.argv = ["visterm", "info", "--run", "none"]
+start.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("early", [True, False])
+def test_one_line_or_nothing(tmp_path, number, early):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(number=int(number), early=early)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    (line,) = done.stderr.splitlines()
+    if early:
+        assert (done.returncode, line) == (128 + number, "visterm: interrupted; nothing was done yet")
+    else:
+        assert done.returncode == 2
+        assert line.startswith("visterm: no run none")

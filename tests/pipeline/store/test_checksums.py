@@ -1,0 +1,138 @@
+"""Damage that keeps the size of a file, and what tells it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.checksums import OWN
+from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.segments import is_whole, read_segment, write_segment
+
+
+def flip(file, place):
+    """Flip the lowest bit of a byte; the size stays, and the time is put back."""
+    data, status = bytearray(file.read_bytes()), file.stat()
+    data[place] ^= 1
+    file.write_bytes(data)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("name", ["indptr.npy", "indices.npy", "counts.npy", "images.jsonl", "record.json"])
+def test_one_bit_of_a_segment(tmp_path, name):
+    write_segment(
+        tmp_path / "run/collection/segments/1", sparse.csr_matrix(np.eye(5, dtype=np.int32)), [[1, "a", "", 1, 1]]
+    )
+    segment = tmp_path / "run/collection/segments/1"
+    assert is_whole(segment)
+    read_segment(segment)
+    flip(segment / name, (segment / name).stat().st_size - 9)
+    assert not is_whole(segment)
+    with pytest.raises(UserError, match=r"segments/1: damaged segment \(.*visterm features --run run"):
+        read_segment(segment)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("indptr", lambda array: array[::-1]),
+        ("indptr", lambda array: array + 1),
+        ("indices", lambda array: array + 1),
+        ("indices", lambda array: -array),
+        ("counts", lambda array: -array),
+        ("counts", lambda array: array[1:]),
+    ],
+)
+def test_a_segment_without_checksums_is_checked_before_a_kernel_reads_it(tmp_path, name, change):
+    """Segments of earlier versions."""
+    segment = tmp_path / "run/collection/segments/1"
+    write_segment(segment, sparse.csr_matrix(np.eye(4, dtype=np.int32)))
+    record = json.loads((segment / "record.json").read_text())
+    del record["crc32"], record[OWN]
+    (segment / "record.json").write_text(json.dumps(record))
+    assert read_segment(segment).shape == (4, 4)
+    np.save(segment / f"{name}.npy", np.ascontiguousarray(change(np.load(segment / f"{name}.npy"))))
+    with pytest.raises(UserError, match="damaged segment"):
+        read_segment(segment)
+
+
+def test_one_bit_of_an_artifact(tmp_path, caplog):
+    record = make_record("train", {}, {})
+    with publish(tmp_path / "learners/oasis", record) as folder:
+        (folder / "a.npy").write_bytes(b"numbers")
+    assert is_fresh(tmp_path / "learners/oasis", record)
+    flip(tmp_path / "learners/oasis/a.npy", 3)
+    assert not is_fresh(tmp_path / "learners/oasis", record)
+    assert "a.npy does not have the checksum" in caplog.text
+    text = (tmp_path / "learners/oasis/record.json").read_text()
+    (tmp_path / "learners/oasis/record.json").write_text(text.replace('"sizes": {', '"sizer": {'))
+    with pytest.raises(UserError, match=r"damaged record; run 'visterm train --learner oasis --force"):
+        read_record(tmp_path / "learners/oasis")
+
+
+def test_one_bit_of_the_catalogue(tmp_path):
+    with Collection(tmp_path / "run/collection", create=True) as collection, collection.transaction():
+        collection["root"] = b"/images/of/fruit"
+    file = tmp_path / "run/collection/catalogue.sqlite"
+    with Collection(tmp_path / "run/collection") as collection:
+        assert os.fspath(collection.root) == "/images/of/fruit"
+    flip(file, file.read_bytes().index(b"of/fruit"))
+    with pytest.raises(UserError, match="damaged catalogue .*; run 'visterm repair --run run' to rebuild it"):
+        Collection(tmp_path / "run/collection")
+
+
+@pytest.mark.parametrize("how", ["empty", "gone"])
+def test_no_catalogue_beside_segments(tmp_path, how):
+    with Collection(tmp_path / "run/collection", create=True):
+        pass
+    write_segment(tmp_path / "run/collection/segments/1", sparse.csr_matrix(np.eye(2, dtype=np.int32)))
+    (tmp_path / "run/collection/catalogue.sqlite").unlink()
+    if how == "empty":
+        (tmp_path / "run/collection/catalogue.sqlite").touch()
+    with pytest.raises(UserError, match=f"damaged catalogue .*{how}.*visterm repair"):
+        Collection(tmp_path / "run/collection", create=True)
+    assert is_whole(tmp_path / "run/collection/segments/1")
+
+
+class _Notes(AppendOnlyStore):
+    schema = "CREATE TABLE notes (number INTEGER PRIMARY KEY, time TEXT NOT NULL, text TEXT, seconds REAL)"
+
+    def add(self, text):
+        with self._writing() as db:
+            return append_row(db, "notes", {"text": text, "seconds": 2})
+
+    def all(self):
+        with self._reading() as db:
+            return [] if db is None else [text for (text,) in db.execute("SELECT text FROM notes ORDER BY number")]
+
+
+def test_one_bit_of_a_mark_and_keeping_the_others(tmp_path):
+    notes = _Notes(tmp_path / "notes.sqlite")
+    assert notes.all() == []
+    assert [notes.add(f"note {i}") for i in range(3)] == [1, 2, 3]
+    assert notes.file.stat().st_mode & 0o777 == 0o600
+    assert notes.damage() is None
+    flip(notes.file, notes.file.read_bytes().index(b"note 1"))
+    assert "row 2 of notes does not have the checksum" in notes.damage()
+    with pytest.raises(UserError, match="visterm repair"):
+        notes.add("more")
+    assert notes.rebuild() == (2, 1)
+    assert notes.all() == ["note 0", "note 2"]
+    assert notes.add("more") == 4
+    assert notes.file.with_name("notes.sqlite.damaged").exists()
+
+
+def test_an_emptied_file_of_marks_is_damage(tmp_path):
+    notes = _Notes(tmp_path / "notes.sqlite")
+    notes.add("one")
+    notes.file.write_bytes(b"")
+    with pytest.raises(UserError, match="damaged"):
+        notes.all()
