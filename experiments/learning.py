@@ -19,7 +19,7 @@ from sklearn.preprocessing import normalize
 
 from benchmarks.plots import mean_series, new_figure
 from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
-from benchmarks.vectors import CACHE, DATA, N_TEST, N_TRAIN, keep, load_vectors
+from benchmarks.vectors import CACHE, DATA, N_TEST, N_TRAIN, choose_images, keep, load_vectors
 from visterm.learners import AROMA, OASIS, Cosine
 
 from .jobs import ROOT
@@ -153,41 +153,52 @@ def vectors(setting: str, classes: int, fold: int) -> tuple[Any, np.ndarray, Any
     """As `load_fold`, in another setting."""
     if setting == "Corel":
         return corel_cds(fold)
+    if setting == "5-fold split":
+        return five_folds(classes, fold)
     if setting == "l1":
         X, y, train = load_vectors(1000, f"caltech101-{classes}", fold=fold, normalization="l1")
         return X[train], y[train], X[~train], y[~train]
     X, y, test_X, test_y = load_fold(classes, 10_000 if setting == WIDE else 1000, fold)
     if setting in (UNIT, WIDE):
         return X, y, test_X, test_y
-    if setting == "5-fold split":
-        # The codebook stays that of 40 images a class.
-        X, y = sp.csr_array(sp.vstack([X, test_X])), np.concatenate([y, test_y])
-        train, test = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(X, y))[fold]
-        return X[train], y[train], X[test], y[test]
     idf = -np.log(np.maximum((X != 0).sum(axis=0), 1) / X.shape[0])
     return reweighted(X, idf, setting), y, reweighted(test_X, idf, setting), test_y
 
 
 def corel_cds(fold: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     """As many labels as the paper has: photos of Corel-5K, the CD that each comes from as its label."""
-    from visterm.features import VistermExtractor
-
     rng = np.random.default_rng(fold)
     folders = sorted((DATA / "corel5k" / "train").iterdir())
     drawn = [rng.permutation(sorted(folder.iterdir()))[: N_TRAIN + N_TEST] for folder in folders]
     paths = [path for photos in drawn for path in photos]
     y = np.repeat([folder.name for folder in folders], [len(photos) for photos in drawn])
     train = np.concatenate([np.arange(len(photos)) < N_TRAIN for photos in drawn])
+    X = extracted("corel-cds", paths, train, fold, block_size=32, stride=16)
+    return X[train], y[train], X[~train], y[~train]
+
+
+def five_folds(classes: int, fold: int) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+    """Four fifths of all images to learn from, also palette, codebook and idf."""
+    paths, y, _ = choose_images(f"caltech101-{classes}")
+    learned, _ = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(y, y))[fold]
+    train = np.isin(np.arange(len(y)), learned)
+    X = extracted("five-folds", paths, train, fold)
+    return X[train], y[train], X[~train], y[~train]
+
+
+def extracted(stem: str, paths: list[Path], train: np.ndarray, seed: int, **options: Any) -> sp.csr_array:
+    """Vectors of 1,000 visterms that the training images define; kept under build/bench."""
+    from visterm.features import VistermExtractor
+
     sources = b"".join(path.read_bytes() for path in sorted((ROOT / "features").glob("*.py")))
-    made_from = zlib.crc32(sources + repr(list(map(str, paths))).encode())
+    made_from = zlib.crc32(sources + repr((list(map(str, paths)), train.tolist(), options)).encode())
 
     def write(path: Path) -> None:
-        extractor = VistermExtractor(n_visterms=1000, block_size=32, stride=16, random_state=fold)
+        extractor = VistermExtractor(n_visterms=1000, random_state=seed, **{"max_side": None} | options)
         extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
         sp.save_npz(path, sp.csr_matrix(extractor.transform(paths)))
 
-    X = sp.csr_array(sp.load_npz(keep(CACHE / f"corel-cds-{fold}-{made_from:08x}.npz", write)))
-    return X[train], y[train], X[~train], y[~train]
+    return sp.csr_array(sp.load_npz(keep(CACHE / f"{stem}-{seed}-{made_from:08x}.npz", write)))
 
 
 def reweighted(X: Any, idf: np.ndarray, setting: str) -> Any:
