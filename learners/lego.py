@@ -69,13 +69,14 @@ def lego_step(a, b, c, eta, margin):
 # A step needs nothing but inner products, so that a block of triplets shares its matrix products: with Z the vectors u
 # and v of all of them, Y = Z A and Z A Z' are computed once. A step is A <- A - g g' + h h', g and h combinations of
 # A u and A v, and so of rows of Y: it changes the inner products by what Z g and Z h say, and A with the others' steps.
+# Sums within a block are in double precision: large steps, one after the other, would amplify their rounding.
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 def _add_steps(G, H, of_G, of_H, k, z, out, coefficients):
     """Bring row z of Z A Z' in `out`, and what A z is in rows of Y, from the A of the block's start to that of now."""
-    coefficients[:] = np.float32(0.0)
-    coefficients[z] = np.float32(1.0)
+    coefficients[:] = 0.0
+    coefficients[z] = 1.0
     for i in range(k):
         g, h = G[i, z], H[i, z]
         for j in range(len(out)):
@@ -95,8 +96,8 @@ def lego_block(products, eta, margin, of_G, of_H):
         Number of steps, sum of the losses.
     """
     n = len(products) // 2
-    G, H = np.empty((n, 2 * n), np.float32), np.empty((n, 2 * n), np.float32)  # Z g and Z h of each step
-    lengths = np.empty(2 * n, np.float32)  # z' A z
+    G, H = np.empty((n, 2 * n)), np.empty((n, 2 * n))  # Z g and Z h of each step
+    lengths = np.empty(2 * n)  # z' A z
     for j in range(2 * n):
         lengths[j] = products[j, j]
     k, losses = 0, 0.0
@@ -115,9 +116,9 @@ def lego_block(products, eta, margin, of_G, of_H):
         c = float(g[n + step])
         t, det = lego_step(a, b, c, eta, margin)
         # Both rank-one steps at once, as A - g g' + h h': A stays symmetric to the last bit.
-        down = np.float32(np.sqrt(t / (1 + t * a)))
-        up = np.float32(np.sqrt(t * (1 + t * a) / det))
-        back = np.float32(t * c / (1 + t * a))
+        down = np.sqrt(t / (1 + t * a))
+        up = np.sqrt(t * (1 + t * a) / det)
+        back = t * c / (1 + t * a)
         for j in range(2 * n):
             h[j] = up * (h[j] - back * g[j])
             g[j] *= down
@@ -183,12 +184,13 @@ def lego_pairs_block(products, eta, near, far, of_F, signs):
 
 def lego_pass(X: Any, triplets: np.ndarray, eta: float, margin: float, A: np.ndarray) -> tuple[float, int]:
     """Learn from the triplets in turn, X sparse or dense; sum of the losses and number of violating triplets."""
-    of_G, of_H = np.empty((2, _BLOCK, 2 * _BLOCK), np.float32)
+    of_G, of_H = np.empty((2, _BLOCK, 2 * _BLOCK))
 
     def learn(products: np.ndarray, Y: np.ndarray) -> tuple[int, float]:
         width = len(Y)
         k, loss = lego_block(products, eta, margin, of_G[:, :width], of_H[:, :width])
-        _add_squares(A, of_G[:k, :width] @ Y, of_H[:k, :width] @ Y)
+        G, H = ((steps[:k, :width] @ Y).astype(np.float32) for steps in (of_G, of_H))
+        _add_squares(A, G, H)
         return k, loss
 
     return _learn_blocks(X, triplets, A, learn)
@@ -218,7 +220,12 @@ def _learn_blocks(X: Any, triplets: np.ndarray, A: np.ndarray, learn: Callable) 
             query, positive, negative = triplets[start : start + _BLOCK].T
             Z = X[np.tile(query, 2)] - X[np.concatenate([positive, negative])]
             Y = Z @ A
-            k, loss = learn(np.ascontiguousarray((Z @ Y.T).T), Y)
+            products = np.ascontiguousarray((Z @ Y.T).T)
+            if products.diagonal().min() < 0.0:  # rounding has made A indefinite
+                _lift(A, lambda: None)
+                Y = Z @ A
+                products = np.ascontiguousarray((Z @ Y.T).T)
+            k, loss = learn(products, Y)
             losses, violating = losses + loss, violating + k
     return losses, violating
 
@@ -290,7 +297,8 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     Departures from the paper: with "triplet" the loss of relative distances in place of that of a distance and its
     target, solved as the module's first lines show, and its step t found by bisection. A triplet or pair without a loss
     changes nothing. With "pairs" as many pairs of one class as of two are drawn; JMLR 11 does not give the two
-    distances. In `history_`, `loss` and `violating` are then means over pairs. A is float32. The similarity leaves out
+    distances. In `history_`, `loss` and `violating` are then means over pairs. A is float32; where rounding
+    makes it indefinite, its eigenvalues are lifted. The similarity leaves out
     -q' A q, which is the same for all images of a query's ranking.
 
     References
