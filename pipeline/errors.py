@@ -31,7 +31,7 @@ def system_reason(error: BaseException) -> str | None:
     # Other subclasses of DatabaseError are faults of a statement; the class itself means a damaged file.
     if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
         if is_disk_full(error):
-            return os.strerror(errno.ENOSPC)
+            return f"disk full: {os.strerror(errno.ENOSPC)}"
         return f"{error}: {_FULL}" if getattr(error, "sqlite_errorcode", 0) in _FAILED_WRITES else str(error)
     return None
 
