@@ -98,7 +98,8 @@ def test_chunks_are_equal_and_hold_whole_queries(cost, pairs, expected, monkeypa
         (OASIS(pass_steps=10_000), 1280, 1280, 1),
         (OASIS(pass_steps=10_000, pairs_per_query=1), 1280, 1280, 8),
         (OASIS(pass_steps=10_000, n_rankers=2), 1280, 1280, 1),  # on a cluster a chunk would move W to and fro
-        (AROMA(pass_steps=10_000), 1280, 1280, 80),
+        (AROMA(pass_steps=10_000, pairs_per_query=1), 1280, 1280, 80),
+        (AROMA(pass_steps=10_000), 1280, 1280, 4),
         (AROMA(pass_steps=10_000, covariance="factored"), 1280, 1280, 30),
         (LEGO(pass_steps=5000), 10_000, 26, 120),
         (PAMIR(pass_steps=20_000), 10_000, 26, 1),

@@ -207,7 +207,8 @@ def test_a_damaged_model_of_a_run_is_one_line(mine):
     model = mine / "runs/fruit/extractor/files/model.onnx"
     model.write_bytes(model.read_bytes()[:-100])
     line = refused("search", "fruit/pear/1.jpg", cwd=mine)
-    assert "the model has changed since fit; run 'visterm features --force'" in line
+    assert "model.onnx does not have the checksum it was written with" in line
+    assert "visterm features" in line
     visterm("features", "fruit", cwd=mine)
     assert len(json_of("search", "fruit/pear/1.jpg", cwd=mine)[0]["results"]) == 10
 
