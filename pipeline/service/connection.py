@@ -32,6 +32,7 @@ class LimitedConnection(HttpToolsProtocol):
     is answered with status 503.
     """
 
+    # uvicorn narrows the type of the transport, too.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection; close another one if there are too many."""
         super().connection_made(transport)

@@ -18,6 +18,7 @@ for _name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "M
 os.environ.pop("VISTERM_RUN", None)
 os.environ.pop("VISTERM_RUNS", None)
 
+# After the environment is set, which NumPy reads when it is imported: hence E402.
 import damage  # noqa: E402
 import disk  # noqa: E402
 import kills  # noqa: E402
@@ -37,7 +38,7 @@ class Category(NamedTuple):
     each: int = 1  # how many faults one attempt tries
 
 
-QUICK_SECONDS = 25.0  # of a category in CI, on however slow a machine
+QUICK_SECONDS = 25.0  # of a category, on however slow a machine
 # A category is one function and one line here.
 CATEGORIES = {
     "damage": Category("a file of a finished run damaged, under a command", damage.attempt, 5000, 100),

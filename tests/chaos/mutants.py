@@ -38,6 +38,7 @@ def images(world: World, seed: int) -> str | None:
                 report.write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
                 leave(code)
 
+            # Of this child process alone; mypy takes os._exit for a function that never returns.
             os._exit = leave_with_peak  # type: ignore[assignment]
 
         small = ("--set", "features.n_visterms=10", "--set", "compute.n_jobs=1", "--set", "collection.labels=none")
@@ -111,6 +112,7 @@ def _image_seeds() -> list[tuple[str, bytes]]:
         (".tif", colour, {"compression": "jpeg"}), (".tif", alpha, {"compression": "packbits"}),
     ):  # fmt: skip
         stream = io.BytesIO()
+        # Both kinds of image in the table have save; mypy sees what they have in common.
         image.save(stream, {".jpg": "JPEG", ".tif": "TIFF"}.get(ending, ending[1:].upper()), **options)  # type: ignore[attr-defined]
         _SEEDS.append((ending, stream.getvalue()))
     return _SEEDS
