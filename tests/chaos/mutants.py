@@ -112,7 +112,7 @@ def _image_seeds() -> list[tuple[str, bytes]]:
         (".tif", colour, {"compression": "jpeg"}), (".tif", alpha, {"compression": "packbits"}),
     ):  # fmt: skip
         stream = io.BytesIO()
-        # Both kinds of image in the table have save; mypy sees what they have in common.
+        # mypy takes images from a table of several types for objects.
         image.save(stream, {".jpg": "JPEG", ".tif": "TIFF"}.get(ending, ending[1:].upper()), **options)  # type: ignore[attr-defined]
         _SEEDS.append((ending, stream.getvalue()))
     return _SEEDS
