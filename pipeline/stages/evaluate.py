@@ -76,7 +76,7 @@ def evaluate(
         record = evaluation_record(run, config, collection, names)
         for name in names:
             warn_if_stale(run, name, learnt_from, console)
-            _warn_of_other_settings(run, config, name, console)
+            _warn_of_other_settings(run, config, name, learnt_from, console)
         if force or not is_fresh(folder, record):
             with publish(folder, record) as target:
                 _evaluate(run, config, collection, names, target, console, command)
@@ -104,9 +104,12 @@ def _all_up_to_date(run: Run, config: Config, learnt_from: Sequence[Image], cons
     return up_to_date
 
 
-def _warn_of_other_settings(run: Run, config: Config, name: str, console: Console) -> None:
-    trained = trained_record(run, name)
-    if trained["inputs"] and trained["config"] != {name: getattr(config, name).model_dump(), "seed": config.seed}:
+def _warn_of_other_settings(
+    run: Run, config: Config, name: str, learnt_from: Sequence[Image], console: Console
+) -> None:
+    trained, asked = trained_record(run, name), train_record(run, config, name, learnt_from)
+    settings, wanted = ((record["config"], record["inputs"].get("is_a")) for record in (trained, asked))
+    if trained["inputs"] and settings != wanted:
         console.warn(f"{name} was trained with other settings; '{how_to_train(run, name)}' trains it with these")
 
 

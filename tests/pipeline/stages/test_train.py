@@ -608,6 +608,7 @@ def test_hier_learns_with_a_table_of_the_classes(mine):
     assert S[names.index("pear"), names.index("apple")] == 0  # which the table does not name
     (mine / "copy.csv").write_bytes((mine / "is-a.csv").read_bytes())
     assert json_of("train", *given[:-1], "hier.is_a=copy.csv", cwd=mine)["fresh"]
+    assert "other settings" not in visterm("evaluate", *given, cwd=mine).stderr
     (mine / "is-a.csv").write_text("label,parent\npear,plum\nplum,pear\n")
     assert "is-a.csv: runs in a circle" in refused("train", *given, cwd=mine)
     (mine / "is-a.csv").write_text("label,parent\ndog,animal\n")
