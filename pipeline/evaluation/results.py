@@ -106,6 +106,16 @@ def write_results(
         ),
     )
 
+    _write_csv(
+        folder / "queries.csv",
+        ["query", "labels", "system", "average_precision", "first_relevant", "precision_at_10"],
+        (
+            [query.path, ";".join(sorted(query.labels)), name, *_hit_fields(_hits(system.evaluation, row))]
+            for name, system in systems.items()
+            for row, query in enumerate(task.queries)
+        ),
+    )
+
     words = [(name, word) for name, system in systems.items() if system.annotation for word in system.annotation.words]
     if words:
         _write_csv(
@@ -178,6 +188,16 @@ def _hits(evaluation: Evaluation, row: int) -> Hits:
         int(evaluation.first_relevant[row]),
         float(evaluation.precision[row, 9]) if evaluation.max_k >= 10 else None,
     )
+
+
+def _hit_fields(hits: Hits) -> list[str]:
+    """Return the fields of a query in queries.csv; empty where there is no figure."""
+    ap, at_10 = hits.average_precision, hits.precision_at_10
+    return [
+        "" if math.isnan(ap) else f"{ap:.6f}",
+        str(hits.first_relevant or ""),
+        "" if at_10 is None else f"{at_10:.6f}",
+    ]
 
 
 def _report_data(

@@ -196,6 +196,15 @@ class FeedbackTrainer:
             "learners": learners,
         }
 
+    def settled(self) -> dict[str, set[int]]:
+        """Numbers of the marks that the version in force of each trained learner has learned, or that are set aside."""
+        settled = {}
+        for name in UPDATABLE:
+            if name in self.run.learners():
+                state = self._versions.in_force(name)
+                settled[name] = set(self._versions.marks(name, state.version)).union(state.set_aside)
+        return settled
+
     def _train_version(
         self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]
     ) -> None:

@@ -52,6 +52,9 @@ stay with it.
 Say of each image whether it is relevant to the query image, or that you cannot say."""
 
 
+_ENOUGH, _RECENT = 3, 30  # decisions that the time left follows from: at least, and at most
+
+
 class Judgements(AppendOnlyStore):
     """The tasks of a run's human evaluation and what judges decided.
 
@@ -120,6 +123,7 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
     def next(self, judge: str) -> dict[str, Any]:
         """Return a judge's progress in the latest study and the next ``task``, an image to decide on; None at the end.
 
+        ``seconds_left`` is the time that the rest takes at the judge's own pace; None before there are some decisions.
         Rank, learner and others' decisions stay hidden, and so do paths, which often name the class.
         """
         judge, study = _check_judge(judge), self.study()
@@ -127,6 +131,9 @@ CREATE TRIGGER no_delete BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'd
         total = sum(len(task.candidates) for task in study.tasks)
         answer = {"judge": judge, "study": study.number, "done": len(decided), "total": total, "task": None}
         answer |= {"query_index": len(study.tasks), "n_queries": len(study.tasks)}
+        recent = [seconds for decision in decided.values() if (seconds := decision["seconds"]) is not None][-_RECENT:]
+        enough = len(recent) >= _ENOUGH
+        answer["seconds_left"] = round(float(np.median(recent)) * (total - len(decided)), 1) if enough else None
         for number, task in enumerate(study.tasks):
             for position, candidate in enumerate(_order(study, number, judge)):
                 if (judge, number, candidate.id) not in decided:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 
+from .matched_words import words_in_common
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -68,7 +70,8 @@ def explain_pair(
           block adds to the score);
         - ``pairs``, the strongest first: ``query_block`` and ``result_block`` (one block of each side to show),
           ``n_query_blocks`` and ``n_result_blocks`` (how many have the visterm of that block), ``contribution`` (of
-          all of them together) and ``share`` (of ``positive - negative``, which is the score where nothing lowers it);
+          all of them together), ``share`` (of ``positive - negative``, which is the score where nothing lowers it) and
+          ``words`` (colours and texture that both blocks show, "" if none);
         - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric uses, and
           the ``contribution``. A block's heat lacks the bits whose visterm its image does not have.
 
@@ -100,6 +103,7 @@ def explain_with_pixels(
         parts = explain(model, query_vectors, result_vectors, label, n_pairs=_CANDIDATES)
     except ValueError as error:
         raise UserError(f"{pair[0].name} and {pair[1].name}, by {name}: {error}") from None
+    pair_images = pair[0].pixels, pair[1].pixels
     size = parts.positive - parts.negative  # not the score: large positive and negative parts may leave a small one
     explanation: dict[str, Any] = {
         "learner": name,
@@ -115,6 +119,7 @@ def explain_with_pixels(
                 "share": _rounded(pair.contribution / size) if size else 0.0,
                 "n_query_blocks": len(pair.query_parts),
                 "n_result_blocks": len(pair.result_parts),
+                "words": words_in_common(_crop(pair_images[0], query_boxes[i]), _crop(pair_images[1], result_boxes[j])),
             }
             for i, j, pair in _distinct(parts.pairs, query_boxes, result_boxes, n_pairs, cells=cells)
         ],
@@ -224,6 +229,12 @@ def _distinct(
                 continue
         chosen.append((i, j))
         yield i, j, pair
+
+
+def _crop(pixels: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Cut a box out of an image."""
+    x, y, width, height = (round(float(value)) for value in box)
+    return pixels[max(0, y) : y + height, max(0, x) : x + width]
 
 
 def _central(boxes: np.ndarray, some: np.ndarray) -> int:

@@ -300,6 +300,41 @@ class Searcher:
                 answers[i]["results"] = self.results(indices, scores)
         return answers
 
+    def search_examples(
+        self,
+        examples: Sequence[tuple[Any, float]],
+        k: int = RESULTS,
+        learner: str | None = None,
+        *,
+        region: Sequence[float] | None = None,
+    ) -> dict[str, Any]:
+        """Find the images that are most similar to a sum of examples: this one plus that one minus a third.
+
+        Parameters
+        ----------
+        examples : sequence of (image, weight)
+            Images as `queries` takes them, one each; a negative weight subtracts one. They are no results themselves.
+        k : int
+        learner : str, optional
+            As in `search`.
+        region : sequence of float, optional
+            x, y, width and height, in shares of the size of the first image: only its blocks there count.
+
+        Returns
+        -------
+        dict
+            ``{"query": names, "results": [...]}`` as one element of `search`.
+
+        Raises
+        ------
+        UserError
+            As `search`; also for an image that cannot be read, and for examples that cancel each other out.
+        """
+        from .examples import search_examples
+
+        _check_k(k)
+        return search_examples(self, examples, k, learner, region=region)
+
     def results(self, rows: Iterable[int], scores: Iterable[float]) -> list[dict[str, Any]]:
         """Result rows of some rows of `images`, as `search` returns them; a row of -1 is skipped."""
         ranked = [(self.images[row], score) for row, score in zip(rows, scores, strict=True) if row >= 0]

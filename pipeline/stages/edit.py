@@ -12,7 +12,7 @@ from typing import Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.catalogue import Collection, Excluded
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
@@ -200,6 +200,18 @@ def remove(
             "images": [{"id": id_, "path": path} for id_, path in removed.items()],
             "dry_run": dry_run,
         }
+
+
+def exclude(run: Run, ids: Sequence[int]) -> list[Excluded]:
+    """Remove images by id, as `remove` does; return what `restore` needs. Ids that no image has are ignored."""
+    with _editing(run) as collection:
+        return [image for image in collection.exclude(ids) if image.status != "excluded"]
+
+
+def restore(run: Run, before: Iterable[Excluded]) -> int:
+    """Undo `exclude`: the images have their vectors and labels again. Return their number."""
+    with _editing(run) as collection:
+        return collection.restore(before)
 
 
 def compact(run: Run, console: Console) -> dict[str, Any]:

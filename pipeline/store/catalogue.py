@@ -55,6 +55,17 @@ class Outcome(NamedTuple):
     reason: str | None
 
 
+class Excluded(NamedTuple):
+    """An image as it was before it was excluded; ``labels`` are those given by hand, JSON."""
+
+    id: int
+    status: str
+    segment: int | None
+    row: int | None
+    reason: str | None
+    labels: str | None
+
+
 class Segment(NamedTuple):
     """One segment: its number, its rows, the rows of living images, and the bytes of those."""
 
@@ -127,14 +138,36 @@ class Collection(Database):
         ids = [id_ for id_, labels in self.execute(query, (text,)) if label in json.loads(labels)]
         return [row for id_ in ids for row in self.rows("id = ?", (id_,))]
 
-    def exclude(self, ids: Iterable[int]) -> None:
-        """Remove images from the collection until they are added again, with the labels given by hand."""
+    def exclude(self, ids: Iterable[int]) -> list[Excluded]:
+        """Remove images from the collection until they are added again, with the labels given by hand.
+
+        Returns what `restore` needs.
+        """
         rows = [(id_,) for id_ in ids]
+        columns = "id, status, segment, row, reason, given.labels"
+        query = f"SELECT {columns} FROM images LEFT JOIN given USING (path) WHERE id = ?"
         with self.transaction():
+            before = [Excluded(*found) for row in rows for found in self.execute(query, row)]
             self.executemany("DELETE FROM given WHERE path = (SELECT path FROM images WHERE id = ?)", rows)
             self.executemany(
                 "UPDATE images SET status = 'excluded', segment = NULL, row = NULL, reason = NULL WHERE id = ?", rows
             )
+        return before
+
+    def restore(self, before: Iterable[Excluded]) -> int:
+        """Put excluded images back as they were; return how many. Those whose segment is gone become pending."""
+        n = 0
+        with self.transaction():
+            for id_, status, segment, row, reason, labels in before:
+                if segment is not None and not is_whole(self.segments / str(segment)):
+                    status, segment, row = "pending", None, None
+                query = "UPDATE images SET status = ?, segment = ?, row = ?, reason = ? "
+                values = (status, segment, row, reason, id_)
+                n += self.execute(f"{query} WHERE id = ? AND status = 'excluded'", values).rowcount
+                if labels is not None:
+                    query = "INSERT OR IGNORE INTO given SELECT path, ? FROM images WHERE id = ?"
+                    self.execute(query, (labels, id_))
+        return n
 
     def clean(self) -> None:
         """Remove folders that a killed run left behind, and segments without a living row."""

@@ -247,6 +247,28 @@ def test_what_remove_takes(mine, arguments, removed):
     assert json_of("remove", *arguments, cwd=mine)["already"] == len(removed)
 
 
+def test_an_exclusion_is_undone_with_vectors_and_labels(mine):
+    visterm("add", "fruit/plum/3.jpg", "--label", "damson", cwd=mine)
+    before, run = rows(mine, "path, id, labels, split, status, segment, row"), Run(mine / "runs/fruit")
+    ids = [id_ for path, id_, *_ in before if path in ("plum/3.jpg", "pear/1.jpg")]
+    excluded = edit_stage.exclude(run, [*ids, 10**9])
+    assert len(excluded) == 2
+    assert edit_stage.exclude(run, ids) == []  # they are out already
+    assert "plum/3.jpg" not in found("fruit/plum/3.jpg", mine, k=30)
+    assert edit_stage.restore(run, excluded) == 2
+    assert rows(mine, "path, id, labels, split, status, segment, row") == before
+    with closing(Collection(run.collection)) as collection:
+        assert collection.execute("SELECT labels FROM given").fetchall() == [('{"damson": 1.0}',)]
+    assert edit_stage.restore(run, excluded) == 0  # once
+    edit_stage.exclude(run, ids)
+    for segment in {image.segment for image in excluded}:
+        shutil.rmtree(run.collection / "segments" / str(segment))
+    edit_stage.restore(run, excluded)
+    assert {status for path, status in rows(mine, "path, status") if path in ("plum/3.jpg", "pear/1.jpg")} == {
+        "pending"
+    }
+
+
 def test_the_root_and_folders_above_it_mean_all_images(mine):
     visterm("add", "more/pear", cwd=mine)
     assert json_of("remove", "fruit", "--dry-run", cwd=mine)["removed"] == 30

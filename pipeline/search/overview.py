@@ -1,0 +1,388 @@
+"""An overview of a collection: a map in two dimensions, groups of images that look alike, and labels to check.
+
+All of it follows from which images are near each other. The map is made from the learned similarity: vectors are
+projected onto the main directions of learned queries, where the learner's matrix is small, and UMAP lays the nearest
+neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms. A label is
+to be checked where the nearest images by the learned similarity have others.
+
+    runs/<run>/overview/    points.npy, ids.npy, alike.json, check.json, record.json
+
+`visterm serve` makes it in the background, in a process of low priority:
+``python -m visterm.pipeline.search.overview runs/<run>``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
+from visterm.pipeline.store.run import Run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .searcher import Searcher
+
+N_DIRECTIONS = 64  # main directions of the vectors
+N_NEIGHBORS = 15
+MAX_LAID_OUT = 60_000  # images that UMAP lays out; others are put between their nearest ones
+MIN_LAID_OUT = 16  # fewer are laid out by their two main directions
+ALIKE = 0.93  # cosine of all visterms from which two images look alike
+FEW_NEIGHBORS = 0.2  # a label is checked where fewer of the nearest images have it,
+MOST_NEIGHBORS = 0.5  # and at least these have one other label
+MIN_LABEL = 4  # images that a label needs to be checked
+_FITTED_ON = 20_000  # images that the main directions are computed from
+_DENSE_ENTRIES = 40_000_000  # of learned queries, which are dense: some 160 MB
+_ROWS_AT_ONCE = 512
+_LISTED = 2000  # groups, and labels to check, that are kept
+
+
+class Overview(NamedTuple):
+    """What `read_overview` returns.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, (n_images,)
+    points : ndarray of float32, (n_images, 2)
+        Places on the map, from 0 to 1.
+    alike : list of dict
+        ``{"ids": [...], "similarity": smallest cosine of a pair}``, the largest groups first.
+    check : list of dict
+        ``{"id", "label", "share", "suggested", "suggested_share"}``, the worst fit first: the share of the nearest
+        images that have the label, and the label that most of them have.
+    record : dict
+    """
+
+    ids: np.ndarray
+    points: np.ndarray
+    alike: list[dict[str, Any]]
+    check: list[dict[str, Any]]
+    record: dict[str, Any]
+
+
+def overview_record(searcher: Searcher) -> dict[str, Any]:
+    """Make the record of the overview of a run as it is now; see `is_fresh`."""
+    learner = _learner(searcher)
+    return make_record(
+        "overview",
+        {
+            "seed": searcher.config.seed,
+            "n_neighbors": N_NEIGHBORS,
+            "alike": ALIKE,
+            "few": FEW_NEIGHBORS,
+            "most": MOST_NEIGHBORS,
+        },
+        {"collection": searcher._gallery.fingerprint, "learner": fingerprint(learner, searcher._trained.get(learner))},
+    )
+
+
+def overview_folder(run: Run) -> Path:
+    """The folder of a run's overview."""
+    return run.folder / "overview"
+
+
+def read_overview(run: Run) -> Overview | None:
+    """Read the overview that a run keeps, up to date or not; None if there is none that can be read."""
+    import numpy as np
+
+    folder = overview_folder(run)
+    try:
+        record = read_record(folder)
+        if record is None:
+            return None
+        ids, points = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("ids", "points"))
+        alike, check = (json.loads((folder / f"{name}.json").read_text()) for name in ("alike", "check"))
+    except (UserError, OSError, ValueError):  # it is made again
+        return None
+    return Overview(ids, points, alike, check, record)
+
+
+def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = lambda phase, share: None) -> Overview:
+    """Make the overview of a run and keep it there; read it if it is up to date.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    tell : callable, optional
+        Called with each phase in words and the share of the work that is done.
+
+    Returns
+    -------
+    Overview
+
+    Raises
+    ------
+    UserError
+        The package umap-learn is missing, or the run cannot be written.
+    """
+    import numpy as np
+
+    run, record = searcher.run, overview_record(searcher)
+    folder = overview_folder(run)
+    if is_fresh(folder, record) and (kept := read_overview(run)) is not None:
+        return kept
+    tell("projecting the images", 0.02)
+    plain, learned = _projections(searcher)
+    ids = np.array([image.id for image in searcher.images], np.int64)
+    tell("finding the nearest images", 0.15)
+    neighbors, distances = _nearest(learned, N_NEIGHBORS)
+    check = _labels_to_check(searcher, neighbors)
+    tell("finding images that look alike", 0.4)
+    alike = _groups(searcher, _nearest(plain, N_NEIGHBORS)[0])
+    tell("drawing the map", 0.5)
+    points = _laid_out(learned, neighbors, distances, searcher.config.seed)
+    with publish(folder, record) as target:
+        np.save(target / "ids.npy", ids)
+        np.save(target / "points.npy", points)
+        (target / "alike.json").write_text(json.dumps(alike))
+        (target / "check.json").write_text(json.dumps(check))
+    tell("done", 1.0)
+    return Overview(ids, points, alike, check, record)
+
+
+def _learner(searcher: Searcher) -> str:
+    default = searcher.default_learner()
+    return default if default in searcher.learners else "cosine"
+
+
+def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of few dimensions, float32 with unit rows: by their main directions, and as the learner compares them."""
+    import numpy as np
+    from scipy import sparse
+
+    X: Any = searcher.X
+    n_images, n_features = X.shape
+    rows = np.linspace(0, n_images - 1, min(n_images, _FITTED_ON)).astype(np.intp)
+    size = min(N_DIRECTIONS, n_features - 1, len(rows) - 1)
+    if size < 2:
+        few = X[:, : min(2, n_features)]
+        both = _unit_rows(few.toarray() if sparse.issparse(few) else np.asarray(few))
+        return both, both
+    plain = np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
+    learner: Any = searcher.learner(_learner(searcher))
+    if not learner.linear:
+        return _unit_rows(plain), _unit_rows(plain)
+    # The directions in which learned queries differ: those of the plain vectors hold little of what was learned.
+    few = rows[:: max(1, len(rows) * n_features // _DENSE_ENTRIES)]
+    size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
+    directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
+    if directions.shape[1] != n_features:  # WSABIE and the like: both sides lie in a space of their own
+        learned = learner.transform(X)
+        return _unit_rows(plain), _unit_rows(learned.toarray() if sparse.issparse(learned) else learned)
+    sides = sparse.csr_matrix(directions) if sparse.issparse(X) else directions
+    matrix = learner.transform_query(sides) @ learner.transform(sides).T
+    matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+    # A map is symmetric: what the matrix does both ways counts. Directions in which it makes images that share them
+    # less similar have no place in it.
+    values, bases = np.linalg.eigh((matrix + matrix.T).astype(np.float64) / 2)
+    learned = np.asarray(X @ directions.T) @ (bases * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+    return _unit_rows(plain), _unit_rows(learned)
+
+
+def _directions(vectors: Any, size: int, seed: int) -> np.ndarray:
+    """The main directions of some vectors, float32 (size, n_features)."""
+    import numpy as np
+    from sklearn.utils.extmath import randomized_svd
+
+    return np.asarray(randomized_svd(vectors, size, n_oversamples=10, n_iter=3, random_state=seed)[2], np.float32)
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    vectors = np.asarray(vectors, np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _nearest(vectors: np.ndarray, k: int, among: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest rows of each row, itself excluded, and their cosine distances; exact, so the same every time."""
+    import numpy as np
+
+    among = vectors if among is None else among
+    own = among is vectors
+    k = min(k, len(among) - own)
+    indices = np.zeros((len(vectors), k), np.int32)
+    distances = np.zeros((len(vectors), k), np.float32)
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        scores = vectors[start : start + _ROWS_AT_ONCE] @ among.T
+        here = np.arange(len(scores))
+        if own:
+            scores[here, start + here] = -2
+        best = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k < scores.shape[1] else np.argsort(-scores, axis=1)
+        values = np.take_along_axis(scores, best, axis=1)
+        order = np.argsort(-values, axis=1, kind="stable")
+        indices[start + here] = np.take_along_axis(best, order, axis=1)
+        distances[start + here] = np.maximum(1 - np.take_along_axis(values, order, axis=1), 0)
+    return indices, distances
+
+
+def _laid_out(vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray, seed: int) -> np.ndarray:
+    """Places of the images on the map, from 0 to 1."""
+    import numpy as np
+
+    n = len(vectors)
+    flat = _main_plane(vectors)
+    if n < MIN_LAID_OUT:
+        return _scaled(flat)
+    if n <= MAX_LAID_OUT:
+        return _scaled(_umap(vectors, neighbors, distances, flat, seed))
+    chosen = np.linspace(0, n - 1, MAX_LAID_OUT).astype(np.intp)
+    landmarks = vectors[chosen]
+    places = _umap(landmarks, *_nearest(landmarks, N_NEIGHBORS), flat[chosen], seed)
+    nearest, apart = _nearest(vectors, 3, landmarks)
+    shares = 1 / (apart + 1e-3)
+    points = (places[nearest] * shares[:, :, None]).sum(axis=1) / shares.sum(axis=1)[:, None]
+    points[chosen] = places
+    return _scaled(points)
+
+
+def _umap(
+    vectors: np.ndarray, neighbors: np.ndarray, distances: np.ndarray, start: np.ndarray, seed: int
+) -> np.ndarray:
+    import warnings
+
+    import numpy as np
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of TensorFlow, which nobody needs
+            from umap import UMAP
+    except ModuleNotFoundError as error:
+        raise UserError(f"the map needs {error.name}: pip install 'visterm[serve]'") from None
+    itself = np.arange(len(vectors), dtype=np.int32)[:, None]
+    k = neighbors.shape[1] + 1
+    known = (np.hstack([itself, neighbors]), np.hstack([np.zeros_like(distances[:, :1]), distances]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a seed means one thread
+        model = UMAP(
+            n_neighbors=k,
+            min_dist=0.15,
+            metric="cosine",
+            n_epochs=200,
+            init=start * 10 / max(float(np.abs(start).max()), 1e-9),
+            precomputed_knn=(*known, None),
+            random_state=seed,
+            n_jobs=1,
+        )
+        return model.fit_transform(vectors)
+
+
+def _main_plane(vectors: np.ndarray) -> np.ndarray:
+    """Places by the two main directions, (n_images, 2)."""
+    import numpy as np
+
+    centred = vectors - vectors.mean(axis=0)
+    if centred.shape[1] < 2 or len(centred) < 2:
+        return np.hstack([centred, np.zeros((len(centred), 2))])[:, :2].astype(np.float32)
+    _, bases = np.linalg.eigh(centred.T.astype(np.float64) @ centred)
+    bases = bases[:, -2:]
+    bases = bases * np.sign(bases[np.abs(bases).argmax(axis=0), [0, 1]])  # else their signs are left to chance
+    return (centred @ bases).astype(np.float32)
+
+
+def _scaled(points: np.ndarray) -> np.ndarray:
+    """Fit places into the unit square, without stretching; a few far outliers are drawn in."""
+    import numpy as np
+
+    low, high = np.percentile(points, [0.2, 99.8], axis=0)
+    side = max(float((high - low).max()), 1e-6)
+    places = 0.5 + (np.clip(points, low - 0.03 * side, high + 0.03 * side) - (low + high) / 2) / (1.08 * side)
+    return places.astype(np.float32)
+
+
+def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
+    """Groups of images that look alike, the largest first: equal files, and those with nearly the same visterms."""
+    import numpy as np
+    from scipy import sparse
+    from scipy.sparse.csgraph import connected_components
+
+    images, X = searcher.images, searcher.X
+    n = len(images)
+    left = np.repeat(np.arange(n), neighbors.shape[1])
+    right = neighbors.ravel().astype(np.intp)
+    similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in _starts(left)])
+    near = similar >= ALIKE
+    left, right, similar = left[near], right[near], similar[near]
+    same = defaultdict(list)
+    for row, image in enumerate(images):
+        same[image.sha256].append(row)
+    equal = [(rows[0], row) for rows in same.values() for row in rows[1:]]
+    a = np.concatenate([left, np.array([pair[0] for pair in equal], np.intp)])
+    b = np.concatenate([right, np.array([pair[1] for pair in equal], np.intp)])
+    _, number = connected_components(sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
+    weakest: dict[int, float] = {}
+    for group, value in zip(number[left].tolist(), similar.tolist(), strict=True):
+        weakest[group] = min(value, weakest.get(group, 1.0))
+    members = defaultdict(list)
+    for row in np.flatnonzero(np.bincount(number)[number] > 1).tolist():
+        members[int(number[row])].append(images[row].id)
+    groups: list[dict[str, Any]] = [
+        {"ids": ids, "similarity": round(min(weakest.get(group, 1.0), 1.0), 4)} for group, ids in members.items()
+    ]
+    groups.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
+    return groups[:_LISTED]
+
+
+def _starts(values: np.ndarray) -> range:
+    return range(0, max(len(values), 1), 100_000)
+
+
+def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Cosines of pairs of rows, which have unit length."""
+    import numpy as np
+    from scipy import sparse
+
+    if sparse.issparse(X):
+        return np.asarray(X[left].multiply(X[right]).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X[left], X[right])
+
+
+def _labels_to_check(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
+    """Images whose nearest images seldom have their label, the worst first."""
+    images = searcher.images
+    sizes = Counter(label for image in images for label in image.labels)
+    check: list[dict[str, Any]] = []
+    for row, image in enumerate(images):
+        near = [images[other].labels for other in neighbors[row].tolist()]
+        labelled = [labels for labels in near if labels]
+        if len(labelled) < MIN_LABEL:
+            continue
+        votes = Counter(label for labels in labelled for label in labels)
+        best, n_best = min(votes.items(), key=lambda vote: (-vote[1], vote[0]))
+        for label in image.labels:
+            share = votes[label] / len(labelled)
+            clear = share < FEW_NEIGHBORS and n_best >= MOST_NEIGHBORS * len(labelled) and best not in image.labels
+            if sizes[label] >= MIN_LABEL and clear:
+                suggested = {"suggested": best, "suggested_share": round(n_best / len(labelled), 3)}
+                check.append({"id": image.id, "label": label, "share": round(share, 3)} | suggested)
+    check.sort(key=lambda entry: (entry["share"] - entry["suggested_share"], entry["id"]))
+    return check[:_LISTED]
+
+
+def _main(folder: str) -> int:
+    """Make the overview of a run, at low priority, with a line of JSON per phase on standard output."""
+    from .searcher import Searcher
+
+    if hasattr(os, "nice"):
+        os.nice(19)
+    try:
+        searcher = Searcher(Run(Path(folder)))
+        make_overview(
+            searcher, tell=lambda phase, share: print(json.dumps({"phase": phase, "share": share}), flush=True)
+        )
+    except (UserError, OSError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1]))

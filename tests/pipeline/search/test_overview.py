@@ -1,0 +1,92 @@
+"""The overview of a collection: map, groups that look alike, labels to check."""
+
+import shutil
+
+import numpy as np
+import pytest
+from running import copy_run, visterm
+
+from visterm.pipeline import Searcher
+from visterm.pipeline.search import overview as module
+from visterm.pipeline.search.overview import make_overview, read_overview
+
+
+@pytest.fixture(scope="module")
+def odd(finished, tmp_path_factory):
+    """The run with a copy of an image, and a plum among the apples."""
+    folder = copy_run(finished, tmp_path_factory.mktemp("overview"))
+    shutil.copy(folder / "fruit/pear/1.jpg", folder / "fruit/pear/copy.jpg")
+    (folder / "fruit/plum/1.jpg").rename(folder / "fruit/apple/plum.jpg")
+    visterm("features", "fruit", cwd=folder)
+    return Searcher(folder / "runs" / "fruit")
+
+
+@pytest.fixture(scope="module")
+def overview(odd):
+    return make_overview(odd)
+
+
+def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview, monkeypatch):
+    assert overview.ids.tolist() == [image.id for image in odd.images]
+    assert overview.points.shape == (len(odd.images), 2)
+    assert overview.points.min() >= 0
+    assert overview.points.max() <= 1
+    monkeypatch.setattr(module, "_umap", None)  # it is read, not made again
+    np.testing.assert_array_equal(make_overview(odd).points, overview.points)
+    monkeypatch.undo()
+    shutil.rmtree(module.overview_folder(odd.run))
+    np.testing.assert_array_equal(make_overview(odd).points, overview.points)
+
+
+def test_copies_are_found(odd, overview):
+    names = {image.id: image.path for image in odd.images}
+    groups = [{names[number] for number in group["ids"]} for group in overview.alike]
+    assert any({"pear/1.jpg", "pear/copy.jpg"} <= group for group in groups)
+    assert not any(len({name.split("/")[0] for name in group - {"apple/plum.jpg"}}) > 1 for group in groups)
+
+
+def test_an_image_among_others_is_to_be_checked(odd, overview):
+    wrong = next(image.id for image in odd.images if image.path == "apple/plum.jpg")
+    [entry] = [entry for entry in overview.check if entry["id"] == wrong]
+    assert (entry["label"], entry["suggested"]) == ("apple", "plum")
+    assert entry == overview.check[0]
+
+
+def test_the_learned_neighbours_are_those_of_the_learner(odd):
+    n = len(odd.images)
+    learned = module._projections(odd)[1]
+    near = module._nearest(learned, 5)[0]
+    exact = odd.index("oasis").search(odd.X, k=5, exclude=np.arange(n)).indices
+    shared = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(near.tolist(), exact.tolist(), strict=True)])
+    assert shared > 0.5  # by chance 0.16
+
+
+def test_nearest_against_numpy():
+    vectors = module._unit_rows(np.random.default_rng(0).normal(size=(1100, 6)))
+    indices, distances = module._nearest(vectors, 7)
+    scores = vectors @ vectors.T
+    np.fill_diagonal(scores, -2)
+    np.testing.assert_array_equal(indices[::97], np.argsort(-scores[::97], axis=1)[:, :7])
+    np.testing.assert_allclose(distances[:, 0], 1 - scores.max(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_few_images_are_laid_out_without_umap(n):
+    vectors = module._unit_rows(np.random.default_rng(1).normal(size=(n, 4)))
+    points = module._laid_out(vectors, *module._nearest(vectors, 3), seed=0)
+    assert points.shape == (n, 2)
+    assert np.isfinite(points).all()
+
+
+def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
+    monkeypatch.setattr(module, "MAX_LAID_OUT", 20)
+    monkeypatch.setattr(module, "_umap", lambda vectors, neighbors, distances, start, seed: vectors[:, :2])
+    vectors = module._unit_rows(np.random.default_rng(2).normal(size=(60, 2)))
+    points = module._laid_out(vectors, *module._nearest(vectors, 5), seed=0)
+    near = module._nearest(vectors, 1)[0].ravel()
+    assert np.linalg.norm(points - points[near], axis=1).mean() < 0.2
+
+
+def test_a_damaged_overview_is_none(odd, overview):
+    (module.overview_folder(odd.run) / "alike.json").write_text("{")
+    assert read_overview(odd.run) is None
