@@ -25,7 +25,7 @@ ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test chaos check format types bench webscale reproduce docs wheel clean
+.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test chaos check format types screenshots bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -105,6 +105,9 @@ format: install  ## format the code and apply safe lint fixes
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm
 	@for room in $(ROOMS); do ln -sfn ../../../$$room build/typing/visterm/$$room; done
+
+screenshots: install  ## take the pictures of the page in docs/screens, from a run with an evaluation (RUN)
+	@$(BIN)/python tests/screenshots.py "runs/$(RUN)"
 
 bench: install  ## measure speed beside peers; write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -26,6 +26,9 @@ def serve(
     keep_metadata: Annotated[
         bool, typer.Option("--keep-metadata", help="Serve original files with metadata such as place and camera.")
     ] = False,
+    fetch: Annotated[
+        bool, typer.Option("--fetch-urls", help="Let the page search with images at public web addresses.")
+    ] = False,
 ) -> None:
     """Serve the search page and HTTP API of a run.
 
@@ -47,6 +50,7 @@ def serve(
         browse=browse,
         upload_pixels=upload_pixels,
         keep_metadata=keep_metadata,
+        fetch=fetch,
     )
 
 

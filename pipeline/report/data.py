@@ -11,6 +11,7 @@ FILES_BESIDE = {
     "metrics.json": "the figures of the summary, for programs",
     "curves.csv": "precision at every k",
     "neighbours.csv": "the ranked neighbours of every query under every learner",
+    "queries.csv": "average precision of every query under every system",
     "precision_curve.png": "the precision curve as a picture",
     "precision_curve.svg": "the same as a drawing",
 }

@@ -26,12 +26,16 @@ from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
 from .middleware import AccessMiddleware
 from .responses import error_response
+from .routes_browse import add_browse_routes
 from .routes_feedback import add_feedback_routes
+from .routes_fetch import add_fetch_routes
+from .routes_figures import add_figure_routes
 from .routes_human_eval import add_human_eval_routes
 from .routes_images import add_image_routes
-from .routes_pages import add_page_routes
+from .routes_pages import add_page_routes, is_page_request, missing_page
 from .routes_run import add_run_routes
 from .routes_search import UPLOAD_PATHS, add_search_routes
+from .routes_selection import add_selection_routes
 from .thumbnails import ImageFileGone
 
 
@@ -42,6 +46,8 @@ def create_app(
     local: bool = True,
     upload_pixels: int = UPLOAD_PIXELS,
     keep_metadata: bool = False,
+    overview: bool = False,
+    fetch: bool = False,
 ) -> FastAPI:
     """Create the web application of a run.
 
@@ -56,6 +62,10 @@ def create_app(
         Refuse larger uploads, before they are decoded.
     keep_metadata : bool, default=False
         Serve original files as they are; by default without metadata such as place and camera.
+    overview : bool, default=False
+        Draw the map of the collection in the background when images change; without, on request only.
+    fetch : bool, default=False
+        Fetch images from addresses that requests name.
 
     Returns
     -------
@@ -70,7 +80,9 @@ def create_app(
     silence_decoders()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # anybody can cause its warnings
     MultiPartParser.spool_max_size = UPLOAD_BYTES  # the body is in memory already; write no copy to disk
-    handlers = RequestHandlers(run, upload_pixels=upload_pixels, keep_metadata=keep_metadata)
+    handlers = RequestHandlers(
+        run, upload_pixels=upload_pixels, keep_metadata=keep_metadata, overview=overview, fetch_urls=fetch
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -96,7 +108,11 @@ def create_app(
     feedback = FeedbackHandlers(handlers)
     add_search_routes(app, handlers)
     add_image_routes(app, handlers)
+    add_selection_routes(app, handlers)
+    add_browse_routes(app, handlers)
+    add_fetch_routes(app, handlers)
     add_run_routes(app, feedback)
+    add_figure_routes(app, feedback)
     add_feedback_routes(app, feedback)
     add_human_eval_routes(app, handlers)
     add_page_routes(app)
@@ -132,6 +148,8 @@ def _describe_absence(app: FastAPI) -> None:
 def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404 and is_page_request(request):
+            return missing_page()
         if error.status_code != 405:
             return error_response(error.status_code, str(error.detail), error.headers)
         allowed = ", ".join(_allowed_methods(app, request.url.path))

@@ -39,7 +39,12 @@ class FeedbackHandlers:
     def marks(self, key: str) -> dict[str, Any]:
         """Make `schemas.QueryMarks` of a query."""
         marks = [mark._asdict() for mark in self.trainer.marks.of(key)]
-        return {"query": key, "marks": [{field: mark[field] for field in schemas.Mark.model_fields} for mark in marks]}
+        learned = {
+            learner: [mark["image"] for mark in marks if mark["number"] in numbers]
+            for learner, numbers in self.trainer.settled().items()
+        }
+        fields = schemas.Mark.model_fields
+        return {"query": key, "marks": [{name: mark[name] for name in fields} for mark in marks], "learned": learned}
 
     def mark(self, snapshot: Snapshot, request: schemas.MarkRequest) -> dict[str, Any]:
         """Store a mark on disk; return the marks of its query."""

@@ -19,6 +19,7 @@ from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
+from visterm.pipeline.search.filters import NO_FILTER
 from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.store.catalogue import Image
@@ -27,7 +28,10 @@ from visterm.pipeline.store.run import Run
 
 from . import schemas
 from .batching import MicroBatcher, Pool, UploadPool, available_cores
+from .examples import check_filter, filter_of, with_examples
+from .looks import Looks
 from .metadata import without_metadata
+from .overview_maker import OverviewMaker
 from .reloader import SnapshotReloader
 from .responses import hide_folders
 from .snapshot import QueryVector, Snapshot
@@ -54,12 +58,23 @@ class RequestHandlers:
     See `create_app` for `upload_pixels` and `keep_metadata`.
     """
 
-    def __init__(self, run: Run, *, upload_pixels: int = UPLOAD_PIXELS, keep_metadata: bool = False):
+    def __init__(
+        self,
+        run: Run,
+        *,
+        upload_pixels: int = UPLOAD_PIXELS,
+        keep_metadata: bool = False,
+        overview: bool = False,
+        fetch_urls: bool = False,
+    ):
         self.run, self.most_upload_pixels, self.keep_metadata = run, upload_pixels, keep_metadata
+        self.overview, self.fetch_urls = OverviewMaker(run), fetch_urls
+        self._keep_overview = overview  # made in the background whenever images change
         self.reloader = SnapshotReloader(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
+        self.looks = Looks(folder / "looks.sqlite")
         # One core stays free for the event loop.
         self.search_batcher = MicroBatcher(self.search_batch, max(1, available_cores() - 1), SEARCH_SECONDS, BATCH_SIZE)
         self.thumbnail_pool = Pool(available_cores(), OTHER_SECONDS)
@@ -161,8 +176,14 @@ class RequestHandlers:
         """Compute `schemas.SearchResponse` for a request without a file."""
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
         has_index = (request.learner or snapshot.default_learner) in snapshot.used
-        unfiltered = request.label is None and not request.exclude_duplicates
-        if request.id is not None and has_index and unfiltered and request.offset + request.k <= MAX_BATCHED_DEPTH:
+        plain = (
+            filter_of(request) == NO_FILTER
+            and not request.exclude_duplicates
+            and not request.example
+            and request.region is None
+            and request.weight == 1
+        )
+        if request.id is not None and has_index and plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
             return await self.search_batcher.run((snapshot, request))
         return await self.general_pool.run(self.search_one, snapshot, request)
 
@@ -170,23 +191,23 @@ class RequestHandlers:
         """Compute `schemas.SearchResponse` for one request without a file."""
         if request.query_label is not None:
             return self.search_label(snapshot, request)
-        response = self.search_query(snapshot, request, self.query(snapshot, request.id, request.upload))
-        return response | self.upload_fields(request.upload)
+        query = with_examples(self, snapshot, self.query(snapshot, request.id, request.upload), request)
+        return self.search_query(snapshot, request, query) | self.upload_fields(request.upload)
 
     def search_query(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.SearchResponse` for an image."""
         started = time.perf_counter()
         learner = self.learner(snapshot, request.learner)
-        _check_label(snapshot, request.label)
+        check_filter(snapshot, request)
         ranked = snapshot.rank(
             query,
             learner,
             request.k,
             request.offset,
-            label=request.label,
+            wanted=filter_of(request),
             exclude_duplicates=request.exclude_duplicates,
         )
-        return self._search_response(snapshot, request, query.name, query.key, learner, ranked, started)
+        return self._search_response(snapshot, request, query.name, query.key or None, learner, ranked, started)
 
     def search_batch(self, requests: list[tuple[Snapshot, schemas.SearchRequest]]) -> list[dict[str, Any] | Exception]:
         """Compute `search_query` for several ids without filters; errors are returned, not raised."""
@@ -220,8 +241,9 @@ class RequestHandlers:
         started = time.perf_counter()
         assert request.query_label is not None
         learner = self.annotator(snapshot, request.learner)
-        _check_label(snapshot, request.label)
-        rows = None if request.label is None else snapshot.rows_of(request.label)
+        check_filter(snapshot, request)
+        wanted = filter_of(request)
+        rows = None if wanted == NO_FILTER else snapshot.rows_of(wanted)
         depth = request.offset + request.k
         try:
             results = snapshot.searcher.search_label(request.query_label, depth, learner, rows=rows)[0]["results"]
@@ -240,7 +262,11 @@ class RequestHandlers:
         ranked: list[tuple[int, float]],
         started: float,
     ) -> dict[str, Any]:
-        n_searched = len(snapshot.searcher.images) if request.label is None else snapshot.labels[request.label]
+        unlike = key is not None and request.offset == 0 and snapshot.is_unlike(learner, ranked)
+        if isinstance(request, schemas.ColumnsRequest):
+            return {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
+        wanted = filter_of(request)
+        n_searched = len(snapshot.searcher.images) if wanted == NO_FILTER else len(snapshot.rows_of(wanted))
         return {
             "query": name,
             "key": key,
@@ -248,6 +274,7 @@ class RequestHandlers:
             "version": snapshot.searcher.version,
             "seconds": round(time.perf_counter() - started, 6),
             "n_searched": n_searched,
+            "unlike": unlike,
             "results": [
                 {"rank": rank, "score": round(score, 6)}
                 | self.image_summary(snapshot, row)
@@ -255,6 +282,28 @@ class RequestHandlers:
                 for rank, (row, score) in enumerate(ranked, start=request.offset + 1)
             ],
         }
+
+    def columns(
+        self, snapshot: Snapshot, ranked: list[tuple[int, float]], learner: str | None = None
+    ) -> dict[str, Any]:
+        """Make the lists of `schemas.Columns` for (row, score)."""
+        images, looks = snapshot.searcher.images, self.looks
+        rows = [row for row, _ in ranked]
+        sizes = snapshot.sizes[rows].astype(np.float64)
+        ratios = np.divide(sizes[:, 0], sizes[:, 1], out=np.zeros(len(rows)), where=sizes[:, 1] > 0)
+        colors = (looks.colors.get(images[row].sha256) for row in rows)
+        columns: dict[str, Any] = {
+            "ids": [images[row].id for row in rows],
+            "ratios": ratios.round(3).tolist(),
+            "colors": [-1 if color is None else int(color[1:], 16) for color in colors],
+            "keys": [images[row].sha256[:8] for row in rows],
+            "groups": [looks.groups.get(images[row].id, -1) for row in rows],
+        }
+        if learner is not None:
+            columns["scores"] = [round(score, 6) for _, score in ranked]
+            if snapshot.has_metrics(learner):
+                columns["metrics"] = [snapshot.metric(learner, row).get("metric", -1) for row in rows]
+        return columns
 
     def image_summary(self, snapshot: Snapshot, row: int) -> dict[str, Any]:
         """Make `schemas.ImageSummary` of an image."""
@@ -266,7 +315,8 @@ class RequestHandlers:
             "labels": sorted(image.labels),
             "width": width or None,
             "height": height or None,
-            "color": self.thumbnails.colors.get(image.sha256),
+            "color": self.looks.colors.get(image.sha256) or self.thumbnails.colors.get(image.sha256),
+            "group": self.looks.groups.get(image.id),
             "thumbnail": f"images/{image.id}/thumbnail?v={image.sha256[:16]}",
         }
 
@@ -311,20 +361,20 @@ class RequestHandlers:
         self.reloader.start(self.clean_up)
 
     def clean_up(self, snapshot: Snapshot) -> None:
-        """Remove expired uploads and thumbnails of removed images."""
+        """Remove expired uploads and thumbnails of removed images; read the looks of new ones."""
         self.uploads.sweep()
         self.thumbnails.sweep(snapshot.searcher.images)
+        self.looks.follow(snapshot)
+        if self._keep_overview:
+            self.overview.start(snapshot)
 
     def close(self) -> None:
         """Stop checking the run and close the files."""
         self.reloader.stop()
         self.upload_pool.close()
+        self.looks.close()
+        self.overview.stop()
         self.thumbnails.close()
-
-
-def _check_label(snapshot: Snapshot, label: str | None) -> None:
-    if label is not None and label not in snapshot.labels:
-        raise HTTPException(404, f"no image has the label {one_line(label)!r}")
 
 
 def _listed(names: list[str]) -> str:

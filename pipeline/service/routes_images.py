@@ -6,7 +6,8 @@ import contextlib
 import datetime
 import os
 import random
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
@@ -14,16 +15,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.pipeline.report.thumbnail import make_thumbnail
+from visterm.pipeline.search.filters import NO_FILTER, Filter
 from visterm.pipeline.store.catalogue import Image
 
 from . import schemas
 from .handlers import RequestHandlers
 from .responses import JsonResponse
 from .snapshot import Snapshot
-from .thumbnails import media_type
+from .thumbnails import SIZES, media_type
 
 _IMMUTABLE = "private, max-age=31536000, immutable"
 _IMAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is both image and page
+
+_Labels = Annotated[list[schemas.Name] | None, Query(max_length=schemas.MAX_LABELS)]
+_Folder = Annotated[schemas.Folder | None, Query(description="Only images in this folder or below it")]
+_Order = Annotated[Literal["path", "recent"], Query(description="recent: the last added ones first")]
 
 
 def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
@@ -33,22 +39,46 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     async def images(
         sample: Annotated[int | None, Query(ge=1, le=200, description="Number of random images")] = None,
         seed: Annotated[int, Query(description="The same seed gives the same random images")] = 0,
-        label: Annotated[schemas.Name | None, Query()] = None,
+        label: _Labels = None,
+        not_label: _Labels = None,
+        folder: _Folder = None,
+        ids: Annotated[schemas.Ids | None, Query(max_length=4000, description="Ids of images, such as 1,2,3")] = None,
+        order: _Order = "path",
         offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 48,
     ) -> Response:
-        """List the images of the collection in order of path, or some random ones."""
+        """List images in order of path or of addition, some random ones, or those with given ids."""
         snapshot = handlers.snapshot
+        wanted = Filter(tuple(label or ()), tuple(not_label or ()), folder or None)
 
         def summaries() -> list[dict[str, Any]]:
-            rows: Any = range(len(snapshot.searcher.images)) if label is None else snapshot.rows_of(label).tolist()
-            if sample is not None:
-                rows = random.Random(seed).sample(rows, min(sample, len(rows)))
+            rows: Sequence[int]
+            if ids is not None:  # removed ones are left out
+                places = [snapshot.searcher.place.get(int(number)) for number in ids.split(",")]
+                rows = [row for row in places if row is not None]
             else:
-                rows = rows[offset : offset + limit]
+                rows = _rows(snapshot, wanted, order)
+                if sample is not None:
+                    rows = random.Random(seed).sample(rows, min(sample, len(rows)))
+                else:
+                    rows = rows[offset : offset + limit]
             return [handlers.image_summary(snapshot, row) for row in rows]
 
         return JsonResponse(await handlers.general_pool.run(summaries))
+
+    @app.get("/api/images/columns", response_model=schemas.Columns, tags=["collection"])
+    async def image_columns(
+        label: _Labels = None, not_label: _Labels = None, folder: _Folder = None, order: _Order = "path"
+    ) -> Response:
+        """List images of the collection in columns, in order of path or of addition."""
+        snapshot = handlers.snapshot
+        wanted = Filter(tuple(label or ()), tuple(not_label or ()), folder or None)
+
+        def columns() -> dict[str, Any]:
+            ranked = [(row, 0.0) for row in _rows(snapshot, wanted, order)[: schemas.MAX_COLUMNS]]
+            return {"version": snapshot.searcher.version} | handlers.columns(snapshot, ranked)
+
+        return JsonResponse(await handlers.general_pool.run(columns))
 
     @app.get("/api/images/{number}", response_model=schemas.ImageDetails, tags=["collection"])
     async def image_details(number: schemas.ImageId) -> Response:
@@ -70,7 +100,7 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     async def thumbnail(
         http: Request,
         number: schemas.ImageId,
-        size: Annotated[int, Query(ge=1, le=1024, description="Longer side in pixels")] = 256,
+        size: Annotated[int, Query(ge=1, le=SIZES[-1], description="Longer side in pixels")] = 256,
         v: Annotated[str, Query(description="Start of the image's SHA-256; makes the response cacheable forever")] = "",
     ) -> Response:
         """Return a small WebP of an image."""
@@ -107,7 +137,7 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.get("/uploads/{key}", response_class=Response, tags=["collection"])
     async def uploaded_image(
         key: schemas.Sha256,
-        size: Annotated[int | None, Query(ge=1, le=1024, description="Longer side; returns a WebP")] = None,
+        size: Annotated[int | None, Query(ge=1, le=SIZES[-1], description="Longer side; returns a WebP")] = None,
     ) -> Response:
         """Return the pixels of an uploaded image as PNG, without any other data of the file."""
         if size is None:
@@ -116,6 +146,13 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             made = await handlers.thumbnail_pool.run(lambda: make_thumbnail(handlers.upload_pixels(key), size))
             data, kind = made.webp, "image/webp"
         return Response(data, media_type=kind, headers={"Cache-Control": _IMMUTABLE} | _IMAGE_POLICY)
+
+
+def _rows(snapshot: Snapshot, wanted: Filter, order: str) -> Sequence[int]:
+    """Return the rows of the images that pass a filter."""
+    images = snapshot.searcher.images
+    rows: Sequence[int] = range(len(images)) if wanted == NO_FILTER else snapshot.rows_of(wanted).tolist()
+    return rows if order == "path" else sorted(rows, key=lambda row: -images[row].id)
 
 
 def _image_with_file(handlers: RequestHandlers, snapshot: Snapshot, number: int) -> Image:

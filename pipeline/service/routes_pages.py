@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
 WEB = Path(__file__).parent / "web"
+
+
+def is_page_request(request: Request) -> bool:
+    """Whether a browser asks for a page, not a program for data or a page for a file."""
+    return request.method == "GET" and request.headers.get("sec-fetch-dest", "") == "document"
+
+
+def missing_page() -> Response:
+    """Return the page for an address that does not exist."""
+    return FileResponse(WEB / "missing.html", status_code=404)
 
 
 def add_page_routes(app: FastAPI) -> None:

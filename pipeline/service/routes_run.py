@@ -46,17 +46,19 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
     @app.get("/api/run", response_model=schemas.RunInfo, tags=["run"])
     async def run_info() -> Response:
         """Describe the run and the limits of the service."""
-        snapshot = handlers.snapshot
+        snapshot, problem = handlers.snapshot, handlers.reloader.problem
         models = await handlers.general_pool.run(feedback.models)
         return JsonResponse(
             {
                 "run": handlers.run.name,
                 "images": len(snapshot.searcher.images),
-                "labels": dict(sorted(snapshot.labels.items())),
+                "labels": dict(sorted(snapshot.labels.most_common(schemas.MAX_LISTED_LABELS))),
+                "n_labels": len(snapshot.labels),
                 "learners": snapshot.searcher.learners,
                 "default_learner": snapshot.default_learner,
                 "annotators": snapshot.searcher.annotators,
                 "version": snapshot.searcher.version,
+                "problem": problem and one_line(problem),
                 "models": models,
                 "evaluations": _evaluation_names(handlers.run),
                 "limits": {
@@ -64,6 +66,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                     "offset": schemas.MAX_OFFSET,
                     "upload_bytes": UPLOAD_BYTES,
                     "upload_pixels": handlers.max_pixels(snapshot),
+                    "fetch_urls": int(handlers.fetch_urls),
                     "upload_seconds": int(handlers.uploads.seconds),
                 },
             }
@@ -72,18 +75,18 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
     @app.get("/api/evaluations/{name}/metrics", response_model=schemas.JsonObject, tags=["run"])
     async def metrics(name: str) -> Response:
         """Return the metrics.json of an evaluation."""
-        return JsonResponse(read_metrics(_evaluation(handlers.run, name)))
+        return JsonResponse(read_metrics(evaluation_folder(handlers.run, name)))
 
     @app.get("/api/evaluations/{name}/curves", response_model=schemas.PrecisionCurves, tags=["run"])
     async def curves(name: str) -> Response:
         """Return the precision at every k of each system of an evaluation."""
-        return JsonResponse(_read_curves(_evaluation(handlers.run, name) / "curves.csv"))
+        return JsonResponse(_read_curves(evaluation_folder(handlers.run, name) / "curves.csv"))
 
     @app.get("/api/evaluations/{name}/precision-curve.svg", response_class=Response, tags=["run"])
     async def precision_curve(name: str) -> Response:
         """Return the precision curve of an evaluation as SVG."""
         try:
-            svg = (_evaluation(handlers.run, name) / CURVE_FILE).read_bytes()
+            svg = (evaluation_folder(handlers.run, name) / CURVE_FILE).read_bytes()
         except FileNotFoundError:
             raise HTTPException(
                 404, f"evaluation {one_line(name)} has no {CURVE_FILE}; run 'visterm evaluate --force' to draw it"
@@ -108,7 +111,7 @@ def _evaluation_names(run: Run) -> list[str]:
     return sorted(name for name in names if "." not in name)
 
 
-def _evaluation(run: Run, name: str) -> Path:
+def evaluation_folder(run: Run, name: str) -> Path:
     """Return the folder of an evaluation; only known names, so that none leads out of the run."""
     names = _evaluation_names(run)
     if name not in names:

@@ -11,12 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from . import schemas
+from .examples import with_examples
 from .handlers import RequestHandlers
 from .middleware import client_address
 from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
 R = TypeVar("R", bound=schemas.ImageRequest)
+_LISTS = ("label", "not_label", "example")
 _UPLOAD = Form(media_type="multipart/form-data")
 
 
@@ -29,6 +31,12 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         """Search with exactly one of: id, upload, query_label. The URL can be shared."""
         _check_one_query(request, "id, upload, query_label", request.query_label)
         return JsonResponse([await handlers.search(handlers.snapshot, request)])
+
+    @app.get("/search/columns", response_model=schemas.Columns, tags=["search"])
+    async def search_columns(request: Annotated[schemas.ColumnsRequest, Query()]) -> Response:
+        """Return all results of a search in columns: enough to lay them out. GET /api/images?ids= has the rest."""
+        _check_one_query(request, "id, upload, query_label", request.query_label)
+        return JsonResponse(await pool.run(handlers.search_one, handlers.snapshot, request))
 
     @app.post("/search", response_model=list[schemas.SearchResponse], tags=["search"])
     async def search_upload(http: Request, form: Annotated[schemas.UploadSearchRequest, _UPLOAD]) -> Response:
@@ -45,7 +53,9 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
         def respond() -> dict[str, Any]:
             query, stored = handlers.read_upload(snapshot, name, data)
-            response = handlers.search_query(snapshot, request, query)
+            if request.region is not None:
+                raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
+            response = handlers.search_query(snapshot, request, with_examples(handlers, snapshot, query, request))
             return response | handlers.upload_fields(query.key if stored else None)
 
         return JsonResponse([await handlers.upload_pool.run(respond, client=client_address(http.scope))])
@@ -101,7 +111,14 @@ def _check_one_query(request: schemas.ImageRequest, names: str, *others: Any) ->
 def _with_query_string(form: schemas.ImageRequest, http: Request, model: type[R]) -> R:
     """Fill fields that are missing in the form from the query string."""
     fields = form.model_dump(include=form.model_fields_set - {"file"})
-    parameters = {name: value for name, value in http.query_params.items() if name in model.model_fields}
+    parameters: dict[str, Any] = {
+        name: value for name, value in http.query_params.items() if name in model.model_fields
+    }
+    parameters |= {
+        name: http.query_params.getlist(name)
+        for name in _LISTS
+        if name in http.query_params and name in model.model_fields
+    }
     try:
         return model.model_validate(parameters | fields)
     except ValidationError as error:

@@ -9,10 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MAX_K = 1000
 MAX_OFFSET = 100_000
+MAX_COLUMNS = 100_000
+MAX_SELECTED = 5_000  # images of one request
+MAX_LABELS, MAX_EXAMPLES, MAX_WEIGHT = 50, 20, 10
+MAX_LISTED_LABELS = 1000  # of a run; GET /api/albums lists all
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
 ImageId = Annotated[int, Field(ge=0, le=2**53 - 1, description="Id of an image of the collection")]  # exact in JSON
+Ids = Annotated[str, Field(pattern="^[0-9]+(,[0-9]+)*$")]
 JudgeName = Annotated[str, Field(min_length=1, max_length=60, description="Name of the judge")]
-Name = Annotated[str, Field(max_length=1000)]
+Name = Annotated[str, Field(max_length=4096)]
+Folder = Annotated[str, Field(max_length=4096)]
+Example = Annotated[str, Field(pattern=r"^(id:[0-9]{1,16}|upload:[0-9a-f]{64})(@-?[0-9]{1,2}(\.[0-9]{1,3})?)?$")]
+Region = Annotated[str, Field(pattern=r"^[01](\.[0-9]{1,4})?(,[01](\.[0-9]{1,4})?){3}$")]
 JsonObject = dict[str, Any]
 _BEHIND = "Why searches still use the previous version; null: they use this one"
 
@@ -27,16 +35,34 @@ class ImageRequest(BaseModel):
 
 
 class SearchRequest(ImageRequest):
-    """A query (exactly one of id, upload and query_label, or a file in a POST) and search options."""
+    """A query (exactly one of id, upload and query_label, or a file in a POST), examples, and options."""
 
     query_label: Name | None = Field(
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Number of results to skip, for paging")
-    label: Name | None = Field(default=None, description="Return only images with this label")
+    label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="Only images with one of these labels")
+    not_label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="No images with one of these labels")
+    folder: Folder | None = Field(default=None, description="Only images in this folder or below it; .: in no folder")
+    example: list[Example] = Field(
+        default=[],
+        max_length=MAX_EXAMPLES,
+        description="Another image to add to the query with a weight, a negative one to subtract it: "
+        "id:12, id:12@-0.5, upload:HASH@1",
+    )
+    weight: float = Field(default=1, ge=-MAX_WEIGHT, le=MAX_WEIGHT, description="Weight of the first image")
+    region: Region | None = Field(
+        default=None, description="Search with a part of the first image: x,y,width,height, shares of its size"
+    )
     exclude_duplicates: bool = Field(
         default=False, description="Skip images whose bytes equal those of the query or of an earlier result"
     )
+
+
+class ColumnsRequest(SearchRequest):
+    """A search request for all results, in columns."""
+
+    k: int = Field(default=MAX_COLUMNS, ge=1, le=MAX_COLUMNS, description="Number of results")
 
 
 class UploadSearchRequest(SearchRequest):
@@ -59,8 +85,9 @@ class ImageSummary(BaseModel):
     labels: list[str]
     width: int | None
     height: int | None
-    color: str | None = Field(description="Mean colour as #rrggbb; null until the first thumbnail is made")
-    thumbnail: str = Field(description="URL of a small WebP; add &size= for up to 1024 pixels")
+    color: str | None = Field(description="Mean colour as #rrggbb; null until the image has been read")
+    group: int | None = Field(description="Equal for copies of one image: re-encoded, resized, mirrored; null: no copy")
+    thumbnail: str = Field(description="URL of a small WebP; add &size= for up to 2048 pixels")
 
 
 class ImageDetails(ImageSummary):
@@ -86,14 +113,68 @@ class SearchResponse(BaseModel):
     """The results of one query."""
 
     query: str
-    key: str | None = Field(description="Key of the query for relevance marks; null for a label")
+    key: str | None = Field(
+        description="Key of the query for relevance marks; null for a label, several examples and a region"
+    )
     upload: str | None = Field(default=None, description="Hash to search with the uploaded image again")
     upload_expires: str | None = Field(default=None, description="When the upload expires unless it is used again")
     learner: str
     version: str = Field(description="Version of the run that was searched, as in GET /health")
     seconds: float
     n_searched: int
+    unlike: bool = Field(description="Whether the best score is lower than images of the collection usually get")
     results: list[SearchResult]
+
+
+class Columns(BaseModel):
+    """Images in columns: little per image, so that a page can lay out all of them."""
+
+    version: str
+    ids: list[int]
+    ratios: list[float] = Field(description="Width by height; 0: unknown")
+    colors: list[int] = Field(description="Mean colours, 0xRRGGBB; -1: unknown")
+    keys: list[str] = Field(description="Start of each SHA-256: parameter v of the thumbnail")
+    groups: list[int] = Field(description="Equal for copies of one image; -1: no copy")
+    scores: list[float] | None = Field(default=None, description="Of a search")
+    metrics: list[int] | None = Field(default=None, description="Of a search with a learner of several metrics")
+
+
+class SelectionRequest(BaseModel):
+    """Some images of the collection."""
+
+    model_config = ConfigDict(extra="forbid")
+    ids: list[ImageId] = Field(min_length=1, max_length=MAX_SELECTED)
+
+
+class RemovalResult(BaseModel):
+    """Images removed from the collection or restored."""
+
+    n_images: int = Field(description="Images in the collection now")
+    changed: int = Field(description="Images removed or restored")
+    undo: str | None = Field(description="Token that restores the removed images; null after a restoration")
+    version: str
+    behind: str | None = Field(description=_BEHIND)
+
+
+class RestoreRequest(BaseModel):
+    """The removal to undo."""
+
+    model_config = ConfigDict(extra="forbid")
+    undo: Name
+
+
+class FetchRequest(BaseModel):
+    """The web address of an image."""
+
+    model_config = ConfigDict(extra="forbid")
+    url: Annotated[str, Field(max_length=4096)]
+
+
+class FetchedImage(BaseModel):
+    """An image that was fetched and stored as an upload."""
+
+    upload: Sha256
+    name: str
 
 
 class LabelResult(BaseModel):
@@ -135,14 +216,93 @@ class RunInfo(BaseModel):
 
     run: str
     images: int
-    labels: dict[str, int]
+    labels: dict[str, int] = Field(description=f"Images per label; the {MAX_LISTED_LABELS:,} largest")
+    n_labels: int
     learners: list[str]
     default_learner: str
     annotators: list[str]
     version: str
+    problem: str | None = Field(description=_BEHIND)
     models: dict[str, FeedbackModel]
     evaluations: list[str]
     limits: dict[str, int]
+
+
+class NamedAlbum(BaseModel):
+    """A label or a folder."""
+
+    name: str
+    images: int
+
+
+class Suggestions(BaseModel):
+    """Names that contain a text, best first."""
+
+    labels: list[NamedAlbum]
+    folders: list[NamedAlbum]
+    images: list[ImageSummary]
+
+
+class Album(NamedAlbum):
+    """A label or a folder and some of its images."""
+
+    covers: list[ImageSummary]
+
+
+class Albums(BaseModel):
+    """Labels or folders."""
+
+    total: int
+    same_as_labels: bool = Field(description="Each folder holds exactly the images of one label")
+    albums: list[Album]
+
+
+class MapState(BaseModel):
+    """Whether the map of the collection is drawn."""
+
+    ready: bool
+    current: bool = Field(description="false: images or the learner have changed since it was drawn")
+    making: bool = Field(description="A new map is being drawn in the background")
+    phase: str | None
+    share: float = Field(description="Share of the work that is done")
+    problem: str | None = Field(description="Why the last map could not be drawn")
+    version: str | None
+    images: int
+    labels: list[str] = Field(description="Names of labels by number, the largest first")
+    n_alike: int
+    n_check: int
+
+
+class AlikeGroup(BaseModel):
+    """Images that look alike."""
+
+    similarity: float = Field(description="Smallest cosine of two neighbours in the group")
+    n_images: int
+    images: list[ImageSummary]
+
+
+class AlikeGroups(BaseModel):
+    """Groups of images that look alike."""
+
+    total: int
+    groups: list[AlikeGroup]
+
+
+class LabelToCheck(BaseModel):
+    """An image that fits its label badly."""
+
+    label: str
+    share: float = Field(description="Share of the nearest images with this label")
+    suggested: str
+    suggested_share: float
+    image: ImageSummary
+
+
+class LabelsToCheck(BaseModel):
+    """Images that fit their labels badly, the worst first."""
+
+    total: int
+    entries: list[LabelToCheck]
 
 
 class PrecisionCurves(BaseModel):
@@ -179,6 +339,7 @@ class QueryMarks(BaseModel):
 
     query: str
     marks: list[Mark]
+    learned: dict[str, list[int]] = Field(description="Per learner, the images whose marks it has learned or set aside")
 
 
 class UndoMarkRequest(BaseModel):
@@ -266,6 +427,7 @@ class NextTask(BaseModel):
     total: int
     query_index: int
     n_queries: int
+    seconds_left: float | None = Field(description="Time for the rest at this judge's pace; null: not known yet")
     task: JudgingTask | None = Field(description="null: all images are judged")
     instructions: str
 

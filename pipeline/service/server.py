@@ -34,6 +34,7 @@ def serve(
     browse: bool = False,
     upload_pixels: int = UPLOAD_PIXELS,
     keep_metadata: bool = False,
+    fetch: bool = False,
 ) -> None:
     """Serve a run until Ctrl-C, and print the URL on standard output.
 
@@ -49,7 +50,7 @@ def serve(
         Access token required on every request.
     browse : bool
         Open the page in a browser.
-    upload_pixels, keep_metadata
+    upload_pixels, keep_metadata, fetch
         As for `create_app`.
 
     Raises
@@ -60,7 +61,15 @@ def serve(
     _check_token(host, token)
     with _listen(host, port) as listening:
         local = is_loopback(host) and token is None
-        app = create_app(run, token=token, local=local, upload_pixels=upload_pixels, keep_metadata=keep_metadata)
+        app = create_app(
+            run,
+            token=token,
+            local=local,
+            upload_pixels=upload_pixels,
+            keep_metadata=keep_metadata,
+            overview=True,
+            fetch=fetch,
+        )
         port = listening.getsockname()[1]
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{port}/"

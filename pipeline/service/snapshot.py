@@ -6,18 +6,24 @@ import contextlib
 import logging
 import threading
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.examples import Region, region_vector
+from visterm.pipeline.search.filters import NO_FILTER, Albums, Filter
+from visterm.pipeline.search.names import NameIndex
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.vectors import extractor_content
 from visterm.retrieval import ExactIndex
 
 _log = logging.getLogger(__name__)
+_SAMPLE = 128  # images whose best scores tell what is usual
+_UNLIKE_SHARE = 0.02  # of these best scores are low
 _MAX_VECTORS = 256  # of uploads, for the next page, another learner and explanations
 
 
@@ -25,9 +31,10 @@ class QueryVector(NamedTuple):
     """A query and its vector."""
 
     name: str
-    key: str  # SHA-256 of the image's bytes
+    key: str  # SHA-256 of the image's bytes; "" for several images or a part of one, which take no marks
     Q: Any  # CSR or ndarray (1, n_features), as the gallery
     row: int  # of the collection; -1 for other images
+    others: frozenset[int] = frozenset()  # rows of further examples, which are no results either
 
 
 class Snapshot:
@@ -44,8 +51,10 @@ class Snapshot:
         self.labels: Counter[str]
         self.sizes: np.ndarray
         self.extractor: str
+        self._names: dict[str, Any] = {}  # albums and indexes of names, made when they are first needed
         if like is not None and searcher.shares_images(like.searcher):
             self.labels, self.sizes, self.extractor = like.labels, like.sizes, like.extractor
+            self._names = like._names
         else:
             self.labels = Counter(label for image in searcher.images for label in image.labels)
             self.extractor = extractor_content(searcher.run)
@@ -57,14 +66,39 @@ class Snapshot:
         default = searcher.default_learner()
         self.default_learner = default if default in searcher.learners else "cosine"  # nothing is trained yet
         self.used = {self.default_learner}
-        self._label_indexes: dict[tuple[str, str], tuple[Any, np.ndarray]] = {}
+        self._indexes: dict[tuple[str, Filter], tuple[Any, np.ndarray]] = {}  # of the images that pass a filter
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
+        self._low: dict[str, float] = {}  # score of each learner below which nothing is much like a query
         self._lock = threading.Lock()
 
     @cached_property
     def rows_by_key(self) -> dict[str, int]:
         """The first row of each image SHA-256."""
         return {image.sha256: row for row, image in reversed(list(enumerate(self.searcher.images)))}
+
+    @cached_property
+    def rows_by_path(self) -> dict[str, int]:
+        """The row of each image by its path."""
+        return {image.path: row for row, image in enumerate(self.searcher.images)}
+
+    def albums(self) -> Albums:
+        """Return the images by label and by folder."""
+        return self._made("albums", lambda: Albums(self.searcher.images))
+
+    def name_index(self, kind: str) -> NameIndex:
+        """Return the index of the names of all labels or folders, the largest first, or of all image files."""
+
+        def make() -> NameIndex:
+            if kind == "image":
+                return NameIndex([image.path for image in self.searcher.images])
+            return NameIndex(list(self.albums().labels if kind == "label" else self.albums().folders))
+
+        return self._made(kind, make)
+
+    def _made(self, name: str, make: Any) -> Any:
+        if name not in self._names:
+            self._names[name] = make()  # two threads may both make it, and one is kept
+        return self._names[name]
 
     def image(self, number: int) -> Image:
         """Return an image by its id; raise KeyError if the collection has none."""
@@ -78,18 +112,31 @@ class Snapshot:
 
     def pixels_query(self, name: str, key: str, pixels: Any) -> QueryVector:
         """Return an image from outside of the collection as a query; `pixels` is called unless the vector is cached."""
+
+        def vector(image: np.ndarray) -> Any:
+            queries = self.searcher.queries([image])
+            if queries.errors:
+                raise UserError(f"{name}: {queries.errors[0]}")
+            return queries.Q
+
+        return QueryVector(name, key, self._vector(key, lambda: vector(pixels())), -1)
+
+    def region_query(self, query: QueryVector, region: Region, image: Any) -> QueryVector:
+        """Return a part of an image as a query; `image` gives its file or pixels and is called unless it is cached."""
+        make = lambda: region_vector(self.searcher, image(), region)  # noqa: E731
+        return query._replace(key="", Q=self._vector(f"{query.key} {region}", make))
+
+    def _vector(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return a vector by key, made unless it is among the last ones."""
         with self._lock:
             Q = self._vectors.get(key)
         if Q is None:
-            queries = self.searcher.queries([pixels()])
-            if queries.errors:
-                raise UserError(f"{name}: {queries.errors[0]}")
-            Q = queries.Q
+            Q = make()
             with self._lock:
                 if len(self._vectors) >= _MAX_VECTORS:
                     del self._vectors[next(iter(self._vectors))]
                 self._vectors[key] = Q
-        return QueryVector(name, key, Q, -1)
+        return Q
 
     def rank(
         self,
@@ -98,24 +145,24 @@ class Snapshot:
         k: int,
         offset: int = 0,
         *,
-        label: str | None = None,
+        wanted: Filter = NO_FILTER,
         exclude_duplicates: bool = False,
     ) -> list[tuple[int, float]]:
-        """Rank the collection for a query, which is excluded from its own results: (row, score), best first.
+        """Rank the collection for a query, whose images are excluded from its own results: (row, score), best first.
 
-        Only images with `label`, if given; without duplicates of the query or an earlier result, if excluded.
+        Only images that pass the filter; without duplicates of the query or an earlier result, if excluded.
         """
         images = self.searcher.images
-        if label is None:
-            index: Any = self.searcher.index(learner)
-            rows, excluded = None, query.row
-        else:
-            index, rows = self._label_index(learner, label)
+        index, rows, passes = self._index_of(learner, wanted)
+        excluded = query.row
+        if rows is not None:
             place = int(np.searchsorted(rows, query.row))
             excluded = place if place < len(rows) and rows[place] == query.row else -1
         self.used.add(learner)
-        n, wanted = len(images) if rows is None else len(rows), offset + k
-        depth = wanted
+        n, n_wanted = len(images) if rows is None else len(rows), offset + k
+        if n == 0:
+            return []
+        depth = n_wanted + len(query.others)
         while True:
             depth = min(depth, n)
             ranking = index.search(query.Q, k=depth, exclude=[excluded])
@@ -124,29 +171,51 @@ class Snapshot:
                 for place, score in zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True)
                 if place >= 0
             ]
+            if query.others or passes is not None:
+                results = [
+                    (row, score)
+                    for row, score in results
+                    if row not in query.others and (passes is None or passes[row])
+                ]
             if exclude_duplicates:
                 results = _without_duplicates(results, images, query.key)
-            if len(results) >= wanted or depth == n:
-                return results[offset:wanted]
-            depth *= 8  # too few without the duplicates
+            if len(results) >= n_wanted or depth == n:
+                return results[offset:n_wanted]
+            depth *= 8  # too few are left
 
-    def _label_index(self, learner: str, label: str) -> tuple[Any, np.ndarray]:
-        """Return an index of the images with a label, and their rows, so that a rare label is searched fast."""
-        if (cached := self._label_indexes.get((learner, label))) is None:
-            searcher, rows = self.searcher, self.rows_of(label)
-            labels = searcher.labels_for(learner)
-            row_labels = None if labels is None else labels[rows]
-            n_jobs = searcher.config.compute.n_jobs
-            cached = ExactIndex(searcher.learner(learner), searcher.X[rows], row_labels, n_jobs=n_jobs), rows
-            with self._lock:
-                self._label_indexes[learner, label] = cached
-                while sum(len(rows) for _, rows in self._label_indexes.values()) > len(searcher.images) > len(rows):
-                    del self._label_indexes[next(iter(self._label_indexes))]
-        return cached
+    def _index_of(self, learner: str, wanted: Filter) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+        """Return an index to search for images that pass a filter.
 
-    def rows_of(self, label: str) -> np.ndarray:
-        """Return the rows of the images with a label, in order."""
-        return np.array([row for row, image in enumerate(self.searcher.images) if label in image.labels], np.intp)
+        For few of them it is one of their own, with their rows, so that a rare label is searched fast. For most images
+        it is the index of all, and whether each row passes.
+        """
+        if wanted == NO_FILTER:
+            return self.searcher.index(learner), None, None
+        key = learner, wanted
+        if (cached := self._indexes.get(key)) is not None:
+            return *cached, None
+        searcher, rows = self.searcher, self.rows_of(wanted)
+        if 2 * len(rows) > len(searcher.images):
+            passes = np.zeros(len(searcher.images), bool)
+            passes[rows] = True
+            return searcher.index(learner), None, passes
+        labels = searcher.labels_for(learner)
+        row_labels = None if labels is None else labels[rows]
+        n_jobs = searcher.config.compute.n_jobs
+        index = (
+            ExactIndex(searcher.learner(learner), searcher.X[rows], row_labels, n_jobs=n_jobs) if len(rows) else None
+        )
+        with self._lock:
+            self._indexes[key] = index, rows
+            while sum(len(rows) for _, rows in self._indexes.values()) > len(searcher.images) > len(rows):
+                del self._indexes[next(iter(self._indexes))]
+        return index, rows, None
+
+    def rows_of(self, wanted: Filter) -> np.ndarray:
+        """Return the rows of the images that pass a filter, in order."""
+        if not wanted.without and wanted.folder is None and len(wanted.labels) == 1:
+            return np.array(self.albums().labels.get(wanted.labels[0], []), np.intp)
+        return wanted.rows(self.searcher.images)
 
     def rank_rows(self, rows: list[int], learner: str, k: int) -> list[list[tuple[int, float]]]:
         """Rank the collection for several of its images at once, each without itself: lists of (row, score)."""
@@ -158,17 +227,37 @@ class Snapshot:
             for found_rows, scores in zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
         ]
 
+    def is_unlike(self, learner: str, ranked: list[tuple[int, float]]) -> bool:
+        """Whether the best score is lower than nearly all images of the collection get as queries.
+
+        No fixed score says so: each learner has its own scale.
+        """
+        if not ranked or len(self.searcher.images) < _SAMPLE:
+            return False
+        if learner not in self._low:
+            sample = np.random.default_rng(0).choice(len(self.searcher.images), _SAMPLE, replace=False)
+            best = self.searcher.index(learner).search(self.searcher.X[sample], k=1, exclude=sample.tolist()).scores
+            self._low[learner] = float(np.quantile(best, _UNLIKE_SHARE))
+        return ranked[0][1] < self._low[learner]
+
+    def has_metrics(self, learner: str) -> bool:
+        """Whether a learner has several metrics."""
+        return bool(self._metrics_of(learner))
+
     def metric(self, learner: str, row: int) -> dict[str, int]:
         """Return ``{"metric": number}``, the learner's metric that ranks an image; ``{}`` if it has one metric."""
+        labels = self.searcher.images[row].labels
+        number = self._metrics_of(learner).get(next(iter(labels), ""))
+        return {} if number is None or len(labels) != 1 else {"metric": number}
+
+    def _metrics_of(self, learner: str) -> dict[str, int]:
         if learner not in self._metrics:
             model: Any = self.searcher.learner(learner)
             metrics: dict[str, int] = {}
             if hasattr(model, "metric_of_category_"):
                 metrics = dict(zip(model.classes_.tolist(), model.metric_of_category_.tolist(), strict=True))
             self._metrics[learner] = metrics
-        labels = self.searcher.images[row].labels
-        number = self._metrics[learner].get(next(iter(labels), ""))
-        return {} if number is None or len(labels) != 1 else {"metric": number}
+        return self._metrics[learner]
 
     def load(self) -> None:
         """Load all learners now (memory-mapped): their files may be replaced later."""
@@ -184,6 +273,7 @@ class Snapshot:
             with contextlib.suppress(UserError):  # a search with it raises the same
                 self.used.add(name)
                 index = self.searcher.index(name)
+                self.is_unlike(name, [(0, 0.0)])
                 for n in (1, 32):  # single and batched searches run different compiled code
                     index.search(self.searcher.X[:n], k=1)
 

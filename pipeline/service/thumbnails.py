@@ -20,7 +20,7 @@ from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.store.catalogue import Image
 
 _log = logging.getLogger(__name__)
-SIZES = (128, 256, 512, 1024)  # longer side of a thumbnail; only a few, so that they can be stored
+SIZES = (128, 256, 384, 512, 768, 1024, 2048)  # longer side of a thumbnail; only a few, so that they can be stored
 MAX_ORIGINAL_BYTES = 200 * 2**20
 MAX_THUMBNAIL_BYTES = 8 * 2**30
 _SCHEMA = """

@@ -2,28 +2,45 @@
 //
 //   id | upload | query_label   the query: an image of the collection, a picture uploaded (its hash), a label
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking before the last update)
-//   label, unique, metric       filters: only this label, without exact duplicates, only this metric of MuSL
-//   k                           results shown, where more than a page
+//   also, weight, region        further images "id:12@-0.5", added with weights; weight of the first; the part of it that counts
+//   label, not, folder          filters: one of these labels, none of those (both may repeat), in this folder
+//   unique, metric              filters: without exact duplicates, only this metric of MuSL
 //   open, explain               the result in the dialog; its explanation
 //   model                       version of the learner that the link was made with
-//   view                        "figures"
+//   view                        a page of views.js, such as "figures"
 
-const NAMES = ["view", "id", "upload", "query_label", "learner", "with", "label", "unique", "metric", "k", "model", "open", "explain"];
-const NUMBERS = new Set(["id", "k", "open", "metric", "model"]);
+const NAMES = ["view", "id", "upload", "query_label", "also", "weight", "region", "learner", "with", "label", "not", "folder", "unique", "metric", "model", "open", "explain"];
+const NUMBERS = new Set(["id", "open", "metric", "model"]);
+
+const LISTS = new Set(["also", "label", "not"]); // one value as text, several as an array
+const CHECKS = { also: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/, weight: /^-?\d+(\.\d+)?$/,
+  region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/ };
+
+// Names that a page of its own reads (views.js).
+export function addNames(names, numbers) {
+  NAMES.splice(1, 0, ...names.filter((name) => !NAMES.includes(name)));
+  for (const name of numbers) NUMBERS.add(name);
+}
 
 export function readAddress(search = location.search) {
   const given = new URLSearchParams(search);
   const state = {};
   for (const name of NAMES) {
+    if (LISTS.has(name)) {
+      const values = given.getAll(name).filter((value) => value && (CHECKS[name]?.test(value) ?? true)).slice(0, 20);
+      if (values.length) state[name] = values.length === 1 ? values[0] : values;
+      continue;
+    }
     const value = given.get(name);
-    if (value === null || value === "" || (NUMBERS.has(name) && !/^\d+$/.test(value))) continue;
-    state[name] = NUMBERS.has(name) ? Number(value) : value;
+    if (value === null || value === "" || CHECKS[name]?.test(value) === false || (NUMBERS.has(name) && !/^\d+$/.test(value))) continue;
+    state[name] = NUMBERS.has(name) || name === "weight" ? Number(value) : value;
   }
   return state;
 }
 
 export function addressOf(state) {
-  const kept = NAMES.filter((name) => state[name] !== undefined && state[name] !== null).map((name) => [name, state[name]]);
+  const kept = NAMES.filter((name) => state[name] !== undefined && state[name] !== null)
+    .flatMap((name) => [state[name]].flat().map((value) => [name, value]));
   return kept.length ? `?${new URLSearchParams(kept)}` : "./";
 }
 
@@ -36,5 +53,10 @@ export const searchOf = (state) => ({
   ...queryOf(state),
   learner: state.learner,
   label: state.label,
+  not_label: state.not,
+  folder: state.folder,
+  example: state.also,
+  weight: state.weight,
+  region: state.region,
   exclude_duplicates: state.unique ? "true" : undefined,
 });

@@ -7,14 +7,19 @@ export class ApiError extends Error {
   }
 }
 
+let lost = false; // the server could not be reached
+
 async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(path, { headers: { Accept: "application/json" }, ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    lost = true;
     throw new ApiError("Cannot reach the server. Check that visterm serve is running.", 0);
   }
+  if (lost) dispatchEvent(new Event("reachable"));
+  lost = false;
   const body = await response.json().catch((error) => {
     if (error.name === "AbortError") throw error;
     return null; // cut off, or of a server in between
@@ -25,16 +30,9 @@ async function request(path, options = {}) {
 }
 
 export function get(path, values = {}, options = {}) {
-  const asked = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined)).toString();
+  const asked = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined)
+    .flatMap(([name, value]) => [value].flat().map((one) => [name, one]))).toString();
   return request(asked ? `${path}?${asked}` : path, options);
-}
-
-// A drawing to put into the page, or null where there is none.
-export async function getDrawing(path) {
-  const response = await fetch(path).catch(() => null);
-  if (!response?.ok) return null;
-  const drawing = new DOMParser().parseFromString(await response.text(), "image/svg+xml").documentElement;
-  return drawing.localName === "svg" ? document.importNode(drawing, true) : null;
 }
 
 export const post = (path, body) =>
@@ -54,7 +52,7 @@ export async function search(values, options) {
 export async function upload(file, values, options) {
   const form = new FormData();
   form.append("file", file, file.name || "pasted.png");
-  for (const [name, value] of Object.entries(values)) if (value) form.append(name, value);
+  for (const [name, value] of Object.entries(values)) for (const one of [value].flat()) if (one) form.append(name, one);
   const [answer] = await request("search", { method: "POST", body: form, ...options });
   return answer;
 }

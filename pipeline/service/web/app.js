@@ -1,33 +1,44 @@
 // The search page: connects what people do (clicks, keys, files, the address) to the modules that do it.
 
-import { readAddress } from "./address.js";
-import { toggleExplanation } from "./dialog.js";
+import { queryOf, readAddress } from "./address.js";
+import { toggleBeside, toggleExplanation } from "./dialog.js";
 import { $ } from "./dom.js";
-import { currentId, moveFocus, setStop } from "./grid.js";
-import { ask, change, followHistory, go, start } from "./history.js";
+import { rowHeight, setRowHeight } from "./gallery.js";
+import { currentId, moveFocus } from "./grid.js";
+import { ask, change, followHistory, go, redraw, start } from "./history.js";
 import { bindKeys, bindTop } from "./keys.js";
-import { mark, update } from "./learning.js";
+import { mark, markAll, update } from "./learning.js";
 import { failure } from "./messages.js";
 import { bindOptions } from "./options.js";
+import "./pages.js";
+import { forgetPhotos, hasGallery, photosGallery } from "./photos.js";
+import { addExamples } from "./refine.js";
+import { theGallery } from "./results.js";
 import { readRun, searchFiles } from "./search.js";
+import { bindSearchBox } from "./searchbox.js";
+import { bindActs, clearSelection, extend, selectAll, toggle } from "./select.js";
 import { marksChanged, show } from "./show.js";
 import { drawSamples } from "./start.js";
 import { lists, marks, state } from "./state.js";
-import { viewer } from "./viewer.js";
+import { toggleDetails, viewer, zoomBy } from "./viewer.js";
+
+const IN_GALLERY = "#results, #photos, #album, #added";
+const shownGallery = () => (hasGallery(state.request) ? photosGallery() : state.request.view ? null : theGallery());
+const imageOf = (node) => shownGallery()?.images[Number(node.closest(".tile").dataset.index)];
 
 function bindClicks() {
   document.addEventListener("click", (event) => {
     if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     if (event.target.closest(".pick")) return $("#file").click();
-    const card = event.target.closest("#results .card[data-id]");
+    const tile = event.target.closest(`:is(${IN_GALLERY}) .tile[data-index]`);
     const act = event.target.closest("[data-act]")?.dataset.act;
-    const opened = event.target.closest("#results a.open, #compare a");
+    const opened = event.target.closest(`:is(${IN_GALLERY}) a.open, #compare a`);
     const inner = event.target.closest("a[data-go]");
-    if (card && act) {
-      const image = state.ranking.results.find((one) => one.id === Number(card.dataset.id));
-      setStop(card);
+    if (tile && act) {
+      const image = imageOf(tile);
+      shownGallery().stop(Number(tile.dataset.index));
       if (act === "pivot") ask({ id: image.id });
-      else mark(image, act === "relevant" ? 1 : -1);
+      else if (act !== "select") mark(image, act === "relevant" ? 1 : -1);
     } else if (opened) {
       event.preventDefault();
       change({ open: readAddress(opened.search).open, explain: undefined }, { overlay: true });
@@ -40,7 +51,7 @@ function bindClicks() {
 }
 
 function bindFiles() {
-  $("#file").addEventListener("change", (event) => {
+  for (const field of [$("#file"), $("#photo")]) field.addEventListener("change", (event) => {
     searchFiles([...event.target.files]);
     event.target.value = ""; // so that the same file can be chosen twice
   });
@@ -63,33 +74,55 @@ function bindFiles() {
   });
 }
 
-function bindSelects() {
-  $("#learner").addEventListener("change", ({ target: { value: learner } }) =>
-    change({ learner, with: state.request.with === learner ? undefined : state.request.with, metric: undefined, k: undefined,
-      model: undefined }));
-  $("#with").addEventListener("change", ({ target: { value } }) => change({ with: value || undefined, metric: undefined }));
-  $("#label").addEventListener("change", ({ target: { value } }) =>
-    change({ label: value || undefined, metric: undefined, k: undefined }));
-  $("#by-label select").addEventListener("change", ({ target: { value } }) => value && go({ query_label: value }));
-}
+// What the bar of the selection does with the page.
+bindActs({
+  canMark: () => Boolean(!state.request.view && state.ranking?.key),
+  canAdd: () => Boolean(!state.request.view && queryOf(state.request) && !state.request.query_label),
+  add: (images) => void addExamples(images.map((image) => image.id)),
+  markOf: (id) => (state.request.view ? 0 : marks.of.get(id)),
+  mark: (images, value) => void markAll(images, value),
+  changed: (removed) => {
+    state.run.version = null;
+    forgetPhotos();
+    return removed.some((image) => image.id === state.request.id) ? go({}) : readRun().then(() => redraw());
+  },
+});
 
 function bindResultKeys() {
-  // Act on the result that has the focus or is in the dialog.
+  // Act on the photo that has the focus or is in the viewer.
   const at = (act) => () => {
-    const id = viewer.open ? state.request.open : currentId() ?? Number(document.activeElement.closest("#compare td")?.dataset.id);
-    const image = lists().flat().find((one) => one.id === id);
+    const id = viewer.open ? state.request.open : shownGallery()?.focusedId() ?? currentId() ?? Number(document.activeElement.closest("#compare td")?.dataset.id);
+    const image = (state.request.view ? [state.listed] : lists()).flat().find((one) => one.id === id);
     return image ? act(image) : false;
   };
+  const searched = (act) => at((image) => (state.request.view ? false : act(image)));
   const within = (name) => () => {
-    if (!viewer.open) return moveFocus(name);
+    if (!viewer.open) return state.request.view ? Boolean(shownGallery()?.move(name)) : moveFocus(name);
+    if (viewer.querySelector(".explanation :focus")) return false; // it scrolls
     return ["left", "right"].includes(name) && $(`[data-act="${name}"]`, viewer).click();
   };
-  bindKeys("search", "#results, #viewer, #marks, #compare", {
+  const size = (factor) => () => void (viewer.open ? zoomBy(factor) : setRowHeight(rowHeight() * factor));
+  const select = (act) => () => {
+    const gallery = shownGallery();
+    return !viewer.open && gallery && gallery.focusedIndex() >= 0 ? act(gallery) : false;
+  };
+  bindKeys("search", `${IN_GALLERY}, #viewer, #marks, #compare, #selection`, {
     ...Object.fromEntries(["left", "right", "up", "down", "first", "last"].map((name) => [name, within(name)])),
+    add: at((image) => void addExamples([image.id])),
+    subtract: at((image) => void addExamples([image.id], -0.5)),
     pivot: at((image) => void ask({ id: image.id })),
-    relevant: at((image) => void mark(image, 1)),
-    not: at((image) => void mark(image, -1)),
-    explain: at((image) => void (viewer.open ? toggleExplanation() : change({ open: image.id, explain: 1 }, { overlay: true }))),
+    relevant: searched((image) => void mark(image, 1)),
+    not: searched((image) => void mark(image, -1)),
+    explain: searched((image) => void (viewer.open ? toggleExplanation() : change({ open: image.id, explain: 1 }, { overlay: true }))),
+    beside: () => (viewer.open && $('[data-act="beside"]', viewer) ? void toggleBeside() : false),
+    details: () => (viewer.open ? void toggleDetails() : false),
+    larger: size(1.25),
+    smaller: size(0.8),
+    whole: () => (viewer.open ? void zoomBy(null) : false),
+    select: select((gallery) => void toggle(gallery, gallery.focusedIndex())),
+    extend: (event) => select((gallery) => extend(gallery, event.key.slice(5).toLowerCase()))() !== false,
+    all: select((gallery) => void selectAll(gallery)),
+    deselect: () => !viewer.open && clearSelection(),
     update: () => void update(),
     undo: () => (marks.key ? void marks.undo() : false),
   });
@@ -110,7 +143,7 @@ followHistory(show);
 bindOptions();
 bindClicks();
 bindFiles();
-bindSelects();
 bindResultKeys();
 bindTop("search");
+bindSearchBox();
 begin();

@@ -1,6 +1,7 @@
 // Two rankings of one query, one row a rank: what moved, in words and arrows.
 
 import { el, fileName, picture, plural } from "./dom.js";
+import { info, named } from "./words.js";
 
 // How each image of `after` moved against `before`: { id: { kind, by } }, and the images that left.
 function moves(before, after) {
@@ -16,9 +17,12 @@ function moves(before, after) {
 
 const WORDS = { same: () => "= same", up: (by) => `▲ up ${by}`, down: (by) => `▼ down ${by}`, new: () => "★ new" };
 
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+// Of the images that were marked: nothing is known of the others.
 function precision(images, marks) {
   const marked = images.filter((image) => marks.get(image.id));
-  return marked.length ? images.filter((image) => marks.get(image.id) === 1).length / images.length : null;
+  return marked.length ? marked.filter((image) => marks.get(image.id) === 1).length / marked.length : null;
 }
 
 export function drawComparison(before, after, marks, address) {
@@ -29,15 +33,14 @@ export function drawComparison(before, after, marks, address) {
   const [first, second] = [precision(before.results, marks), precision(after.results, marks)];
   const words = `Top ${n}: ${tally.same} same rank, ${tally.up} up, ${tally.down} down, ${tally.new} new; ` +
     `overlap ${n - tally.new} of ${n}` +
-    (first !== null || second !== null ? `; precision at ${n} by your marks: ${(first ?? 0).toFixed(2)} to ${(second ?? 0).toFixed(2)}`
-      : "") + ".";
+    (first !== null && second !== null ? `; precision by your marks: ${percent(first)} to ${percent(second)}` : "") + ".";
 
   const cell = (image, place, mark) =>
     !image ? el("td", { class: "none" }, `No result at rank ${place}`)
       : el("td", { "data-id": image.id, "data-kind": mark?.kind },
         el("a", { class: "open", href: address(image) }, picture(image, { size: 256, lazy: place > 6 }),
-          el("span", { class: "text" }, el("span", { class: "name", title: image.path }, fileName(image.path)),
-            el("span", { class: "labels" }, image.labels.join(", ")),
+          el("span", { class: "text" }, named(fileName(image.path), { class: "name" }),
+            named(image.labels.join(", "), { class: "labels" }),
             marks.get(image.id) ? el("span", { class: `judged ${marks.get(image.id) === 1 ? "relevant" : "not"}` },
               marks.get(image.id) === 1 ? "✓ relevant" : "✕ not relevant") : null,
             mark ? el("span", { class: `moved ${mark.kind}` }, WORDS[mark.kind](mark.by)) : null)));
@@ -57,7 +60,7 @@ export function drawComparison(before, after, marks, address) {
   for (const name of ["pointerover", "focusin"]) table.addEventListener(name, (event) => same(event, true));
   for (const name of ["pointerleave", "focusout"]) table.addEventListener(name, (event) => same(event, false));
   return [
-    el("p", { class: "summary", id: "summary" }, words),
+    el("p", { class: "summary" }, el("span", { id: "summary" }, words), first !== null && second !== null ? info("precision") : null),
     el("p", { class: "quiet" }, "Compare ranks, not scores: scores of different models are not comparable."),
     table,
     left.length ? el("p", { class: "left" }, `${plural(left.length, "image")} left the top ${n}: `,

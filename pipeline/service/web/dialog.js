@@ -1,47 +1,54 @@
-// The dialog over the results: which result it shows, and what its buttons do (viewer.js draws it).
+// The viewer over a gallery: which photo it shows, and what its buttons do (viewer.js draws it).
 
 import { queryOf } from "./address.js";
-import { $, toast } from "./dom.js";
+import { $, remember, remembered, toast } from "./dom.js";
 import { focusCard } from "./grid.js";
 import { ask, change } from "./history.js";
 import { mark } from "./learning.js";
+import { hasGallery, photosGallery } from "./photos.js";
 import { copyLink } from "./query.js";
 import { queryAddress } from "./start.js";
-import { lists, marks, modelName, state } from "./state.js";
-import { closeViewer, drawViewer } from "./viewer.js";
+import { lists, marks, modelName, queryName, state } from "./state.js";
+import { closeViewer, drawViewer, toggleDetails, zoomBy } from "./viewer.js";
 
 export function openDialog() {
   const { request, ranking, other, before } = state;
-  const second = lists()[1]?.some((image) => image.id === request.open) && !lists()[0].some((image) => image.id === request.open);
-  const images = lists()[second ? 1 : 0];
-  const image = images.find((one) => one.id === request.open);
+  const query = request.view ? null : queryOf(request);
+  const all = query ? lists() : [state.listed];
+  const second = all[1]?.some((image) => image.id === request.open) && !all[0].some((image) => image.id === request.open);
+  const images = all[second ? 1 : 0];
+  const image = images.find((one) => one.id === request.open || one.copies?.some((copy) => copy.id === request.open));
   if (!image) {
-    toast("The linked image is not among the results shown.");
+    toast("The linked photo is not among those shown.");
     return change({ open: undefined, explain: undefined }, { replace: true });
   }
   const by = second ? other : ranking;
-  const step = (by) => {
-    const next = images[images.indexOf(image) + by];
-    if (next) change({ open: next.id }, { replace: true });
-  };
-  const query = queryOf(request);
-  drawViewer({
+  const show = (next) => next && change({ open: next.id }, { replace: true });
+  const step = (n) => show(images[images.indexOf(image) + n]);
+  return drawViewer({
     image,
     images,
-    best: by.results[0]?.score,
-    mark: marks.of.get(image.id),
-    explain: Boolean(request.explain),
-    learner: by === before ? null : by.learner,
-    model: by === before ? before.name : modelName(by.learner),
-    query: { values: query, address: queryAddress(query, 1024) },
+    best: query ? by.results[0]?.score : null,
+    mark: query ? marks.of.get(image.id) : 0,
+    markable: query && ranking.key,
+    explain: Boolean(query && request.explain),
+    beside: Boolean(query && !query.query_label && remembered("beside", false)),
+    learner: !query || by === before ? null : by.learner,
+    model: !query ? null : by === before ? before.name : modelName(by.learner),
+    query: query && { values: query, name: queryName(), address: query.query_label ? null : queryAddress(query, 1024) },
     act: {
       close: closeDialog,
       left: () => step(-1),
       right: () => step(1),
+      show: (id) => show(images.find((one) => one.id === id)),
       pivot: () => ask({ id: image.id }),
       relevant: () => mark(image, 1),
       not: () => mark(image, -1),
       explain: toggleExplanation,
+      beside: toggleBeside,
+      details: toggleDetails,
+      in: () => zoomBy(1.5),
+      out: () => zoomBy(1 / 1.5),
       copy: copyLink,
     },
   });
@@ -49,15 +56,24 @@ export function openDialog() {
 
 export const toggleExplanation = () => change({ explain: state.request.explain ? undefined : 1 }, { replace: true });
 
+// The query beside the result, or the result alone. An explanation has both already.
+export function toggleBeside() {
+  remember("beside", !remembered("beside", false));
+  return change({ explain: undefined }, { replace: true });
+}
+
 function closeDialog() {
   if (!leaveDialog()) return; // it was closed already
   if (history.state?.overlay) history.back();
   else change({ open: undefined, explain: undefined }, { replace: true });
 }
 
-// Close the dialog and give the focus back to the result. False: it was closed already.
+// Close the dialog and give the focus back to the photo. False: it was closed already.
 export function leaveDialog() {
   const id = closeViewer();
-  if (id !== null && queryOf(state.request)) focusCard(id) || $(`#compare td[data-id="${id}"] a`)?.focus();
+  const photos = hasGallery(state.request) && photosGallery();
+  if (id !== null)
+    if (photos) photos.focus(photos.indexOf(id));
+    else if (queryOf(state.request)) focusCard(id) || $(`#compare td[data-id="${id}"] a`)?.focus();
   return id !== null;
 }

@@ -24,11 +24,29 @@ const ICONS = {
   search: "M16 16l5 5M18 10.5a7.5 7.5 0 1 1-15 0a7.5 7.5 0 0 1 15 0z",
   left: "M15 5l-7 7l7 7",
   right: "M9 5l7 7l-7 7",
+  plus: "M12 5v14M5 12h14",
+  minus: "M5 12h14",
+  copies: "M8 8h12v12H8zM16 8V4H4v12h4",
+  copy: "M8 8h12v12H8zM16 8V4H4v12h4",
+  columns: "M4 5h16v14H4zM12 5v14",
+  info: "M12 11v6M12 7v.1M21 12a9 9 0 1 1-18 0a9 9 0 0 1 18 0z",
+  download: "M12 4v11M7 11l5 5l5-5M5 20h14",
+  table: "M4 5h16v14H4zM4 10h16M4 15h16M10 5v14",
+  bin: "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13",
+  keyboard: "M3 7h18v10H3zM7 10.5v.1M11 10.5v.1M15 10.5v.1M18 10.5v.1M8 14h8",
+  sliders: "M4 7h10M18 7h2M4 17h2M10 17h10M16 5v4M8 15v4",
+  alike: "M3.5 8h10v12h-10zM8 8V4h12.5v12H14",
+  tag: "M3.5 11.5v-8h8l9 9-8 8zM8 8v.1",
+  folder: "M3 6.5v12h18V8.5h-9.5l-2-2z",
+  image: "M4 5h16v14H4zM4 16l5-5 4 4 2.5-2.5L20 17M15.5 9v.1",
+  camera: "M3.5 7.5h4l1.5-2.5h6l1.5 2.5h4v11.5h-17zM15.5 13a3.5 3.5 0 1 1-7 0a3.5 3.5 0 0 1 7 0z",
   question: "M8.5 9a3.5 3.5 0 1 1 5 3.2c-1 .5-1.5 1.1-1.5 2.3M12 18.2v.1",
 };
 
+const drawn = {};
+
 export const icon = (name) =>
-  svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+  (drawn[name] ??= svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }))).cloneNode(true);
 
 export const keyName = (name) => el("kbd", { "aria-hidden": "true" }, name);
 
@@ -56,11 +74,9 @@ export function remember(name, value) {
   }
 }
 
-export function setLook({ theme = remembered("theme", "system"), density = remembered("density", "normal") } = {}) {
+export function setLook({ theme = remembered("theme", "system") } = {}) {
   document.documentElement.dataset.theme = theme;
-  document.documentElement.dataset.density = density;
   remember("theme", theme);
-  remember("density", density);
 }
 
 export function themeButton(button) {
@@ -78,6 +94,10 @@ export function themeButton(button) {
   setLook();
   say();
 }
+
+// Whether a bar stands at the foot, for what is scrolled into view.
+export const dock = () =>
+  document.documentElement.classList.toggle("docked", ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden));
 
 // ---- messages
 
@@ -100,7 +120,7 @@ export function toast(text, action, act) {
   const from = document.activeElement;
   const done = () => {
     box.remove();
-    from.focus({ preventScroll: true });
+    if (from.isConnected) from.focus({ preventScroll: true });
     act();
   };
   const box = el("div", { class: "toast" }, el("span", {}, text), action && el("button", { type: "button", onclick: done }, action));

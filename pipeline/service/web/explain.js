@@ -1,10 +1,11 @@
-// Why two images match: heat maps over both, the strongest pairs of blocks (of a network: cells) as numbered rectangles,
-// and as a table.
+// Why two images match: both stay visible; what did not matter is dimmed, the strongest pairs of blocks (of a network: cells) have
+// numbered outlines, a line joins the two of a pair, and a table shows both blocks of each and a word for what they share.
 
 import { el, figure, plural, svg } from "./dom.js";
+import { info } from "./words.js";
 
-const CELLS = 24; // of a heat map, along the longer side
-const FULL = 0.004; // a square with this share of the best score of the ranking has full colour: one scale for all results
+const CELLS = 32; // of the dimming, along the longer side
+const FULL = 0.004; // a square with this share of the best score of the ranking is bright: one scale for all results
 const HUES = [28, 200, 320, 90, 260, 170, 0, 50];
 
 // Every block's contribution is spread evenly over its area; blocks of all scales add up.
@@ -34,14 +35,13 @@ function freeSpot([x, y, w, h], edge, taken) {
 
 function overlay(side, href, words, pairs, block, full) {
   const { cells, columns, w, h } = heatCells(side);
-  const heat = svg("g", { class: "heat", "shape-rendering": "crispEdges" });
+  const dim = svg("g", { class: "dim" });
   cells.forEach((value, i) => {
-    const strength = Math.min(1, Math.abs(value) / full);
-    if (strength < 0.02) return;
-    heat.append(svg("rect", { x: (i % columns) * w, y: Math.floor(i / columns) * h, width: w, height: h, class: value > 0 ? "for"
-      : "against", opacity: strength.toFixed(3) }));
+    const dark = 1 - Math.sqrt(Math.min(1, Math.max(0, value) / full)); // what lowers the score is dark, too
+    if (dark > 0.02) dim.append(svg("rect", { x: (i % columns) * w - 0.5, y: Math.floor(i / columns) * h - 0.5, width: w + 1, height: h + 1, opacity: dark.toFixed(2) }));
   });
-  const unit = (Math.max(side.width, (side.height * 4) / 3) / 100) * (innerWidth < 640 ? 1.7 : 1); // both pictures stand in boxes of 4 : 3
+  dim.style.setProperty("filter", `blur(${(w * 0.6).toFixed(1)}px)`);
+  const unit = (Math.max(side.width, side.height) / 100) * (innerWidth < 640 ? 1.7 : 1);
   const badges = [];
   const rectangles = pairs.map((pair, i) => {
     const [x, y, bw, bh] = side.boxes[pair[block]];
@@ -53,26 +53,24 @@ function overlay(side, href, words, pairs, block, full) {
       svg("circle", { cx: bx, cy: by, r: 3 * unit }),
       svg("text", { x: bx, y: by + 1.3 * unit, "font-size": 3.8 * unit, "text-anchor": "middle" }, i + 1));
   });
-  return svg("svg", { class: "overlay", viewBox: `0 0 ${side.width} ${side.height}`, role: "img", "aria-label": words },
-    svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }), heat, ...rectangles);
+  return svg("svg", { class: "overlay", viewBox: `0 0 ${side.width} ${side.height}`, role: "img", "aria-label": words,
+    style: { "--ratio": side.width / side.height } },
+    svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }), dim, ...rectangles);
 }
+
+// A block, cut out of its picture.
+const crop = (side, box, href) =>
+  svg("svg", { class: "crop", viewBox: `${box[0]} ${box[1]} ${box[2]} ${box[3]}`, preserveAspectRatio: "xMidYMid slice", "aria-hidden": "true" },
+    svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }));
 
 // Where a block is, and how many others of its image are like it.
 const place = ([x, y, w, h], { width, height }, n) => {
   const [across, down] = [(x + w / 2) / width, (y + h / 2) / height];
   const words = [down < 1 / 3 ? "top" : down > 2 / 3 ? "bottom" : "middle", across < 1 / 3 ? "left" : across > 2 / 3 ? "right" : "centre"];
-  return [words.join(" "), el("span", { class: "wide-only quiet" },
-    ` (${Math.round(x)}, ${Math.round(y)}), ${Math.round(w)} × ${Math.round(h)}`), n > 1 ? ` + ${n - 1} similar` : ""];
+  return `${words.join(" ")}${n > 1 ? ` + ${n - 1} similar` : ""}`;
 };
 
-function legend(full) {
-  return el("p", { class: "legend" }, el("span", {}, figure(-full)),
-    el("span", { class: "ramp", role: "img",
-    "aria-label": `Colour scale from ${figure(-full)} (blue) through 0 (transparent) to ${figure(full)} (orange)` }),
-    el("span", {}, figure(full)), el("span", { class: "quiet" }, " score per square; same scale for both images and all results"));
-}
-
-const classOf = (column) => (column < 3 ? null : column < 5 ? "n" : "n wide-only"); // of the table of pairs
+const classOf = (column) => (column < 4 ? null : column < 6 ? "n" : "n wide-only"); // of the table of pairs
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 // MuSL compares bits: whether a visterm's share of an image is below a threshold.
@@ -87,31 +85,34 @@ function bitsInWords(bits) {
 export function drawExplanation(explanation, pictures, best) {
   const root = el("div", { class: "explanation" });
   const { query, result, pairs, score, positive, negative, parts } = explanation;
-  const full = FULL * (Math.abs(best) || Math.abs(score) || 1);
-  const many = el("input", { type: "range", min: 0, max: Math.min(30, pairs.length), value: Math.min(innerWidth < 640 ? 4 : 8, pairs.length),
-    "aria-label": "Number of pairs" });
-  const opacity = el("input", { type: "range", min: 0, max: 100, value: 80, "aria-label": "Heat map opacity" });
+  const full = FULL * (24 / CELLS) ** 2 * (Math.abs(best) || Math.abs(score) || 1);
+  const many = el("input", { type: "range", min: 0, max: Math.min(30, pairs.length), value: Math.min(innerWidth < 640 ? 4 : 8, pairs.length) });
+  const dark = el("input", { type: "range", min: 0, max: 100, value: 65 });
   const canvas = el("div", { class: "pictures" });
   const below = el("div", { class: "table" });
 
   const draw = () => {
     const shown = pairs.slice(0, Number(many.value));
     const side = (which, block, name) => {
-      const words = `${name}: heat map of the ${parts}s that contribute to the score; the table lists the ${plural(shown.length, "numbered pair")}`;
+      const words = `${name}: bright where ${parts}s add to the score, dimmed elsewhere; the table lists the ${plural(shown.length, "numbered pair")}`;
       return el("figure", {}, overlay(which, pictures[block], words, shown, block, full), el("figcaption", {}, name));
     };
     canvas.replaceChildren(side(query, "query_block", "Query"), side(result, "result_block", "Result"),
       svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")));
     let total = 0;
+    const blockOf = (which, i, n, href) => el("td", {}, el("span", { class: "block" }, crop(which, which.boxes[i], href),
+      el("span", {}, place(which.boxes[i], which, n))));
     const rows = shown.map((pair, i) => {
       total += pair.share;
       return el("tr", { tabindex: "0", "data-pair": i },
         el("th", { scope: "row" }, el("span", { class: "number", style: { "--hue": HUES[i % HUES.length] } }, i + 1)),
-        el("td", {}, place(query.boxes[pair.query_block], query, pair.n_query_blocks)),
-        el("td", {}, place(result.boxes[pair.result_block], result, pair.n_result_blocks)),
-        [figure(pair.contribution), percent(pair.share), percent(total)].map((words, j) => el("td", { class: classOf(j + 3) }, words)));
+        blockOf(query, pair.query_block, pair.n_query_blocks, pictures.query_block),
+        blockOf(result, pair.result_block, pair.n_result_blocks, pictures.result_block),
+        el("td", { class: "words" }, pair.words || "–"),
+        [percent(pair.share), figure(pair.contribution), percent(total)].map((words, j) => el("td", { class: classOf(j ? j + 4 : 4) }, words)));
     });
-    const heads = ["Pair", `${parts[0].toUpperCase()}${parts.slice(1)} in query`, `${parts[0].toUpperCase()}${parts.slice(1)} in result`, "Score", "Share", "Running total"];
+    const part = `${parts[0].toUpperCase()}${parts.slice(1)}`;
+    const heads = ["Pair", `${part} in query`, `${part} in result`, "In common", "Share", "Score", "Running total"];
     const table = el("table", {},
       el("caption", {}, `Strongest ${parts} pairs`),
       el("thead", {}, el("tr", {}, heads.map((name, i) =>
@@ -131,25 +132,30 @@ export function drawExplanation(explanation, pictures, best) {
     const at = event.target.closest("[data-pair]")?.dataset.pair;
     root.querySelectorAll("[data-pair].on").forEach((node) => node.classList.remove("on"));
     if (on && at !== undefined) root.querySelectorAll(`[data-pair="${at}"]`).forEach((node) => node.classList.add("on"));
+    canvas.classList.toggle("pointed", on && at !== undefined);
     join();
   };
-  // A line between the numbers of the pair that is pointed at.
+  // A line between the two blocks of the pair that is pointed at, from edge to edge.
   const join = () => {
     const origin = canvas.getBoundingClientRect();
-    const ends = [...canvas.querySelectorAll(".pair.on circle")].map((node) => node.getBoundingClientRect());
-    for (const line of canvas.querySelectorAll(".joint line"))
-      ends.forEach((end, i) => {
-        line.setAttribute(`x${i + 1}`, end.x + end.width / 2 - origin.x);
-        line.setAttribute(`y${i + 1}`, end.y + end.height / 2 - origin.y);
-      });
+    const ends = [...canvas.querySelectorAll(".pair.on .line")].map((node) => node.getBoundingClientRect());
     canvas.classList.toggle("joined", ends.length === 2);
+    if (ends.length !== 2) return;
+    const [a, b] = ends;
+    const stacked = b.top > a.bottom && b.left < a.right; // one picture under the other
+    const points = stacked ? [[a.x + a.width / 2, a.bottom], [b.x + b.width / 2, b.top]] : [[a.right, a.y + a.height / 2], [b.left, b.y + b.height / 2]];
+    for (const line of canvas.querySelectorAll(".joint line"))
+      points.forEach(([x, y], i) => {
+        line.setAttribute(`x${i + 1}`, x - origin.x);
+        line.setAttribute(`y${i + 1}`, y - origin.y);
+      });
   };
   for (const name of ["pointerover", "focusin"]) root.addEventListener(name, (event) => point(event, true));
   for (const name of ["pointerleave", "focusout"]) root.addEventListener(name, (event) => point(event, false));
   many.addEventListener("input", draw);
-  opacity.addEventListener("input", () => canvas.style.setProperty("--heat", opacity.value / 100));
-  canvas.style.setProperty("--heat", 0.8);
+  dark.addEventListener("input", () => canvas.style.setProperty("--dim", dark.value / 100));
+  canvas.style.setProperty("--dim", dark.value / 100);
   draw();
-  root.append(canvas, el("div", { class: "row" }, legend(full), el("label", {}, "Pairs ", many), el("label", {}, "Heat map ", opacity)), below);
+  root.append(canvas, el("div", { class: "row" }, el("label", {}, "Pairs ", many), el("label", {}, "Dim the rest ", dark), info("explain")), below);
   return root;
 }

@@ -1,53 +1,25 @@
-// The results as ordered lists of cards. One card is a stop of the Tab key; the arrow keys move among the cards.
+// The results of a search as a gallery: what a tile shows, and which one has the focus.
 
-import { $, el, fileName, icon, picture } from "./dom.js";
+import { $, el, icon, plural } from "./dom.js";
+import { Gallery } from "./gallery.js";
+import { named } from "./words.js";
 
 const WEAK = 0.5; // below this share of the best score a match is called weak
 
 const MARKS = { 1: "relevant", "-1": "not relevant" };
 
 export function altText(image, mark) {
+  if (image.path === null) return `Result ${image.rank}`;
   const labels = image.labels.length ? `, label ${image.labels.join(", ")}` : "";
-  return `Result ${image.rank}, ${image.path}${labels}${mark ? `, marked ${MARKS[mark]}` : ""}`;
+  const copies = image.copies?.length ? `, with ${plural(image.copies.length, "copy", "copies")}` : "";
+  return `${image.rank ? `Result ${image.rank}, ` : ""}${image.path}${labels}${copies}${mark ? `, marked ${MARKS[mark]}` : ""}`;
 }
 
-export function markButtons(image, mark) {
+export function markButtons(mark, words = false) {
   const button = (value, name, key, what) =>
-    el("button", { type: "button", class: `mark ${name}`, "data-act": name, "aria-pressed": String(mark === value), "aria-label": what,
-      title: `${what} (${key})`, "aria-keyshortcuts": key }, icon(value === 1 ? "check" : "cross"));
+    el("button", { type: "button", class: `mark ${name}`, "data-act": name, "aria-pressed": String(mark === value), "aria-label": words ? null : what,
+      title: `${what} (${key})`, "aria-keyshortcuts": key }, icon(value === 1 ? "check" : "cross"), words ? ` ${what}` : null);
   return [button(1, "relevant", "A", "Relevant"), button(-1, "not", "X", "Not relevant")];
-}
-
-function card(image, best, mark, address) {
-  const share = best > 0 ? Math.max(0, image.score / best) : 0;
-  const node = el(
-    "li",
-    { class: "card", "data-id": image.id },
-    el(
-      "a",
-      { class: "open", href: address(image) },
-      el("figure", { style: image.color ? { "--shade": image.color } : {} },
-        picture(image, { alt: altText(image), lazy: image.rank > 12 }),
-        el("span", { class: "rank", "aria-hidden": "true" }, image.rank),
-        el("span", { class: "badge", "aria-hidden": "true" })),
-    ),
-    el("span", { class: "bar", "aria-hidden": "true", style: { "--share": share.toFixed(3) } }),
-    el("p", { class: "caption", title: image.path }, el("span", { class: "name" }, fileName(image.path)),
-      el("span", { class: "labels" }, image.labels.join(", "))),
-    el("div", { class: "acts" }, markButtons(image, mark),
-      el("button", { type: "button", class: "pivot", "data-act": "pivot", title: "Search with this (S)", "aria-keyshortcuts": "S",
-        "aria-label": "Search with this image" }, icon("search"))),
-  );
-  if (mark) setMark(node, image, mark);
-  return node;
-}
-
-function setMark(node, image, mark) {
-  node.dataset.mark = mark ? MARKS[mark] : "";
-  $(".badge", node).replaceChildren(...(mark ? [icon(mark === 1 ? "check" : "cross"), mark === 1 ? "Relevant" : "Not relevant"] : []));
-  pressMarks(node, mark);
-  const img = $("img", node);
-  if (img) img.alt = altText(image, mark);
 }
 
 export function pressMarks(node, mark) {
@@ -55,85 +27,66 @@ export function pressMarks(node, mark) {
   $(".mark.not", node)?.setAttribute("aria-pressed", String(mark === -1));
 }
 
-// Show the marks as they are now on the cards, which are of `images`.
-export function showMarks(images, marks) {
-  const byId = new Map(images.map((image) => [image.id, image]));
-  for (const node of cards()) {
-    const image = byId.get(Number(node.dataset.id));
-    const mark = marks.get(image?.id);
-    if (image && (node.dataset.mark ?? "") !== (mark ? MARKS[mark] : "")) setMark(node, image, mark);
-  }
+const copied = (() => { // parts of tiles, made once and copied: there are many
+  const made = {};
+  return (name, make) => (made[name] ??= make()).cloneNode(true);
+})();
+
+const selectButton = () => el("button", { type: "button", class: "over select", role: "checkbox", "data-act": "select", title: "Select (Space)" }, icon("check"));
+const buttons = (markable) => el("div", { class: "over acts" }, markable ? markButtons(0) : null, pivotButton());
+
+// What a photo shows beyond itself: its label, else its name; the rank, the mark, copies; and buttons. CSS decides when.
+// mark: of the image; selected: whether it is; markable: whether it has buttons for marks; plain: no buttons at all.
+export function dressTile(image, node, { mark, selected, markable, plain }) {
+  for (const part of node.querySelectorAll(".over")) part.remove();
+  node.dataset.mark = mark ? MARKS[mark] : "";
+  node.toggleAttribute("data-selected", Boolean(selected));
+  node.classList.toggle("busy", !plain);
+  node.classList.toggle("several", image.copies?.length > 0);
+  const name = image.path === null ? "" : image.labels.join(", ") || image.path.slice(image.path.lastIndexOf("/") + 1);
+  node.firstChild.append(el("span", { class: "over", "aria-hidden": "true" },
+    image.rank ? el("span", { class: "rank" }, image.rank) : null,
+    name ? named(name, { class: image.labels.length ? "pill labels" : "pill name", title: image.path?.slice(0, 300) }) : null,
+    image.copies?.length ? el("span", { class: "copies", title: `${image.copies.length} more of the same` }, icon("copies"), image.copies.length + 1) : null,
+    mark ? el("span", { class: "badge" }, icon(mark === 1 ? "check" : "cross"), mark === 1 ? "Relevant" : "Not relevant") : null));
+  if (plain) return;
+  const select = copied("select", selectButton);
+  select.setAttribute("aria-checked", String(Boolean(selected)));
+  select.setAttribute("aria-label", `Select ${name || "photo"}`.slice(0, 120));
+  const acts = copied(`acts ${markable}`, () => buttons(markable));
+  if (markable) pressMarks(acts, mark);
+  node.append(select, acts);
 }
 
-// Draw cards; `best` is the score of the first result, whether it is among them or not.
-export function drawGrid(images, best, marks, address) {
-  const weak = images.findIndex((image) => best > 0 && image.score < WEAK * best);
-  const cut = weak < 1 ? images.length : weak;
-  const list = (part) => el("ol", { class: "grid", start: part[0].rank },
-    part.map((image) => card(image, best, marks.get(image.id), address)));
-  const parts = [list(images.slice(0, cut))];
-  if (cut < images.length)
-    parts.push(el("h2", { class: "divider" }, "Weaker matches (score below half of the best)"), list(images.slice(cut)));
-  return parts;
+export const pivotButton = () =>
+  el("button", { type: "button", class: "pivot", "data-act": "pivot", title: "Search with this (S)", "aria-keyshortcuts": "S",
+    "aria-label": "Search with this" }, icon("search"));
+
+// ---- the gallery of the results
+
+let gallery = null;
+
+export function resultGallery(make) {
+  gallery ??= new Gallery(el("ol", { id: "grid" }), make);
+  return gallery;
 }
 
-export const skeleton = (n) =>
-  [el("ol", { class: "grid", "aria-hidden": "true" }, Array.from({ length: n },
-  () => el("li", { class: "card waiting" }, el("figure", {}), el("p", { class: "caption" }), el("div", { class: "acts" }))))];
-
-// ---- roving focus
-
-const cards = () => [...document.querySelectorAll("#results .card:not(.waiting)")];
-const currentCard = () => document.activeElement?.closest("#results .card");
-
-export const currentId = () => (currentCard() ? Number(currentCard().dataset.id) : null);
-
-// Make one card the stop of the Tab key; its buttons can then be reached too.
-export function setStop(node) {
-  for (const other of document.querySelectorAll('#results .card [tabindex="0"]')) other.tabIndex = -1;
-  for (const part of node.querySelectorAll("a, button")) part.tabIndex = 0;
+// Where the weaker matches begin, as a heading between rows.
+export function weakBreak(images, best) {
+  const weak = best > 0 ? images.findIndex((image) => image.score < WEAK * best) : -1;
+  return weak < 1 ? [] : [{ at: weak, words: "Weaker matches (score below half of the best)" }];
 }
 
-function focusOn(node, options) {
-  setStop(node);
-  $("a.open", node).focus(options);
-}
+export const currentId = () => gallery?.focusedId() ?? null;
+export const focusCard = (id, options) => Boolean(gallery) && gallery.focus(gallery.indexOf(id), options);
+export const moveFocus = (where) => Boolean(gallery) && gallery.move(where);
+export const refreshTiles = () => gallery?.refreshAll();
+export const refreshTile = (image) => gallery?.refresh(image);
 
-export function prepareStops() {
-  for (const part of document.querySelectorAll("#results .card a, #results .card button")) part.tabIndex = -1;
-  const [first] = cards();
-  if (first) setStop(first);
-}
-
-export function focusCard(id, options) {
-  const node = $(`#results .card[data-id="${id}"]`);
-  if (node) focusOn(node, options);
-  return Boolean(node);
-}
-
-// Move a focus that was lost with its element: to the first card, else to the page.
+// Move a focus that was lost with its element: to the first result in reach, else to the page.
 export function placeFocus() {
   const at = document.activeElement;
   if (at !== document.body && at.checkVisibility()) return;
   const stop = $("#results a.open[tabindex='0']");
   (stop?.checkVisibility() ? stop : $("#main")).focus({ preventScroll: true });
-}
-
-// The card above or below another one. Rows may have fewer cards where a list ends.
-function across(all, from, sign) {
-  const beyond = all.filter((node) => sign * (node.offsetTop - from.offsetTop) > 0);
-  const row = Math.min(...beyond.map((node) => sign * node.offsetTop));
-  const apart = (node) => Math.abs(node.offsetLeft - from.offsetLeft);
-  return beyond.filter((node) => sign * node.offsetTop === row).sort((a, b) => apart(a) - apart(b))[0];
-}
-
-// Move the focus: by a card, by a row ("up", "down"), or to an end ("first", "last"). False: there is nowhere to go.
-export function moveFocus(where) {
-  const all = cards();
-  const at = all.indexOf(currentCard());
-  if (at < 0) return false;
-  const to = where === "up" || where === "down" ? across(all, all[at], where === "up" ? -1 : 1)
-    : all[{ left: at - 1, right: at + 1, first: 0, last: all.length - 1 }[where]];
-  if (to) focusOn(to);
-  return Boolean(to);
 }

@@ -2,11 +2,13 @@
 
 import { get, post } from "./api.js";
 import { $, announce, box, command, el, icon, keyName, missing, plural, remember, remembered } from "./dom.js";
+import { lineChart } from "./charts.js";
 import { bindKeys, bindTop } from "./keys.js";
 
 const VERDICTS = [["relevant", "Relevant", "A", "check"], ["not", "Not relevant", "X", "cross"],
   ["unsure", "Cannot say", "Space", "question"]];
 
+const asked = new URLSearchParams(location.search);
 let judge = new URLSearchParams(location.search).get("judge");
 let task = null; // what is on the screen, as the service gave it
 let shownAt = 0; // when the last picture of the two was there
@@ -25,7 +27,8 @@ function askName() {
     el("h1", {}, "Judge search results"),
     el("p", {}, "You see a query and one image at a time. Decide whether each image is relevant to the query."),
     el("p", {}, "Each decision is saved immediately. To resume later, enter the same name."),
-    el("label", {}, "Your name", name), el("button", { class: "primary" }, "Start"));
+    el("label", {}, "Your name", name), el("button", { class: "primary" }, "Start"),
+    el("p", {}, el("a", { href: "?results=1" }, "Results so far")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     judge = name.value.trim();
@@ -44,7 +47,7 @@ async function load() {
     failure(null);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
+    $("#stage").replaceChildren(el("h1", {}, "Judge search results"), box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
   }
 }
 
@@ -68,6 +71,7 @@ function draw(next) {
       el("h1", {}, `Query ${next.query_index + 1} of ${next.n_queries}`),
       el("progress", { max: next.total, value: next.done, "aria-label": "Progress" }),
       el("span", { class: "count" }, `${next.done} / ${next.total}`),
+      el("span", { class: "quiet", id: "left" }, timeLeft(next.seconds_left)),
       el("button", { type: "button", id: "undo", onclick: undo, disabled: next.done === 0, title: "Undo (Backspace)" }, "Undo"),
       el("span", { class: "status", id: "status" })),
     el("div", { class: "duel" }, side("Query", task.query, "Query image"),
@@ -81,6 +85,14 @@ function draw(next) {
   if (focused.dataset.decision) $(`[data-decision="${focused.dataset.decision}"]`).focus();
   else if (focused.id === "undo") ($("#undo:enabled") ?? $("#main")).focus();
   else if (!focused.isConnected) $("#main").focus();
+}
+
+// In words that do not change with every decision.
+function timeLeft(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 50) return "less than a minute left";
+  const minutes = Math.round(seconds / 60);
+  return minutes < 60 ? `about ${plural(minutes, "minute")} left` : `about ${plural(Math.round(minutes / 60), "hour")} left`;
 }
 
 async function send(path, body, words) {
@@ -112,31 +124,63 @@ function decide(decision) {
 
 const undo = () => void send("api/judge/undo", { judge }, "Undone.");
 
+const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`);
+
 async function showEnd(next) {
   const found = await get("api/judge/results");
-  const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`);
-  const at = (row) => row.precision_at?.[found.k];
   document.title = "Done – Judge – visterm";
+  drawResults(found, [
+    el("h1", { tabindex: "-1" }, "Done. Thank you!"),
+    el("p", {}, `You judged ${plural(next.total, "image")} for ${plural(next.n_queries, "query", "queries")}.`),
+    el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo last decision"),
+      el("span", { id: "status", class: "status" }), el("a", { href: "judge" }, "Start as another judge"))]);
+}
+
+// The page of results, with an address of its own.
+async function showResults() {
+  try {
+    const found = await get("api/judge/results");
+    document.title = "Results – Judge – visterm";
+    drawResults(found, [el("h1", { tabindex: "-1" }, "Results of judging"),
+      el("p", { class: "quiet" }, `Study ${found.study} of ${found.learner}: ${plural(found.queries.length, "query", "queries")}, ${plural(found.judges.length, "judge")}.`),
+      el("p", {}, el("a", { href: "judge" }, "Judge some images"))]);
+  } catch (error) {
+    if (error.status !== 409) return failure(error);
+    $("#stage").replaceChildren(el("h1", {}, "Judge search results"), box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
+  }
+}
+
+function drawResults(found, head) {
+  const at = (row) => row.precision_at?.[found.k];
+  const curve = Object.entries(found.precision_at ?? {}).filter(([, value]) => value !== null).map(([k, value]) => [Number(k), value]);
+  const random = found.random_relevant;
+  const series = [{ name: found.learner, kind: "learner", points: curve }];
+  if (curve.length && random !== null) series.push({ name: "Random images", kind: "chance", points: [[curve[0][0], random], [curve.at(-1)[0], random]] });
+  const judged = found.queries.filter((row) => row.judges).sort((a, b) => (at(b) ?? 0) - (at(a) ?? 0));
   $("#stage").replaceChildren(
     el("section", { class: "panel done" },
-      el("h1", { tabindex: "-1" }, "Done. Thank you!"),
-      el("p", {}, `You judged ${plural(next.total, "image")} for ${plural(next.n_queries, "query", "queries")}.`),
+      head,
       el("h2", {}, "Results so far"),
       el("dl", { class: "facts" },
         el("dt", {}, `Precision at ${found.k}, ${found.learner}`), el("dd", {}, percent(at(found))),
-        el("dt", {}, "Random images judged relevant"), el("dd", {}, percent(found.random_relevant))),
+        el("dt", {}, "Random images judged relevant"), el("dd", {}, percent(random))),
+      curve.length > 1 ? lineChart(series, { x: "k, the number of first results", y: "Precision at k", label: `Precision at k by the judges: ${percent(at(found))} at ${found.k}` }) : null,
       el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Results per judge" }, el("table", {},
         el("caption", {}, "Judges"),
-        el("thead", {}, el("tr", {}, ["Judge", "Judged", "Cannot say", `Precision at ${found.k}`,
+        el("thead", {}, el("tr", {}, ["Judge", "Judged", "Cannot say", "Seconds per image", `Precision at ${found.k}`,
           "Agreement with other judges"].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)))),
-        el("tbody", {}, found.judges.map((row) => el("tr", {}, el("th", { scope: "row" }, row.judge),
+        el("tbody", {}, found.judges.map((row) => el("tr", {}, el("th", { scope: "row", dir: "auto" }, row.judge),
           el("td", { class: "n" }, `${row.done} / ${row.total}`), el("td", { class: "n" }, row.unsure),
+          el("td", { class: "n" }, row.seconds === null ? "–" : row.seconds.toFixed(1)),
           el("td", { class: "n" }, percent(at(row))), el("td", { class: "n" }, percent(row.coherence))))))),
-      el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo last decision"),
-        el("span", { id: "status", class: "status" }),
-        [["csv", "CSV"], ["json", "JSON"], ["qrels", "TREC qrels"]].map(([format, name]) =>
-          el("a", { href: `api/judge/export?format=${format}` }, name)),
-        el("a", { href: "judge" }, "Start as another judge"))));
+      judged.length ? [el("h2", {}, "Queries, the best first"), el("ol", { class: "judged" }, judged.map((row) => {
+        const img = el("img", { src: `images/${row.query}/thumbnail?size=256`, alt: row.path, loading: "lazy" });
+        img.addEventListener("error", () => img.replaceWith(missing(row.path)));
+        return el("li", {}, el("a", { href: `./?id=${row.query}` }, img), el("strong", {}, percent(at(row))),
+          el("span", { class: "quiet" }, plural(row.judges, "judge")));
+      }))] : el("p", { class: "quiet" }, "A query counts once a judge has decided on all its images."),
+      el("p", { class: "row" }, "Export: ", [["csv", "CSV"], ["json", "JSON"], ["qrels", "TREC qrels"]].map(([format, name]) =>
+        el("a", { href: `api/judge/export?format=${format}` }, name)))));
   $("h1").focus();
 }
 
@@ -148,5 +192,6 @@ bindKeys("judge", "body", {
 });
 bindTop("judge");
 addEventListener("popstate", () => location.reload());
-if (judge) load();
+if (asked.get("results")) showResults();
+else if (judge) load();
 else askName();

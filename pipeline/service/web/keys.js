@@ -10,14 +10,26 @@ const SEARCH = [
   { id: "first", keys: ["Home"], shown: "Home", what: "First result" },
   { id: "last", keys: ["End"], shown: "End", what: "Last result shown" },
   { id: "open", keys: [], shown: "Enter", what: "Open the result" },
-  { id: "close", keys: [], shown: "Esc", what: "Close the dialog" },
+  { id: "close", keys: [], shown: "Esc", what: "Close the viewer" },
   { id: "pivot", keys: ["s"], shown: "S", what: "Search with this image" },
+  { id: "add", keys: ["p"], shown: "P", what: "Add to the query as an example" },
+  { id: "subtract", keys: ["m"], shown: "M", what: "Subtract from the query" },
   { id: "relevant", keys: ["a"], shown: "A", what: "Mark as relevant, or remove the mark" },
   { id: "not", keys: ["x"], shown: "X", what: "Mark as not relevant, or remove the mark" },
   { id: "explain", keys: ["e"], shown: "E", what: "Explain the match" },
   { id: "update", keys: ["u"], shown: "U", what: "Update ranking" },
+  { id: "beside", keys: ["c"], shown: "C", what: "Compare with the query, in the viewer" },
+  { id: "details", keys: ["i"], shown: "I", what: "Show or hide details, in the viewer" },
+  { id: "larger", keys: ["+", "="], shown: "+", what: "Zoom in, or larger photos" },
+  { id: "smaller", keys: ["-"], shown: "-", what: "Zoom out, or smaller photos" },
+  { id: "whole", keys: ["0"], shown: "0", what: "Show the whole photo, in the viewer" },
+  { id: "select", keys: [" "], shown: "Space", what: "Select the photo" },
+  { id: "extend", keys: [], shown: "Shift →", what: "Select the next photo, too" },
+  { id: "all", keys: ["a"], control: true, shown: "Ctrl A", what: "Select all photos" },
+  { id: "deselect", keys: ["Escape"], shown: "Esc", what: "Clear the selection" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last mark" },
   { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo last mark" },
+  { id: "find", keys: [], shown: "/", what: "Go to the search box" },
   { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
@@ -53,12 +65,14 @@ export function bindKeys(table, within, functions) {
     if ($("dialog.small[open]")) return;
     const control = event.ctrlKey || event.metaKey;
     if (control && event.shiftKey) return; // not Redo
+    if (event.shiftKey && event.key.startsWith("Arrow") && target.closest(within) && acts.extend?.(event)) return event.preventDefault();
     const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const entry = TABLES[table].find((row) => row.keys.includes(pressed) && Boolean(row.control) === control);
     if (!entry || !acts[entry.id]) return;
     if (!control && !event.key.startsWith("Arrow") && !remembered("keys", true) && entry.id !== "sheet") return;
     if (!entry.everywhere && !target.closest(within)) return;
-    if ([" ", "Enter"].includes(event.key) && target.closest("button, a, summary, input")) return;
+    if (event.key === "Enter" && target.closest("button, a, summary, input")) return;
+    if (event.key === " " && target.closest("button, summary, input") && entry.id !== "all") return;
     if (target.matches("input[type=range]") && event.key.startsWith("Arrow")) return;
     if (acts[entry.id](event) !== false) event.preventDefault();
   });
@@ -70,7 +84,7 @@ function openSheet(table) {
   off.addEventListener("change", () => remember("keys", off.checked));
   sheet.replaceChildren(
     el("h2", { id: "keys-title" }, "Keyboard shortcuts"),
-    el("p", { class: "quiet" }, table === "search" ? "Available while a result or the dialog has the focus." : "Available anywhere on this page."),
+    el("p", { class: "quiet" }, table === "search" ? "Available while a photo or the viewer has the focus." : "Available anywhere on this page."),
     el("dl", { class: "keys" }, TABLES[table].map((row) => el("div", {}, el("dt", {}, el("kbd", {}, row.shown)), el("dd", {}, row.what)))),
     el("label", { class: "check" }, off, " Enable single-key shortcuts"),
     el("form", { method: "dialog" }, el("button", { class: "primary" }, "Close")),

@@ -1,18 +1,23 @@
 // Relevance marks and the learner that they update.
 
 import { post } from "./api.js";
-import { $, el, remembered, toast } from "./dom.js";
+import { $, dock, el, remembered, toast } from "./dom.js";
 import { placeFocus } from "./grid.js";
 import { change, redraw } from "./history.js";
 import { drawTray } from "./marks.js";
 import { failure, say } from "./messages.js";
+import { learnerName } from "./words.js";
 import { marks, modelName, onlineLearner, snapshot, state, subjectOf } from "./state.js";
 
 let updating = false; // a change of the learner is under way
 
 export function tray() {
-  if (!state.ranking || $("#asked").hidden) return ($("#marks").hidden = true);
+  if (!state.ranking || $("#asked").hidden) {
+    $("#marks").hidden = true;
+    return dock();
+  }
   const { learner } = state.ranking;
+  if (marks.learner !== onlineLearner()) marks.use(onlineLearner());
   drawTray(marks, { online: onlineLearner(), update, remove: (image) => marks.put(image, 0, learner), clear: () => marks.clear(learner) });
 }
 
@@ -20,7 +25,12 @@ export async function mark(image, value) {
   const { key, learner } = state.ranking;
   if (!key) return toast("Results of a label query cannot be marked. Search with an image to mark its results.");
   const saved = await marks.toggle(image, value, learner);
-  if (saved && marks.ready && remembered("updateEach", false)) update();
+  if (saved && marks.toLearn && remembered("updateEach", false)) update();
+}
+
+export async function markAll(images, value) {
+  const saved = await marks.putAll(images, value, state.ranking.learner);
+  if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 
 // Change the learner, one request at a time. The run and its rankings are then read again.
@@ -50,8 +60,8 @@ async function refresh(learner) {
 
 export async function update() {
   const learner = onlineLearner();
-  if (!learner) return toast("No learner of this run supports relevance marks.");
-  if (!marks.ready) return toast("Mark at least one result as relevant and one as not relevant to update.");
+  if (!learner) return toast("No learner of this run learns from marks.");
+  if (!marks.toLearn) return toast(marks.ready ? "The ranking knows all marks already." : "Mark at least one result as relevant and one as not relevant first.");
   const { key, used } = marks;
   const learned = new Map(marks.of);
   const { ranking } = state;
@@ -61,7 +71,7 @@ export async function update() {
   if (!done) return;
   const here = marks.key === key; // else another query is on the page by now
   if (here && (done.accepted || done.map_after !== null)) marks.used = learned; // refused marks are set aside
-  if (!done.accepted) return say(`Update rejected, model ${done.from_version} kept: ${done.reason}.`);
+  if (!done.accepted) return say(`The update was rejected and the ranking is as before: ${done.reason}.`);
   state.before = old;
   await (here ? refresh(learner) : redraw());
   const changed = done.changed_in_top ? `${done.changed_in_top} of the top 20 changed` : "The top 20 did not change";
@@ -83,7 +93,7 @@ async function revert(how, learner, used) {
   await (state.ranking ? refresh(learner) : redraw());
   if (how === "undo") say(`Update undone: results are ranked by ${modelName(learner)} again.`);
   else
-    say(`${learner} is reset to its base model. Existing marks are kept, but not used in later updates.`,
+    say(`${learnerName(learner)} is reset to its base model. Existing marks are kept, but not used in later updates.`,
       el("button", { type: "button", onclick: () => revert("undo", learner, new Map()) }, "Undo"));
   placeFocus();
 }
@@ -94,7 +104,7 @@ export function reset(learner) {
     dialog.close();
     revert("reset", learner, new Map(marks.of));
   };
-  dialog.replaceChildren(el("h2", { id: "confirm-title" }, `Reset ${learner} to its base model?`),
+  dialog.replaceChildren(el("h2", { id: "confirm-title" }, `Reset ${learnerName(learner)} to its base model?`),
     el("p", {}, "This discards all updates from relevance marks, for all queries. Existing marks are kept, but later updates use only new marks."),
     el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"),
       el("button", { type: "button", class: "primary", onclick: yes }, "Reset")));

@@ -1,7 +1,10 @@
 // The marks of the present query: kept by the server at once, shown in a tray, taken up by "Update ranking".
 
 import { get, post } from "./api.js";
-import { $, el, fileName, icon, keyName, picture, plural, toast } from "./dom.js";
+import { $, dock, el, fileName, icon, keyName, picture, plural, toast } from "./dom.js";
+import { info } from "./words.js";
+
+const shorten = (name) => (name.length > 60 ? `${name.slice(0, 40)} … ${name.slice(-15)}` : name);
 
 export class Marks {
   constructor() {
@@ -16,6 +19,7 @@ export class Marks {
     this.of = new Map(); // image id -> 1 or -1, as shown
     this.kept = new Map(); // the same, as the server said last
     this.used = new Map(); // the same, as the learner knows them
+    this.learned = new Map(); // learner -> ids of images whose marks it knew when this query was opened
     this.paths = new Map(); // image id -> path
     this.status = ["", ""]; // kind, words
   }
@@ -24,19 +28,20 @@ export class Marks {
     this.#forget(key);
     this.changed();
     if (!key) return;
-    await this.#send(key, () => get("marks", { query: key }), () => {
-      this.used = new Map(this.kept);
+    await this.#send(key, () => get("marks", { query: key }), ({ learned }) => {
+      this.learned = new Map(Object.entries(learned).map(([learner, ids]) => [learner, new Set(ids)]));
+      this.use(this.learner);
     });
   }
 
   // What is shown at once gives way to what the server keeps as soon as no request is under way.
   #send(key, ask, then = () => {}) {
     this.waiting += 1;
-    const asked = this.sending.then(ask).then(({ marks }) => {
+    const asked = this.sending.then(ask).then((answer) => {
       if (key !== this.key) return;
-      this.kept = new Map(marks.map((row) => [row.image, row.mark]));
-      for (const row of marks) this.paths.set(row.image, row.path);
-      then();
+      this.kept = new Map(answer.marks.map((row) => [row.image, row.mark]));
+      for (const row of answer.marks) this.paths.set(row.image, row.path);
+      then(answer);
     });
     const done = asked.finally(() => {
       this.waiting -= 1;
@@ -45,6 +50,13 @@ export class Marks {
     });
     this.sending = done.catch(() => {});
     return done;
+  }
+
+  // Take the marks that a learner has learned for those used.
+  use(learner) {
+    this.learner = learner;
+    const known = this.learned.get(learner);
+    this.used = new Map(known ? [...this.kept].filter(([id]) => known.has(id)) : []);
   }
 
   number(value) {
@@ -59,6 +71,33 @@ export class Marks {
     return [...new Set([...this.of.keys(), ...this.used.keys()])].filter((id) => this.of.get(id) !== this.used.get(id)).length;
   }
 
+  // Whether an update has anything to learn.
+  get toLearn() {
+    return this.unused > 0 && (this.ready || this.used.size > 0);
+  }
+
+  // Mark several images; one message, one undo.
+  async putAll(images, mark, learner) {
+    const { key } = this;
+    const before = images.map((image) => [image, this.of.get(image.id) ?? 0]);
+    const words = mark === 1 ? "relevant" : mark === -1 ? "not relevant" : "unmarked";
+    try {
+      for (const image of images) await this.#keep(image, mark, learner, key);
+      toast(`${plural(images.length, "photo")} marked as ${words}.`, "Undo", async () => {
+        try {
+          for (const [image, old] of before) await this.#keep(image, old, learner, key);
+          toast(`${plural(images.length, "mark")} undone.`);
+        } catch (error) {
+          toast(`Some marks were not undone: ${error.message}`);
+        }
+      });
+      return true;
+    } catch (error) {
+      toast(`Some photos were not marked: ${error.message}`, "Retry", () => this.putAll(images, mark, learner));
+      return false;
+    }
+  }
+
   // The same mark again takes it back.
   toggle(image, value, learner) {
     return this.put(image, this.of.get(image.id) === value ? 0 : value, learner);
@@ -69,7 +108,7 @@ export class Marks {
     try {
       await this.#keep(image, mark, learner, key);
       const words = mark === 0 ? "Mark removed" : mark === 1 ? "Marked as relevant" : "Marked as not relevant";
-      toast(`${words}: ${fileName(image.path)}`, "Undo", () => this.undo(key));
+      toast(image.path === null ? `${words}.` : `${words}: ${shorten(fileName(image.path))}`, "Undo", () => this.undo(key));
       return true;
     } catch (error) {
       toast(`Mark not saved: ${error.message}`, "Retry", () => this.put(image, mark, learner, key));
@@ -129,24 +168,25 @@ export function drawTray(marks, { online, update, remove, clear }) {
   const buttons = () => [...bar.querySelectorAll("button:enabled")];
   const at = buttons().indexOf(document.activeElement);
   bar.hidden = !good && !bad && !marks.status[1];
+  dock();
   if (bar.hidden) return bar.replaceChildren();
   const thumb = ([id, mark]) => {
     const image = { id, path: marks.paths.get(id), thumbnail: `images/${id}/thumbnail?v=` };
-    const words = `${fileName(image.path)}, ${mark === 1 ? "relevant" : "not relevant"}. Remove mark`;
+    const words = `${shorten(fileName(image.path))}, ${mark === 1 ? "relevant" : "not relevant"}. Remove mark`;
     const props = { type: "button", class: mark === 1 ? "relevant" : "not", title: words, "aria-label": words };
     return el("li", {},
       el("button", { ...props, onclick: () => remove(image) }, picture(image), icon(mark === 1 ? "check" : "cross")));
   };
-  const reason = !online ? "No learner of this run supports relevance marks."
-    : marks.ready ? "" : "Mark at least one result as relevant and one as not relevant to update.";
+  const reason = !online ? "No learner of this run learns from marks."
+    : !marks.ready && (good || bad) ? `Mark one result as ${good ? "not relevant" : "relevant"}, too, to update the ranking.` : "";
   const updateProps = { type: "button", id: "update", class: "primary", "aria-keyshortcuts": "U", title: "Update ranking (U)" };
   bar.replaceChildren(
     el("div", { class: "say" }, el("strong", {}, `${good} relevant, ${bad} not relevant`),
       el("span", { class: "quiet" }, marks.unused ? ` · ${marks.unused} not used yet` : ""),
-      el("span", { class: `status ${marks.status[0]}` }, marks.status[1]), reason ? el("span", { class: "quiet reason" }, reason) : null),
+      el("span", { class: `status ${marks.status[0]}` }, marks.status[1]), info("marks"), reason ? el("span", { class: "quiet reason" }, reason) : null),
     el("ul", { class: "tray" }, [...marks.of].map(thumb)),
     el("div", { class: "do" }, good || bad ? el("button", { type: "button", onclick: clear }, "Clear marks") : null,
-      el("button", { ...updateProps, disabled: !marks.ready || !online, onclick: update }, "Update ranking", keyName("U"))),
+      online && marks.toLearn ? el("button", { ...updateProps, onclick: update }, "Update ranking", keyName("U")) : null),
   );
-  if (at >= 0) (buttons()[at] ?? buttons().at(-1) ?? $("#results .card a[tabindex='0']"))?.focus();
+  if (at >= 0) (buttons()[at] ?? buttons().at(-1) ?? $("#results a.open[tabindex='0']"))?.focus();
 }

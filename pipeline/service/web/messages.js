@@ -1,9 +1,11 @@
 // What the search page says: failures, notes, and the progress of a search that can be cancelled.
 
 import { $, announce, box, el, toast, toasts } from "./dom.js";
-import { placeFocus, skeleton } from "./grid.js";
+import { skeleton } from "./gallery.js";
+import { placeFocus } from "./grid.js";
 import { state } from "./state.js";
 import { viewer } from "./viewer.js";
+import { showOnly } from "./views.js";
 
 let cancel = null; // of the search under way
 
@@ -37,6 +39,14 @@ export function say(words, ...buttons) {
   announce(words);
 }
 
+// Tiles that stand for results under way.
+export function showSkeleton(words = "") {
+  $("#compare").hidden = true;
+  $("#results").hidden = false;
+  $("#results").replaceChildren(el("p", { class: "unseen" }, words), skeleton());
+  state.drawn = null;
+}
+
 export const cancelSearch = () => cancel?.abort();
 
 // Run a search: after 0.2 s dim the results, or draw skeletons if there are none; after 2 s offer to cancel.
@@ -47,11 +57,10 @@ export async function busy(words, work) {
   const timers = [
     setTimeout(() => {
       for (const panel of panels) panel.setAttribute("aria-busy", "true");
-      if (state.ranking) return;
-      $("#start").hidden = $("#figures").hidden = true;
-      $("#results").hidden = false;
-      $("#results").replaceChildren(el("p", { class: "quiet" }, words), ...skeleton(24));
-      state.drawn = null;
+      if (state.ranking || $("#results .waiting")) return;
+      $("#start").hidden = true;
+      showOnly(null);
+      showSkeleton(words);
     }, 200),
     setTimeout(() => {
       const button = el("button", { type: "button", onclick: () => mine.abort() }, "Cancel");

@@ -1,54 +1,46 @@
-// The panel above the results: the query, the learners, the filters and the metrics of MuSL.
+// The bar above the results: the query, the filters and the metrics of MuSL.
 
 import { addressOf, queryOf } from "./address.js";
-import { $, copy, count, el, plural, seconds } from "./dom.js";
+import { $, copy, el, plural, seconds } from "./dom.js";
 import { change } from "./history.js";
 import { drawOptions, setHideMarked } from "./options.js";
+import { drawExamples, refineLinks } from "./refine.js";
+import { filterChips } from "./searchbox.js";
 import { queryPicture } from "./start.js";
-import { modelName, queryName, snapshot, state } from "./state.js";
+import { modelName, queryName, state } from "./state.js";
+import { named } from "./words.js";
 
 export function drawQuery() {
   const focused = document.activeElement;
   const [tabAt, onChip] = [[...$("#tabs").children].indexOf(focused), $("#chips").contains(focused)];
   drawTitle();
-  drawSelects();
   drawChips();
   drawTabs();
+  drawExamples();
   $("#tabs").children[tabAt]?.focus();
-  if (onChip) ($("#chips button") ?? $("#label")).focus();
-  if ($("#options").open && !$("#options").contains(focused)) drawOptions();
+  if (onChip) ($("#chips button") ?? $("#options summary")).focus();
+  if ($("#options").open) drawOptions();
 }
 
 function drawTitle() {
   const { request, ranking } = state;
   $("#query").replaceChildren(
     queryPicture(queryOf(request), queryName()),
-    el("div", {}, el("h1", { title: ranking.query }, queryName()),
+    el("div", {}, el("h1", { dir: "auto", title: ranking.query.slice(0, 300) }, queryName()),
       el("p", { class: "quiet" }, `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
-        el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`)),
-      el("p", { class: "links" }, el("button", { type: "button", class: "plain pick" }, "Change image"),
-        el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"),
-        el("a", { href: "./", "data-go": "start" }, "Clear"))));
-}
-
-function drawSelects() {
-  const { run, request, ranking } = state;
-  const options = (select, names, chosen, first) => select.replaceChildren(...(first ? [el("option", { value: "" }, first)] : []),
-    ...names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)));
-  const learners = (request.query_label ? run.annotators : run.learners).map((name) => [name, name]);
-  options($("#learner"), learners, ranking.learner);
-  const earlier = snapshot() ? [["before", state.before.name]] : [];
-  options($("#with"), [...earlier, ...learners.filter(([name]) => name !== ranking.learner)], request.with, "none");
-  options($("#label"), Object.entries(run.labels).map(([name, n]) => [name, `${name} (${count(n)})`]), request.label, "any");
+        el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`))),
+    el("p", { class: "links" }, el("button", { type: "button", class: "plain pick" }, "Change image"),
+      el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"), ...refineLinks(),
+      el("a", { href: "./", "data-go": "start" }, "Clear")));
 }
 
 function drawChips() {
-  const { label, unique } = state.request;
+  const { unique } = state.request;
   const chip = (words, act) => el("button", { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
     words, el("span", { "aria-hidden": "true" }, "×"));
   $("#chips").replaceChildren(...[
-    label && chip(`label: ${label}`, () => change({ label: undefined, k: undefined })),
-    unique && chip("exact duplicates hidden", () => change({ unique: undefined, k: undefined })),
+    ...filterChips(),
+    unique && chip("exact duplicates hidden", () => change({ unique: undefined })),
     state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
   ].filter(Boolean));
 }
@@ -69,13 +61,14 @@ function drawTabs() {
 // The link to the page as it is, with the version of the model that ranked it.
 function link() {
   const { request, ranking } = state;
+  if (request.view || !ranking) return new URL(addressOf(request), document.baseURI).href;
   const model = state.run.models[ranking.learner]?.version || undefined;
   const kept = request.with === "before" ? undefined : request.with;
   return new URL(addressOf({ ...request, learner: ranking.learner, with: kept, model }), document.baseURI).href;
 }
 
 export function copyLink() {
-  const expires = state.ranking.upload_expires;
+  const expires = state.request.view ? null : state.ranking?.upload_expires;
   const until = expires && new Date(expires).toLocaleDateString("en", { day: "numeric", month: "long" });
   copy(link(), until ? `Link (valid until ${until}; each use extends it)` : "Link");
 }

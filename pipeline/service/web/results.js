@@ -1,45 +1,95 @@
-// The results: the grid of one ranking, or two rankings side by side.
+// The results: the gallery of one ranking, or two rankings side by side.
 
 import { addressOf, searchOf } from "./address.js";
 import { drawComparison } from "./compare.js";
+import { whenKnown } from "./details.js";
 import { $, announce, box, command, el, plural } from "./dom.js";
-import { currentId, drawGrid, focusCard, prepareStops } from "./grid.js";
+import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "./grid.js";
 import { change } from "./history.js";
-import { loadMore } from "./search.js";
-import { COMPARED, marks, modelName, MOST, state, visible } from "./state.js";
+import { fetchRest } from "./search.js";
+import { bindSelection, isSelected } from "./select.js";
+import { asList, COMPARED, marks, modelName, state, visible } from "./state.js";
 
 const addressOfResult = (image) => addressOf({ ...state.request, open: image.id });
 
+let gallery = null;
+
+function makeGallery() {
+  gallery = resultGallery({
+    href: addressOfResult,
+    alt: (image) => altText(image, marks.of.get(image.id)),
+    dress: (image, node) => dressTile(image, node, { mark: marks.of.get(image.id), selected: isSelected(image.id), markable: Boolean(state.ranking.key) }),
+  });
+  bindSelection(gallery);
+  whenKnown((images) => images.forEach(refreshTile));
+  return gallery;
+}
+
+export const theGallery = () => gallery;
+
 export function showGrid(redraw = false) {
   const { request, ranking } = state;
-  const key = JSON.stringify([searchOf(request), ranking.results.length, ranking.ended, request.metric, state.hideMarked, ranking.version]);
+  const key = JSON.stringify([searchOf(request), ranking.results.length, request.metric, state.hideMarked, state.fold, ranking.version]);
   if (state.drawn === key && !redraw) return;
   state.drawn = key;
-  const focused = currentId();
-  const images = visible();
-  const parts = images.length ? drawGrid(images, ranking.results[0]?.score, marks.of, addressOfResult) : [empty()];
-  if (!ranking.ended && ranking.results.length < MOST) {
-    const button = el("button", { type: "button", class: "more", onclick: () => loadMore(button) }, "Load more");
-    parts.push(button);
-  } else if (images.length) parts.push(el("p", { class: "quiet end" },
-    `${ranking.ended ? "All" : "The first"} ${plural(ranking.results.length, "result")} shown.`));
-  $("#results").replaceChildren(...parts);
-  prepareStops();
-  if (focused !== null) focusCard(focused, { preventScroll: true }) || focusCard(images[0]?.id, { preventScroll: true });
+  const images = (state.listed = visible());
+  const list = gallery ?? makeGallery();
+  const focused = list.focusedId();
+  const best = ranking.results[0]?.score;
+  $("#results").replaceChildren(...[
+    ranking.unlike && images.length && el("p", { class: "note unlike" }, el("span", {},
+      "Nothing here is much like this photo. These are the nearest ones.")),
+    images.length ? list.root : empty(),
+    images.length ? el("p", { class: "quiet end", id: "end" }) : null,
+  ].filter(Boolean));
+  if (images.length) {
+    $("#start").hidden = true;
+    $("#results").hidden = false; // its width decides the rows
+    list.show(images, weakBreak(images, best));
+    if (focused !== null) list.focus(list.indexOf(focused), { preventScroll: true }) || list.focus(0, { preventScroll: true });
+    tellEnd();
+  }
   announce(`${plural(images.length, "result")} by ${modelName(ranking.learner)}.`);
+  if (!ranking.ended) (window.requestIdleCallback ?? setTimeout)(() => void showRest().catch(tellEnd), { timeout: 1000 });
+}
+
+function tellEnd(error) {
+  if (!$("#end")) return;
+  const { ranking } = state;
+  const n = ranking.results.length;
+  $("#end").replaceChildren(...(error
+    ? [`Cannot load the other results: ${error.message} `, el("button", { type: "button", onclick: () => void showRest().catch(tellEnd) }, "Try again")]
+    : [ranking.ended ? `${ranking.n_searched > n + 1 && n >= 100_000 ? "The first" : "All"} ${plural(n, "result")} shown.` : "Loading more …"]));
+}
+
+// Add the results beyond the first ones to the gallery.
+export async function showRest() {
+  const { ranking, request } = state;
+  if (!ranking || request.with || ranking.ended) return;
+  await fetchRest(ranking, request);
+  if (state.ranking !== ranking || state.request.with || state.request.view) return;
+  state.drawn = null;
+  const y = scrollY;
+  const images = (state.listed = visible());
+  if (!$("#grid")) return showGrid(true);
+  const { request: now } = state;
+  state.drawn = JSON.stringify([searchOf(now), ranking.results.length, now.metric, state.hideMarked, state.fold, ranking.version]);
+  gallery.show(images, weakBreak(images, ranking.results[0]?.score));
+  scrollTo(0, y);
+  tellEnd();
 }
 
 function empty() {
   const { ranking, request, run } = state;
-  const hidden = ranking.results.length - visible().length;
+  const hidden = ranking.results.length;
   const why = hidden
-    ? `Filters hide all ${plural(hidden, "loaded result")}.`
-    : request.label
-      ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ${request.label}.`
+    ? `Filters hide all ${plural(hidden, "result")}.`
+    : asList(request.label).length
+      ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ${asList(request.label).join(" or ")}.`
       : "The collection has no other image to compare with.";
   const removeAll = () => {
     state.hideMarked = false;
-    change({ label: undefined, metric: undefined, unique: undefined });
+    change({ label: undefined, not: undefined, folder: undefined, metric: undefined, unique: undefined });
   };
   return box("No results", [el("p", {}, why),
     run.images > 1 ? el("button", { type: "button", onclick: removeAll }, "Remove all filters") : command("visterm add FOLDER")]);
@@ -53,10 +103,10 @@ export function showComparison() {
     return;
   }
   const [left, right] = state.request.with === "before" ? [other, ranking] : [ranking, other];
-  const named = (part) => ({ name: part === before ? part.name : modelName(part.learner), results: part.results.slice(0, COMPARED) });
+  const show = (part) => ({ name: part === before ? part.name : modelName(part.learner), results: part.results.slice(0, COMPARED) });
   const focused = document.activeElement.closest("#compare td")?.dataset.id;
   const said = $("#summary")?.textContent;
-  $("#compare").replaceChildren(...drawComparison(named(left), named(right), marks.of, addressOfResult).filter(Boolean));
+  $("#compare").replaceChildren(...drawComparison(show(left), show(right), marks.of, addressOfResult).filter(Boolean));
   if (focused) $(`#compare td[data-id="${focused}"] a`)?.focus({ preventScroll: true });
   if ($("#summary").textContent !== said) announce($("#summary").textContent);
 }

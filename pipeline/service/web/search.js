@@ -1,50 +1,86 @@
 // Reads from the service: the run, rankings by address, rankings of a picture from outside.
 
-import { searchOf } from "./address.js";
+import { queryOf, searchOf } from "./address.js";
 import { ApiError, get, search, upload } from "./api.js";
-import { $, announce, el, plural, remember, remembered, toast } from "./dom.js";
-import { focusCard } from "./grid.js";
-import { change, go, redraw } from "./history.js";
-import { busy, failure, say } from "./messages.js";
+import { fromColumns } from "./details.js";
+import { $, el, plural, remember, remembered, toast } from "./dom.js";
+import { go, redraw } from "./history.js";
+import { busy, failure, say, showSkeleton } from "./messages.js";
+import { addExample } from "./refine.js";
+import { isAdding } from "./searchbox.js";
 import { PAGE, settings, state } from "./state.js";
-import { viewer } from "./viewer.js";
+import { showOnly } from "./views.js";
 
-const rankings = new Map(); // of this session, by request, so that Back is immediate
+const KEPT = 150_000; // results of this session, so that Back is immediate
+const rankings = new Map(); // by request
 
 export async function readRun() {
   const run = (state.run = await get("api/run"));
   $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
+  $("#behind").hidden = !run.problem;
+  $("#behind").textContent = run.problem ? `Searches use an earlier state of this run: ${run.problem}.` : "";
   const { upload_bytes, upload_seconds } = run.limits;
   $("#limits").textContent = `JPEG, PNG, WebP, BMP or TIFF, up to ${Math.floor(upload_bytes / 2 ** 20)} MiB. ` +
     `The server stores the pixels only, no metadata, for ${plural(Math.round(upload_seconds / 86400), "day")}.`;
-  $("#by-label").hidden = !run.annotators.length;
-  $("#by-label select").replaceChildren(el("option", { value: "" }, "choose a label"),
-    ...Object.keys(run.labels).map((name) => el("option", { value: name }, name)));
 }
 
 export async function fetchRanking(values, k) {
   const key = JSON.stringify(values);
   const kept = rankings.get(key);
-  if (kept?.version === state.run.version && (kept.results.length >= k || kept.ended)) return kept;
+  if (kept?.version === state.run.version && (kept.results.length >= k || kept.ended)) {
+    rankings.delete(key); // used last
+    rankings.set(key, kept);
+    return kept;
+  }
   return keepRanking(key, await busy("Searching …", (signal) => search({ ...values, k }, { signal })), k);
 }
 
 function keepRanking(key, ranking, k) {
   ranking.ended = ranking.results.length < k;
   rankings.set(key, ranking);
-  if (rankings.size > 30) rankings.delete(rankings.keys().next().value);
+  trim();
   return ranking;
+}
+
+// The picture is there before its results are.
+function showDropped(file, name) {
+  const address = URL.createObjectURL(file);
+  const img = el("img", { src: address, alt: "" });
+  img.addEventListener("load", () => URL.revokeObjectURL(address));
+  img.addEventListener("error", () => (URL.revokeObjectURL(address), img.replaceWith(el("span", { class: "word" }, name))));
+  $("#query").replaceChildren(img, el("div", {}, el("h1", {}, name), el("p", { class: "quiet" }, "Searching …")));
+  $("#asked").hidden = false;
+  $("#start").hidden = true;
+  showOnly(null);
+  showSkeleton();
+}
+
+// Search with a picture that the service already has, or add it to the query as an example.
+export function searchUpload(key, name, example) {
+  remember("names", { ...Object.fromEntries(Object.entries(remembered("names", {})).slice(-20)), [key]: name });
+  return example ? addExample(null, 1, key) : go({ ...settings(), upload: key });
+}
+
+async function addFile(file) {
+  try {
+    const ranking = await busy(`Adding ${file.name} …`, (signal) => upload(file, { k: 1 }, { signal }));
+    await addExample(null, 1, ranking.upload ?? ranking.key);
+  } catch (error) {
+    if (error.name !== "AbortError") failure(error);
+  }
 }
 
 export async function searchFiles(files) {
   const [file] = files;
   if (!file) return toast("No image file received.");
+  if (isAdding() && queryOf(state.request)) return addFile(file);
   const name = file.name || "pasted image";
   const mine = state.turn;
   try {
     const most = state.run.limits.upload_bytes;
     if (file.size > most) throw new ApiError(`${name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`, 413);
     const kept = settings();
+    showDropped(file, name);
     const ranking = await busy(`Searching with ${name} …`,
       (signal) => upload(file, { ...searchOf(kept), k: PAGE }, { signal }));
     const next = { ...kept, upload: ranking.upload ?? ranking.key };
@@ -55,31 +91,36 @@ export async function searchFiles(files) {
     if (files.length > 1) toast(`Searched with ${name}, the first of ${files.length} files.`);
   } catch (error) {
     if (mine !== state.turn && error.name === "AbortError") return; // a later request took over
-    if (!state.ranking) await redraw(state.shown); // removes the skeletons
+    state.drawn = null;
+    await redraw(state.shown); // removes the skeletons
     if (error.name !== "AbortError") failure(error, [413, 415].includes(error.status) ? null : () => searchFiles(files));
   }
 }
 
-export async function loadMore(button) {
-  button.disabled = true;
-  button.textContent = "Loading …";
-  const from = state.ranking;
-  const offset = from.results.length;
-  try {
-    const more = await search({ ...searchOf(state.request), k: PAGE, offset });
-    if (state.ranking !== from) return;
-    if (more.version === from.version) {
-      from.results.push(...more.results);
-      from.ended = more.results.length < PAGE;
-    } else state.run.version = null; // the collection or the learner has changed: read all results again
-    await change({ k: offset + PAGE }, { replace: true });
-    const added = state.ranking?.results.slice(offset) ?? [];
-    if (added.length && !viewer.open) focusCard(added[0].id);
-    announce(`${plural(added.length, "more result")}, ${offset + added.length} in total.`);
-  } catch (error) {
-    failure(error);
-  } finally {
-    button.disabled = false;
-    button.textContent = "Load more";
+// Old rankings go first; the one used last stays.
+function trim() {
+  let n = [...rankings.values()].reduce((sum, ranking) => sum + ranking.results.length, 0);
+  for (const [key, ranking] of rankings) {
+    if (n <= KEPT || rankings.size === 1) return;
+    rankings.delete(key);
+    n -= ranking.results.length;
   }
+}
+
+// Read all further results of a ranking, in columns. Resolves to whether there are more now.
+export function fetchRest(ranking, request) {
+  if (ranking.ended) return Promise.resolve(false);
+  ranking.rest ??= get("search/columns", searchOf(request)).then((columns) => {
+    if (columns.version !== ranking.version) state.run.version = null; // changed meanwhile: the next request reads all again
+    const known = new Set(ranking.results.map((image) => image.id));
+    for (let i = 0; i < columns.ids.length; i++) if (!known.has(columns.ids[i])) ranking.results.push(fromColumns(columns, i));
+    ranking.results.forEach((image, i) => (image.rank = i + 1));
+    ranking.ended = true;
+    trim();
+    return true;
+  }, (error) => {
+    ranking.rest = null;
+    throw error;
+  });
+  return ranking.rest;
 }

@@ -1,21 +1,22 @@
 // Makes the page agree with a request: reads what it needs, draws the view, and keeps the old one if that fails.
 
 import { queryOf, searchOf } from "./address.js";
-import { get, getDrawing } from "./api.js";
 import { $, toast } from "./dom.js";
 import { leaveDialog, openDialog } from "./dialog.js";
-import { drawFigures } from "./figures.js";
-import { placeFocus, pressMarks, showMarks } from "./grid.js";
+import { placeFocus, pressMarks, refreshTiles } from "./grid.js";
 import { tray } from "./learning.js";
 import { cancelSearch, failure, note } from "./messages.js";
+import { hasGallery } from "./photos.js";
 import { drawQuery } from "./query.js";
-import { showComparison, showGrid } from "./results.js";
+import { showComparison, showGrid, showRest } from "./results.js";
 import { fetchRanking, readRun } from "./search.js";
+import { clearSelection } from "./select.js";
 import { rememberQuery, showStart } from "./start.js";
-import { COMPARED, marks, MOST, PAGE, queryName, snapshot, state, viewOf } from "./state.js";
+import { COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./state.js";
 import { viewer } from "./viewer.js";
+import { showOnly, showView, titleOf } from "./views.js";
 
-const PANELS = [["#start", ["start"]], ["#figures", ["figures"]], ["#asked", ["results", "compare"]], ["#results", ["results"]],
+const PANELS = [["#start", ["start"]], ["#asked", ["results", "compare"]], ["#results", ["results"]],
   ["#compare", ["compare"]]];
 
 export async function show(request, { scroll } = {}) {
@@ -23,12 +24,13 @@ export async function show(request, { scroll } = {}) {
   const first = turn === 1; // a file may have been dropped before
   if (scroll !== undefined && !first) cancelSearch(); // a new request replaces the one under way
   state.request = request;
+  if (!request.open && scroll !== undefined) clearSelection();
   if (!request.open) leaveDialog();
   let done = false;
   try {
     const view = viewOf(request);
     if (view === "start") await showStart(turn);
-    else if (view === "figures") await showFigures();
+    else if (request.view) await showView(request, turn);
     else await showRanking(turn);
     done = true;
   } catch (error) {
@@ -44,32 +46,27 @@ export async function show(request, { scroll } = {}) {
   if (done) failure(null);
   else if (queryOf(state.request)) drawQuery();
   for (const [id, views] of PANELS) $(id).hidden = !views.includes(view);
+  showOnly(state.request.view);
+  dispatchEvent(new Event("scroll")); // what was above a gallery has gone: it draws what came into sight
   document.body.classList.toggle("no-marks", !state.ranking?.key); // a query by label takes no marks
-  document.title = view === "figures" ? "Evaluation – visterm" : view === "start" ? "visterm" : `${queryName()} – visterm`;
-  $('[data-go="figures"]').setAttribute("aria-current", view === "figures" ? "page" : "false");
+  document.title = view === "start" ? "visterm" : `${state.request.view ? titleOf(state.request) : queryName()} – visterm`;
+  for (const link of document.querySelectorAll(".top nav a[data-go]"))
+    link.setAttribute("aria-current", link.dataset.go === state.request.view ? "page" : "false");
   tray();
   if (!done) return;
   if (scroll !== undefined) {
     if (!first) placeFocus();
+    if (scroll > 0 && view === "results") await showRest().catch(() => {}); // where the page was may be further down
+    if (turn !== state.turn) return;
     requestAnimationFrame(() => scrollTo(0, scroll));
   }
-  if (state.request.open && queryOf(state.request)) openDialog();
-}
-
-async function showFigures() {
-  await readRun(); // an evaluation may be new
-  const all = await Promise.all(state.run.evaluations.map(async (name) => {
-    const at = `api/evaluations/${encodeURIComponent(name)}`;
-    const [drawing, metrics] = await Promise.all([getDrawing(`${at}/precision-curve.svg`), get(`${at}/metrics`)]);
-    return { name, drawing, metrics };
-  }));
-  $("#figures").replaceChildren(...drawFigures(all));
+  if (state.request.open && (hasGallery(state.request) || queryOf(state.request))) openDialog();
 }
 
 async function showRanking(turn) {
   const { request } = state;
   const values = searchOf(request);
-  const k = Math.min(MOST, request.with ? COMPARED : (request.k ?? PAGE));
+  const k = request.with ? COMPARED : PAGE;
   const ranking = await fetchRanking(values, k);
   const beside = request.with && request.with !== "before";
   const second = beside ? await fetchRanking({ ...values, learner: request.with }, COMPARED) : null;
@@ -102,7 +99,7 @@ function loadMarks(ranking) {
 // Called after every change of the marks.
 export function marksChanged() {
   if (!state.ranking) return;
-  showMarks(state.ranking.results, marks.of);
+  refreshTiles();
   if (viewer.open) pressMarks(viewer, marks.of.get(state.request.open));
   else if (state.shown.with) showComparison();
   tray();

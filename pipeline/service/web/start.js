@@ -2,31 +2,44 @@
 
 import { addressOf, queryOf } from "./address.js";
 import { get } from "./api.js";
-import { $, box, command, el, fileName, picture, remember, remembered } from "./dom.js";
-import { marks, queryName, state } from "./state.js";
+import { $, box, command, el, remember, remembered } from "./dom.js";
+import { Gallery } from "./gallery.js";
+import { dressTile } from "./grid.js";
+import { drawHome } from "./home.js";
+import { marks, queryName, state, viewOf } from "./state.js";
 
 const RECENT = 10;
 
 export async function showStart(turn) {
-  if (state.run.images && !$("#samples .card")) await drawSamples();
+  if (state.run.images && !samples) await drawSamples();
+  else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;
   state.ranking = state.drawn = null;
-  $("#by-label select").value = "";
   marks.load(null);
   drawRecent();
+  drawHome();
   if (!state.run.images)
-    $("#samples").replaceChildren(el("li", { class: "whole" }, box("This run has no images yet",
-      [el("p", {}, "To index a folder of images, run this command, then reload the page:"), command("visterm features FOLDER")])));
+    $("#samples").replaceChildren(box("This run has no images yet",
+      [el("p", {}, "To index a folder of images, run this command, then reload the page:"), command("visterm features FOLDER")]));
 }
 
+let samples = null;
+
 export async function drawSamples() {
-  const images = await get("api/images", { sample: 12, seed: Math.floor(Math.random() * 1e6) });
-  $("#samples").replaceChildren(...images.map((image) =>
-    el("li", { class: "card" }, el("a", { class: "open", href: addressOf({ id: image.id }), "data-go": "link" },
-      el("figure", {}, picture(image, { alt: `Search with ${image.path}`, lazy: false }),
-        el("span", { class: "badge hint", "aria-hidden": "true" }, "Search with this")),
-      el("p", { class: "caption", title: image.path }, el("span", { class: "name" }, fileName(image.path)),
-        el("span", { class: "labels" }, image.labels.join(", ")))))));
+  const images = await get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
+  if (!samples) {
+    samples = new Gallery(el("ol"), {
+      href: (image) => addressOf({ id: image.id }),
+      alt: (image) => `Search with ${image.path}`,
+      dress: (image, node) => {
+        dressTile(image, node, { plain: true });
+        node.querySelector("a.open").dataset.go = "link";
+      },
+    });
+    $("#samples").replaceChildren(samples.root);
+  }
+  $("#start").hidden = viewOf(state.request) !== "start"; // its width decides the rows
+  samples.show(images);
 }
 
 const recentName = () => `recent ${state.run.run}`; // image ids belong to a run

@@ -4,9 +4,9 @@
 import { queryOf, searchOf } from "./address.js";
 import { remembered } from "./dom.js";
 import { Marks } from "./marks.js";
+import { learnerName } from "./words.js";
 
-export const PAGE = 48; // results per page: divides by 2, 3, 4, 6 and 8 columns
-export const MOST = 480; // cards
+export const PAGE = 100; // results of the first answer; the rest follows in columns
 export const COMPARED = 20; // results per column of a comparison
 
 export const state = {
@@ -16,20 +16,25 @@ export const state = {
   ranking: null, // the results on the page, as the service sent them
   other: null, // the ranking beside it
   before: null, // { name, learner, results, subject }: a ranking before the last update of its learner
-  drawn: null, // what the grid was drawn from
+  drawn: null, // what the gallery was drawn from
+  listed: [], // the images of the gallery on the page, which the viewer goes through
   hideMarked: false,
+  fold: remembered("fold", true), // copies of one photo are one tile
   turn: 0, // number of the last request: a later one stops an earlier one
 };
 
 export const marks = new Marks(); // of the present query
 
 export const viewOf = (request) =>
-  request.view === "figures" ? "figures" : !queryOf(request) ? "start" : request.with ? "compare" : "results";
+  request.view ?? (!queryOf(request) ? "start" : request.with ? "compare" : "results");
 
-// The settings that a new query keeps.
+export const asList = (value) => (value === undefined || value === null ? [] : [value].flat());
+
+// The settings that a new query keeps. An album's filters are no filters of a search that begins in it.
 export function settings() {
-  const { learner, label, unique, query_label, with: other } = state.request;
-  return query_label ? { label, unique } : { learner, label, unique, with: other === "before" ? undefined : other };
+  const { view, learner, label, not, folder, unique, query_label, with: other } = state.request;
+  if (view) return {};
+  return query_label ? { label, not, folder, unique } : { learner, label, not, folder, unique, with: other === "before" ? undefined : other };
 }
 
 // What identifies a ranking, whichever learner made it.
@@ -39,8 +44,10 @@ export const subjectOf = (request) => JSON.stringify({ ...searchOf(request), lea
 export const snapshot = () =>
   state.before?.subject === subjectOf(state.request) && state.before.learner === state.ranking.learner ? state.before : null;
 
-export const modelName = (learner) =>
-  state.run.models[learner]?.version ? `${learner}, model ${state.run.models[learner].version}` : learner;
+export const modelName = (learner) => {
+  const { version } = state.run.models[learner] ?? {};
+  return version ? `${learnerName(learner)}, model ${version}` : learnerName(learner);
+};
 
 // The learner that marks update.
 export const onlineLearner = () =>
@@ -58,10 +65,23 @@ const passes = (result) => {
   return (metric === undefined || result.metric === metric) && !(state.hideMarked && marks.of.get(result.id));
 };
 
+// Copies of one photo as one: the first of them, with the others in `copies`.
+export function folded(images) {
+  const first = new Map();
+  return images.filter((image) => {
+    image.copies = [];
+    if (image.group === null || !state.fold) return true;
+    const kept = first.get(image.group);
+    if (kept) kept.copies.push(image);
+    else first.set(image.group, image);
+    return !kept;
+  });
+}
+
 // The results that no filter of the page hides.
-export const visible = () => state.ranking.results.filter(passes);
+export const visible = () => folded(state.ranking.results.filter(passes));
 
 // The lists of results on the page: two in a comparison.
 export const lists = () =>
   state.request.with && state.other
-    ? [state.ranking.results.slice(0, COMPARED), state.other.results.slice(0, COMPARED)] : [visible()];
+    ? [state.ranking.results.slice(0, COMPARED), state.other.results.slice(0, COMPARED)] : [state.listed];

@@ -238,6 +238,20 @@ def page(request, browser, site):
         body = json.dumps({"ok": False, "error": text, "status": status})
         route.fulfill(status=status, body=body, content_type="application/json")
 
+    def options(advanced=True):
+        """Open the menu of options."""
+        if page.locator("#options").get_attribute("open") is None:
+            page.locator("#options > summary").click()
+        if advanced and page.locator("#options details").get_attribute("open") is None:
+            page.get_by_text("Advanced").click()
+
+    def filter_by(label):
+        """Show only results with a label."""
+        page.get_by_role("combobox", name="Search by photo").fill(f"label:{label}")
+        page.keyboard.press("Enter")
+
+    page.tile = lambda index: page.locator(f'#results .tile[data-index="{index}"]')
+    page.options, page.filter_by = options, filter_by
     page.pictures = lambda: wait_until("[...document.images].every((i) => i.complete || i.loading === 'lazy')")
     page.wait_until, page.ask, page.refuse, page.refusals = wait_until, ask, refuse, 0
     errors = []

@@ -92,4 +92,4 @@ def test_description_says_what_is_refused(client):
             for parameter in operation.get("parameters", []):
                 assert "null" not in str(parameter["schema"].get("anyOf"))
     form = api["components"]["schemas"]["UploadSearchRequest"]["properties"]
-    assert (form["id"]["maximum"], form["query_label"]["maxLength"]) == (2**53 - 1, 1000)
+    assert (form["id"]["maximum"], form["query_label"]["maxLength"]) == (2**53 - 1, 4096)

@@ -33,6 +33,26 @@ def test_every_learner_and_the_next_page(client):
     assert beyond["results"] == []
 
 
+def test_columns_are_the_same_answer(client, photos):
+    number, other = photos.id("pear/0.jpg"), photos.id("fig/1.jpg")
+    for asked in (
+        {"label": ["fig", "plum"], "not_label": "plum"},
+        {"folder": "plum", "learner": "cosine"},
+        {"example": [f"id:{other}@-0.5"], "weight": 0.7},
+        {"region": "0,0,0.5,0.5", "exclude_duplicates": True},
+    ):
+        (answer,) = client.get("/search", params={"id": number, "k": 100, **asked}).json()
+        columns = client.get("/search/columns", params={"id": number, **asked}).json()
+        schemas.Columns.model_validate(columns)
+        assert columns["ids"] == [row["id"] for row in answer["results"]] != []
+        assert columns["scores"] == [row["score"] for row in answer["results"]]
+    client.check_error(client.get("/search/columns"), 422, "give exactly one of: id, upload, query_label")
+    wanted = {"label": ["fig", "plum"], "not_label": "fig", "order": "recent"}
+    images = client.get("/api/images", params={**wanted, "limit": 200}).json()
+    assert {image["labels"][0] for image in images} == {"plum"}
+    assert client.get("/api/images/columns", params=wanted).json()["ids"] == [image["id"] for image in images]
+
+
 def test_filters(client, searcher, photos):
     number = photos.id("pear/0.jpg")
     (figs,) = client.get("/search", params={"id": number, "k": 100, "label": "fig"}).json()

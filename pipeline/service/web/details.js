@@ -1,0 +1,56 @@
+// Paths and labels of images that are known by their columns alone: read in batches as they come into sight.
+
+import { get } from "./api.js";
+
+const [BATCH, DELAY] = [100, 30]; // images per request; milliseconds in which wishes gather
+const wanted = new Map(); // id -> [images]
+let timer = null;
+const tellers = [];
+
+// Called with the images that were completed.
+export const whenKnown = (act) => tellers.push(act);
+
+// An image as the page knows it from one row of columns.
+export const fromColumns = (columns, i) => ({
+  id: columns.ids[i],
+  ratio: columns.ratios[i],
+  color: columns.colors[i] < 0 ? null : `#${columns.colors[i].toString(16).padStart(6, "0")}`,
+  group: columns.groups[i] < 0 ? null : columns.groups[i],
+  thumbnail: `images/${columns.ids[i]}/thumbnail?v=${columns.keys[i]}`,
+  path: null, // not known yet
+  labels: [],
+  ...(columns.scores ? { rank: i + 1, score: columns.scores[i] } : {}),
+  ...(columns.metrics && columns.metrics[i] >= 0 ? { metric: columns.metrics[i] } : {}),
+});
+
+export const ratioOf = (image) => image.ratio ?? (image.width && image.height ? image.width / image.height : 0);
+
+export function want(images) {
+  for (const image of images)
+    if (image.path === null) wanted.set(image.id, [...(wanted.get(image.id) ?? []), image]);
+  if (wanted.size && timer === null) timer = setTimeout(() => void read().catch(() => {}), DELAY);
+}
+
+async function read() {
+  timer = null;
+  const batch = [...wanted].slice(-BATCH); // what came into sight last
+  const asked = new Map(batch);
+  for (const [id] of batch) wanted.delete(id);
+  if (wanted.size) timer = setTimeout(() => void read().catch(() => {}), DELAY);
+  const found = await get("api/images", { ids: [...asked.keys()].join(",") });
+  const known = [];
+  for (const { path, labels, width, height, id } of found)
+    for (const image of asked.get(id)) known.push(Object.assign(image, { path, labels, width, height }));
+  for (const tell of tellers) tell(known);
+}
+
+// Images with all that is known of them, however many they are.
+export async function complete(images) {
+  const lacking = images.filter((image) => image.path === null);
+  for (let i = 0; i < lacking.length; i += BATCH) {
+    const part = new Map(lacking.slice(i, i + BATCH).map((image) => [image.id, image]));
+    for (const { path, labels, width, height, id } of await get("api/images", { ids: [...part.keys()].join(",") }))
+      Object.assign(part.get(id), { path, labels, width, height });
+  }
+  return images.filter((image) => image.path !== null);
+}

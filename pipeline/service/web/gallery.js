@@ -1,0 +1,360 @@
+// A gallery of any number of images: justified rows (layout.js), of which only those near the screen are in the document. One tile is a
+// stop of the Tab key; the arrow keys move among the tiles. Select.js adds selecting, results.js and photos.js what a tile shows.
+
+import { ratioOf, want } from "./details.js";
+import { $, el, missing, remember, remembered, thumbnail } from "./dom.js";
+import { justify, rowAt } from "./layout.js";
+import { PAGE } from "./state.js";
+
+const GAP = 4;
+const HEADING = 56; // pixels above a heading between rows
+const AHEAD = 1; // screens above and below that are drawn
+const FAST = 2.5; // screens a second: what passes faster is not loaded
+const BUDGET = 4; // milliseconds of a frame for tiles that are not seen yet
+const SETTLED = 120; // milliseconds without a fast scroll
+const SIZES = [128, 256, 384, 512, 768, 1024]; // longer sides of the thumbnails that the service keeps
+export const [SMALLEST, LARGEST, USUAL] = [72, 480, 210]; // pixels of a row
+
+export const rowHeight = () => {
+  const height = remembered("rowHeight", null) ?? (innerWidth < 640 ? 130 : USUAL);
+  return Math.min(LARGEST, Math.max(SMALLEST, height));
+};
+
+const galleries = new Set();
+
+// Photos larger or smaller, here and in every gallery of the page. `at`: the point of the screen that stays.
+export function setRowHeight(height, at) {
+  remember("rowHeight", Math.round(Math.min(LARGEST, Math.max(SMALLEST, height))));
+  for (const gallery of galleries) gallery.layOut(at);
+  dispatchEvent(new Event("rowheight"));
+}
+
+// The picture of a tile: the sizes that the service keeps, as wide as they are.
+function sources(img, image, width) {
+  const ratio = ratioOf(image) || 1.5;
+  const wide = Math.min(1, ratio);
+  img.sizes = `${width}px`;
+  img.srcset = SIZES.map((size) => `${thumbnail(image, size)} ${Math.max(1, Math.round(size * wide))}w`).join(", ");
+  img.src = thumbnail(image, 384);
+}
+
+export class Gallery {
+  // root: an <ol>; dress(image, tile): fills a tile beyond its picture, again whenever the image changes; href, alt: functions of an image.
+  constructor(root, { dress = () => {}, href, alt }) {
+    Object.assign(this, { root, dress, href, alt, images: [], breaks: [], tiles: new Map(), at: 0, settled: true });
+    root.classList.add("gallery");
+    galleries.add(this);
+    this.wide = 0;
+    this.resized = new ResizeObserver(([{ contentRect }]) => {
+      if (Math.abs(contentRect.width - this.wide) < 1 || !contentRect.width) return;
+      this.layOut();
+    });
+    this.resized.observe(root);
+    this.scrolled = () => {
+      if (this.frame) return;
+      this.frame = requestAnimationFrame(() => {
+        this.frame = 0;
+        this.draw();
+      });
+    };
+    addEventListener("scroll", this.scrolled, { passive: true });
+    addEventListener("reachable", () => this.again());
+    root.addEventListener("focusin", (event) => {
+      const tile = event.target.closest(".tile");
+      if (tile) this.stop(Number(tile.dataset.index));
+    });
+    this.pinch();
+  }
+
+  // Show images, with headings before some of them: [{ at, words }].
+  show(images, breaks = []) {
+    const same = images[0]?.id === this.images[0]?.id && this.images.length > 0;
+    const focused = this.focusedId();
+    const more = same && images.length >= this.images.length && this.images.every((image, i) => image === images[i]);
+    this.images = images;
+    this.breaks = breaks;
+    if (!same) this.at = 0;
+    if (more && this.root.isConnected) { // tiles stay, with the finger or the pointer on them
+      for (const { node } of this.tiles.values()) node.setAttribute("aria-setsize", images.length);
+      this.refreshAll();
+      return this.layOut(null);
+    }
+    for (const tile of this.tiles.values()) tile.node.remove();
+    this.tiles.clear();
+    this.layOut(null);
+    if (focused !== null) this.focus(this.indexOf(focused)) || this.focus(0);
+  }
+
+  indexOf(id) {
+    return this.images.findIndex((image) => image.id === id);
+  }
+
+  // Lay out again, so that the picture at a point of the screen (or the first one seen) stays there.
+  layOut(at) {
+    const old = this.rows && at !== null ? this.anchor(at) : null;
+    this.wide = this.root.clientWidth;
+    if (!this.wide) return;
+    const ratios = this.images.map(ratioOf);
+    const options = { gap: GAP, heading: HEADING, breaks: this.breaks.map((one) => one.at) };
+    // The first rows do not depend on the photos that follow later, so that these move nothing.
+    const first = ratios.length <= PAGE ? [] : justify(ratios.slice(0, PAGE), this.wide, rowHeight(),
+      { ...options, breaks: options.breaks.filter((place) => place < PAGE) }).rows.slice(0, -1).map((row) => row.end);
+    const layout = justify(ratios, this.wide, rowHeight(), { ...options, fixed: first });
+    Object.assign(this, layout);
+    this.root.style.height = `${layout.height}px`;
+    for (const one of this.root.querySelectorAll(".divider")) one.remove();
+    for (const { at: index, words } of this.breaks) {
+      const top = this.rows[this.row[index]]?.top;
+      if (top !== undefined) this.root.append(el("li", { class: "divider", style: { top: `${top - HEADING}px` } }, el("h2", {}, words)));
+    }
+    for (const [index, tile] of this.tiles) this.place(index, tile);
+    if (old) scrollBy(0, this.root.getBoundingClientRect().top + this.rows[this.row[old.index]].top - old.top);
+    this.draw();
+  }
+
+  anchor(at) {
+    if (!this.rows.length) return null;
+    const origin = this.root.getBoundingClientRect();
+    if (origin.top > 0 && !at) return null;
+    const row = this.rows[rowAt(this.rows, (at?.y ?? 0) - origin.top)];
+    let index = row.first;
+    if (at) while (index < row.end - 1 && this.left[index + 1] <= at.x - origin.left) index += 1;
+    return { index, top: origin.top + row.top };
+  }
+
+  // The image at a point of the screen, the nearest one beyond the edges; -1 without images.
+  indexAt(x, y) {
+    if (!this.images.length) return -1;
+    const origin = this.root.getBoundingClientRect();
+    const row = this.rows[rowAt(this.rows, y - origin.top)];
+    let index = row.first;
+    while (index < row.end - 1 && this.left[index + 1] <= x - origin.left) index += 1;
+    return index;
+  }
+
+  // Draw the rows near the screen, remove the others.
+  draw() {
+    if (!this.rows || !this.root.isConnected || this.root.closest("[hidden]")) return;
+    const origin = this.root.getBoundingClientRect().top;
+    const now = performance.now();
+    const speed = this.last ? Math.abs(origin - this.last.origin) / Math.max(1, now - this.last.now) : 0;
+    this.last = { origin, now };
+    const fast = 1000 * speed > FAST * innerHeight && now - this.started > 500;
+    if (fast) {
+      this.settled = false;
+      clearTimeout(this.calm);
+      this.calm = setTimeout(() => {
+        this.settled = true;
+        this.load();
+      }, SETTLED);
+    }
+    const margin = AHEAD * innerHeight;
+    const [from, to] = [-origin - margin, -origin + innerHeight + margin];
+    const keep = new Set();
+    if (this.rows.length)
+      for (let r = rowAt(this.rows, from); r < this.rows.length && this.rows[r].top < to; r++)
+        for (let i = this.rows[r].first; i < this.rows[r].end; i++) keep.add(i);
+    const focused = document.activeElement?.closest?.(".tile");
+    if (focused && this.root.contains(focused)) keep.add(Number(focused.dataset.index));
+    for (const [index, tile] of this.tiles)
+      if (!keep.has(index)) {
+        if (!tile.img?.complete) tile.img?.removeAttribute("srcset"), tile.img?.removeAttribute("src"); // it is not needed any more
+        tile.node.remove();
+        this.tiles.delete(index);
+      }
+    const missing = [...keep].filter((index) => !this.tiles.has(index));
+    const middle = rowAt(this.rows, innerHeight / 2 - origin);
+    missing.sort((a, b) => Math.abs(this.row[a] - middle) - Math.abs(this.row[b] - middle));
+    for (const index of missing) {
+      if (performance.now() - now > BUDGET && this.outside(index, origin)) { // the others in the next frame
+        this.scrolled();
+        break;
+      }
+      this.make(index);
+    }
+    if (this.settled) this.load();
+  }
+
+  outside(index, origin) {
+    const { top, height } = this.rows[this.row[index]];
+    return origin + top > innerHeight || origin + top + height < 0;
+  }
+
+  make(index) {
+    const image = this.images[index];
+    const img = el("img", { alt: this.alt(image), decoding: "async", draggable: "false" });
+    const node = el("li", { class: "tile", "data-id": image.id, "data-index": index, "aria-setsize": this.images.length, "aria-posinset": index + 1 },
+      el("a", { class: "open", href: this.href(image), draggable: "false", tabindex: index === this.at ? 0 : -1 }, img));
+    if (image.color) node.style.setProperty("--shade", image.color);
+    const tile = { node, img, image, loaded: false };
+    this.tiles.set(index, tile);
+    this.place(index, tile);
+    this.dress(image, node);
+    this.setStops(tile, index === this.at);
+    let next = Infinity; // the document has the tiles in their order, for keys and screen readers
+    for (const other of this.tiles.keys()) if (other > index && other < next) next = other;
+    this.root.insertBefore(node, this.tiles.get(next)?.node ?? null);
+    return tile;
+  }
+
+  place(index, { node, img, loaded }) {
+    const { top, height } = this.rows[this.row[index]];
+    node.style.transform = `translate(${this.left[index]}px, ${top}px)`;
+    node.style.width = `${this.widths[index]}px`;
+    node.style.height = `${height}px`;
+    if (loaded && img) img.sizes = `${this.widths[index]}px`;
+  }
+
+  load() {
+    const unknown = [];
+    for (const [index, tile] of this.tiles) {
+      if (tile.image.path === null) unknown.push(tile.image);
+      if (tile.loaded || !tile.img) continue;
+      tile.loaded = true;
+      tile.img.addEventListener("load", () => tile.node.classList.add("seen"), { once: true });
+      tile.img.addEventListener("error", () => this.fail(tile));
+      sources(tile.img, tile.image, this.widths[index]);
+    }
+    want(unknown);
+  }
+
+  // The thumbnail is not there: the original, else words.
+  fail(tile) {
+    if (!tile.img.hasAttribute("src")) return; // taken away by draw()
+    const original = `images/${tile.image.id}/original`;
+    if (tile.img.getAttribute("src") !== original) {
+      tile.img.removeAttribute("srcset");
+      tile.img.src = original;
+      return;
+    }
+    tile.node.classList.add("seen", "gone");
+    tile.img.replaceWith(missing(this.alt(tile.image)));
+    tile.img = null;
+  }
+
+  // Try again to load pictures that did not come.
+  again() {
+    for (const [index, tile] of this.tiles)
+      if (!tile.img) {
+        tile.node.remove();
+        this.tiles.delete(index);
+      }
+    this.draw();
+  }
+
+  // Draw again what an image shows, e.g. a mark.
+  refresh(image) {
+    for (const tile of this.tiles.values()) {
+      if (tile.image.id !== image.id) continue;
+      const held = tile.node.contains(document.activeElement) ? document.activeElement.dataset.act : null;
+      if (tile.img) tile.img.alt = this.alt(tile.image);
+      this.dress(tile.image, tile.node);
+      this.setStops(tile, Number(tile.node.dataset.index) === this.at);
+      if (held) $(`[data-act="${held}"]`, tile.node)?.focus({ preventScroll: true });
+    }
+  }
+
+  refreshAll() {
+    for (const tile of [...this.tiles.values()]) this.refresh(tile.image);
+  }
+
+  // ---- focus
+
+  setStops(tile, on) {
+    for (const part of tile.node.querySelectorAll("a, button")) part.tabIndex = on ? 0 : -1;
+  }
+
+  // Make a tile the stop of the Tab key; its buttons can then be reached, too.
+  stop(index) {
+    if (this.at !== index && this.tiles.has(this.at)) this.setStops(this.tiles.get(this.at), false);
+    this.at = index;
+    if (this.tiles.has(index)) this.setStops(this.tiles.get(index), true);
+  }
+
+  focusedId() {
+    const tile = document.activeElement?.closest?.(".tile");
+    return tile && this.root.contains(tile) ? Number(tile.dataset.id) : null;
+  }
+
+  focusedIndex() {
+    const tile = document.activeElement?.closest?.(".tile");
+    return tile && this.root.contains(tile) ? Number(tile.dataset.index) : -1;
+  }
+
+  // Focus an image by its place, wherever it is. False: there is no such place.
+  focus(index, options = {}) {
+    if (index < 0 || index >= this.images.length || !this.rows?.length) return false;
+    if (!options.preventScroll) this.reveal(index);
+    if (!this.tiles.has(index)) this.make(index);
+    this.stop(index);
+    $("a.open", this.tiles.get(index).node).focus({ preventScroll: true });
+    return true;
+  }
+
+  // Scroll as little as shows a row, below what sticks to the top and above what sticks to the foot.
+  reveal(index) {
+    const { top, height } = this.rows[this.row[index]];
+    const style = getComputedStyle(document.documentElement);
+    const [above, below] = [parseFloat(style.scrollPaddingTop) || 0, parseFloat(style.scrollPaddingBottom) || 0];
+    const y = this.root.getBoundingClientRect().top + top;
+    if (y < above) scrollBy(0, y - above);
+    else if (y + height > innerHeight - below) scrollBy(0, Math.min(y - above, y + height - innerHeight + below));
+    this.draw();
+  }
+
+  // Where a key leads from a place; -1: nowhere.
+  neighbour(index, where) {
+    const last = this.images.length - 1;
+    if (where === "left" || where === "right") {
+      const next = index + (where === "left" ? -1 : 1);
+      return next > last ? -1 : next;
+    }
+    if (where === "first") return 0;
+    if (where === "last") return last;
+    const row = this.rows[this.row[index] + (where === "up" ? -1 : 1)];
+    if (!row) return -1;
+    const middle = this.left[index] + this.widths[index] / 2;
+    let best = row.first;
+    for (let i = row.first; i < row.end; i++)
+      if (Math.abs(this.left[i] + this.widths[i] / 2 - middle) < Math.abs(this.left[best] + this.widths[best] / 2 - middle)) best = i;
+    return best;
+  }
+
+  move(where) {
+    const at = this.focusedIndex();
+    return at >= 0 && this.focus(this.neighbour(at, where));
+  }
+
+  // ---- two fingers, or the wheel with Ctrl (which a pinch on a touchpad sends), make the photos larger or smaller
+
+  pinch() {
+    this.root.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      setRowHeight(rowHeight() * Math.exp(-event.deltaY / 200), { x: event.clientX, y: event.clientY });
+    }, { passive: false });
+    let from = null;
+    const apart = ([a, b]) => Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
+    this.root.addEventListener("touchstart", ({ touches }) => {
+      from = touches.length === 2 ? { apart: apart(touches), height: rowHeight() } : null;
+    }, { passive: true });
+    this.root.addEventListener("touchmove", (event) => {
+      if (!from || event.touches.length !== 2) return;
+      event.preventDefault();
+      const [a, b] = event.touches;
+      setRowHeight((from.height * apart(event.touches)) / from.apart, { x: (a.clientX + b.clientX) / 2, y: (a.clientY + b.clientY) / 2 });
+    }, { passive: false });
+  }
+}
+
+// Grey tiles of many shapes that stand for results under way.
+export function skeleton(n = 24) {
+  const list = el("ol", { class: "gallery waiting", "aria-hidden": "true" });
+  const width = innerWidth - 2 * GAP;
+  const ratios = Array.from({ length: n }, (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6]);
+  const { left, widths, row, rows, height } = justify(ratios, width, rowHeight(), { gap: GAP });
+  list.style.height = `${height}px`;
+  ratios.forEach((_, i) => list.append(el("li", { class: "tile", style: { transform: `translate(${left[i]}px, ${rows[row[i]].top}px)`,
+    width: `${widths[i]}px`, height: `${rows[row[i]].height}px`, "--wait": `${(i % 7) * 90}ms` } })));
+  return list;
+}

@@ -1,0 +1,272 @@
+// Selecting several photos of a gallery: with the box of a photo, Shift for a range, Space, Ctrl A, a drag over photos or a long press.
+// The bar at the foot says what can be done with them.
+
+import { post } from "./api.js";
+import { complete } from "./details.js";
+import { $, announce, copy, dock, el, icon, plural, toast } from "./dom.js";
+
+const [LONG, STILL] = [350, 10]; // milliseconds of a long press, pixels that it may move
+const EDGE = 60; // pixels at the edge of the screen that scroll a drag
+
+const chosen = new Map(); // id -> image
+let gallery = null; // whose photos are chosen
+let start = -1; // of a range
+let acts = {}; // of the page (app.js)
+
+export const selection = () => [...chosen.values()];
+export const isSelected = (id) => chosen.has(id);
+export const selecting = () => chosen.size > 0;
+
+function changed(before) {
+  document.body.classList.toggle("selecting", chosen.size > 0);
+  gallery?.refreshAll();
+  drawBar();
+  if (before !== chosen.size) announce(chosen.size ? `${plural(chosen.size, "photo")} selected.` : "Selection cleared.");
+}
+
+function put(from, index, on) {
+  const before = chosen.size;
+  for (const image of gallery.images.slice(Math.min(from, index), Math.max(from, index) + 1))
+    if (on) chosen.set(image.id, image);
+    else chosen.delete(image.id);
+  changed(before);
+}
+
+function own(other) {
+  if (gallery !== other) clearSelection();
+  gallery = other;
+}
+
+export function clearSelection() {
+  if (!chosen.size) return false;
+  const before = chosen.size;
+  chosen.clear();
+  start = -1;
+  changed(before);
+  return true;
+}
+
+// Select or deselect a place, with `range` all from the last one.
+export function toggle(other, index, range = false) {
+  own(other);
+  if (index < 0) return;
+  if (range && start >= 0) put(start, index, true);
+  else put(index, index, !chosen.has(other.images[index].id));
+  start = index;
+}
+
+export function selectAll(other) {
+  own(other);
+  put(0, other.images.length - 1, true);
+}
+
+// Shift with an arrow takes the next photo in.
+export function extend(other, where) {
+  own(other);
+  const from = other.focusedIndex();
+  const to = from < 0 ? -1 : other.neighbour(from, where);
+  if (to < 0) return false;
+  if (!chosen.size) start = from;
+  put(start < 0 ? from : start, to, true);
+  return other.focus(to);
+}
+
+// Bind the pointer to a gallery.
+export function bindSelection(other) {
+  const { root } = other;
+  let press = null; // { index, x, y, on, base, timer, touch }
+  let dragged = false; // so that the click that follows does nothing
+
+  const sweep = (x, y) => {
+    const index = other.indexAt(x, y);
+    if (index < 0 || index === press.last) return;
+    press.last = index;
+    const before = chosen.size;
+    chosen.clear();
+    for (const [id, image] of press.base) chosen.set(id, image);
+    const [a, b] = [Math.min(press.index, index), Math.max(press.index, index)];
+    for (const image of other.images.slice(a, b + 1)) if (press.on) chosen.set(image.id, image); else chosen.delete(image.id);
+    changed(before);
+  };
+  const begin = () => {
+    own(other);
+    Object.assign(press, { sweeping: true, on: !chosen.has(other.images[press.index].id), base: new Map(chosen) });
+    dragged = true;
+    start = press.index;
+    root.classList.add("sweeping");
+    sweep(press.x, press.y);
+  };
+  const creep = () => { // scroll while a drag stands at the edge
+    if (!press?.sweeping) return;
+    const by = press.y < EDGE ? press.y - EDGE : press.y > innerHeight - EDGE ? press.y - innerHeight + EDGE : 0;
+    if (by) {
+      scrollBy(0, by / 3);
+      sweep(press.x, press.y);
+    }
+    requestAnimationFrame(creep);
+  };
+  const end = () => {
+    clearTimeout(press?.timer);
+    press = null;
+    root.classList.remove("sweeping");
+    setTimeout(() => (dragged = false), 0);
+  };
+
+  root.addEventListener("pointerdown", (event) => {
+    const tile = event.target.closest(".tile[data-index]");
+    if (!tile || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.target.closest(".acts")) return;
+    const touch = event.pointerType !== "mouse";
+    press = { index: Number(tile.dataset.index), x: event.clientX, y: event.clientY, from: [event.clientX, event.clientY], touch };
+    if (touch) press.timer = setTimeout(() => {
+      navigator.vibrate?.(10);
+      begin();
+      creep();
+    }, LONG);
+  });
+  addEventListener("pointermove", (event) => {
+    if (!press || (press.touch && press.sweeping)) return;
+    const far = Math.hypot(event.clientX - press.from[0], event.clientY - press.from[1]) > STILL;
+    if (press.touch) return void (far && end());
+    Object.assign(press, { x: event.clientX, y: event.clientY });
+    if (!press.sweeping && far) {
+      begin();
+      creep();
+    }
+    if (press.sweeping) sweep(event.clientX, event.clientY);
+  });
+  root.addEventListener("touchmove", (event) => {
+    if (!press?.sweeping) return;
+    event.preventDefault(); // the finger selects, it does not scroll
+    const [{ clientX, clientY }] = event.touches;
+    Object.assign(press, { x: clientX, y: clientY });
+    sweep(clientX, clientY);
+  }, { passive: false });
+  for (const name of ["pointerup", "touchend", "touchcancel"]) addEventListener(name, () => press && end());
+  addEventListener("pointercancel", () => press && !press.sweeping && end());
+  root.addEventListener("contextmenu", (event) => (press?.touch || dragged) && event.preventDefault());
+  root.addEventListener("click", (event) => {
+    const tile = event.target.closest(".tile[data-index]");
+    if (dragged) return stopClick(event);
+    if (!tile || event.target.closest(".acts")) return;
+    const box = event.target.closest(".select");
+    if (!box && !event.shiftKey && !selecting()) return; // a link: app.js
+    if (event.ctrlKey || event.metaKey) return;
+    stopClick(event);
+    toggle(other, Number(tile.dataset.index), event.shiftKey);
+  }, true);
+}
+
+function stopClick(event) {
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+// ---- the bar
+
+export const bindActs = (given) => (acts = given);
+
+function drawBar() {
+  const bar = $("#selection");
+  const focused = bar.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+  bar.hidden = !chosen.size;
+  dock();
+  if (!chosen.size) {
+    bar.replaceChildren();
+    if (focused) gallery?.focus(Math.max(0, gallery.at), { preventScroll: true });
+    return;
+  }
+  const button = (name, sign, words, act, extra = {}) =>
+    el("button", { type: "button", "data-name": name, onclick: act, ...extra }, icon(sign), el("span", {}, words));
+  const canMark = acts.canMark?.();
+  bar.replaceChildren(...[
+    el("strong", {}, `${plural(chosen.size, "photo")} selected`),
+    canMark && button("relevant", "check", "Relevant", () => acts.mark(selection(), 1)),
+    canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
+    acts.canAdd?.() && button("add", "plus", "Add to query", () => acts.add(selection())),
+    button("download", "download", "Download", download),
+    button("paths", "copy", "Copy paths", copyPaths),
+    button("csv", "table", "Export CSV", exportCsv),
+    button("remove", "bin", "Remove", askToRemove),
+    button("clear", "cross", "Clear selection", clearSelection, { class: "clear" }),
+  ].filter(Boolean));
+  if (focused) $(`[data-name="${focused}"]`, bar)?.focus();
+}
+
+// A file that the browser makes.
+function save(name, type, text) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+function download() {
+  const images = selection();
+  if (images.length === 1) return el("a", { href: `images/${images[0].id}/original`, download: "" }).click();
+  const form = el("form", { method: "post", action: "images/download", hidden: true },
+    el("input", { type: "hidden", name: "ids", value: images.map((image) => image.id).join(",") }));
+  document.body.append(form);
+  form.submit();
+  form.remove();
+  return toast(`Downloading ${plural(images.length, "photo")} as photos.zip.`);
+}
+
+async function withDetails(act) {
+  try {
+    await act(await complete(selection()));
+  } catch (error) {
+    toast(error.message);
+  }
+}
+
+const copyPaths = () => withDetails((images) => copy(images.map((image) => image.path).join("\n"), plural(images.length, "path")));
+
+const cell = (value) => {
+  const text = String(value ?? "");
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+const exportCsv = () => withDetails((images) => {
+  const names = ["rank", "id", "path", "labels", "score", "mark", "width", "height"];
+  const rows = images.map((image) => ({ ...image, labels: image.labels.join("|"), mark: { 1: "relevant", "-1": "not relevant" }[acts.markOf?.(image.id)] }));
+  save("photos.csv", "text/csv;charset=utf-8", [names, ...rows.map((row) => names.map((name) => row[name]))]
+    .map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n");
+  toast(`${plural(images.length, "row")} saved as photos.csv.`);
+});
+
+// ---- removing: asked twice, and undone
+
+function ask(title, words, yes, act) {
+  const dialog = $("#confirm");
+  const button = el("button", { type: "button", class: "primary danger", onclick: () => (dialog.close(), act()) }, yes);
+  dialog.replaceChildren(el("h2", { id: "confirm-title" }, title), el("p", {}, words),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), button));
+  dialog.showModal();
+}
+
+function askToRemove() {
+  const images = selection();
+  const many = plural(images.length, "photo");
+  ask(`Remove ${many} from the collection?`, "Searches will not find them any more. The files stay where they are.", "Remove …", () =>
+    ask(`Remove ${many} now?`, `Confirm once more. You can undo this until the server stops.`, `Remove ${many}`, () => void remove(images)));
+}
+
+async function remove(images) {
+  try {
+    const done = await post("api/images/remove", { ids: images.map((image) => image.id) });
+    clearSelection();
+    await acts.changed(images);
+    toast(`${plural(done.changed, "photo")} removed from the collection.${done.behind ? ` Searches still find them: ${done.behind}.` : ""}`, "Undo", () => void restore(done.undo));
+  } catch (error) {
+    toast(`Nothing was removed: ${error.message}`);
+  }
+}
+
+async function restore(undo) {
+  try {
+    const done = await post("api/images/restore", { undo });
+    await acts.changed([]);
+    toast(`${plural(done.changed, "photo")} restored.`);
+  } catch (error) {
+    toast(`Not restored: ${error.message}`, "Retry", () => void restore(undo));
+  }
+}

@@ -1,0 +1,195 @@
+"""Suggestions, albums, filters, several examples, the map."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from visterm.pipeline.search.overview import overview_folder, overview_record
+from visterm.pipeline.service import overview_maker, schemas
+from visterm.pipeline.store.files import publish
+
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def mapped(own, searcher, serving):
+    """A service over a run with an overview that is up to date."""
+    ids = [image.id for image in searcher.images]
+    with publish(overview_folder(own), overview_record(searcher)) as folder:
+        np.save(folder / "ids.npy", np.array([*ids, 10**6], np.int64))  # the last one was removed since
+        np.save(folder / "points.npy", np.linspace(0, 1, 2 * len(ids) + 2, dtype=np.float32).reshape(-1, 2))
+        alike = [{"ids": ids[:3], "similarity": 0.95}, {"ids": [ids[4], 10**6], "similarity": 1.0}]
+        (folder / "alike.json").write_text(json.dumps(alike))
+        entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
+        (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
+    with serving(own) as client:
+        yield client
+
+
+def test_suggestions(client, photos):
+    found = client.get("/api/suggest", params={"q": "PE"}).json()
+    schemas.Suggestions.model_validate(found)
+    assert found["labels"] == [{"name": "pear", "images": 7}]
+    assert {image["path"].split("/")[0] for image in found["images"]} == {"pear"}
+    assert found["folders"] == []  # the same as the labels
+    assert client.get("/api/suggest", params={"q": "pe", "kind": "folder"}).json()["folders"][0]["name"] == "pear"
+    number = photos.id("plum/2.jpg")
+    for text in (f"id:{number}", str(number)):
+        assert client.get("/api/suggest", params={"q": text}).json()["images"][0]["id"] == number
+    assert client.get("/api/suggest", params={"q": MARKUP}).json()["images"][0]["path"] == f"fig/{MARKUP}.jpg"
+    nothing = client.get("/api/suggest", params={"q": "no such name"}).json()
+    assert nothing == {"labels": [], "folders": [], "images": []}
+    assert client.get("/api/suggest", params={"q": "x" * 301}).status_code == 422
+    assert len(client.get("/api/suggest", params={"limit": 2}).json()["labels"]) == 2
+
+
+def test_a_hundred_thousand_labels_are_searched_fast_and_not_sent(own, serving, monkeypatch):
+    from visterm.pipeline.search.searcher import Searcher
+
+    with serving(own) as client:
+        snapshot = client.handlers.snapshot
+        images: list = snapshot.searcher.images
+        names = {f"label {i}": 1.0 for i in range(100_000)}
+        monkeypatch.setattr(Searcher, "is_as_on_disk", lambda self: True)
+        images[0] = images[0]._replace(labels=names)
+        snapshot.labels.update(names)
+        snapshot._names.clear()
+        client.get("/api/suggest", params={"q": "x"})  # makes the index
+        answer = client.get("/api/suggest", params={"q": "label 99999"})
+        assert answer.json()["labels"] == [{"name": "label 99999", "images": 1}]
+        assert answer.elapsed.total_seconds() < 2
+        run = client.get("/api/run").json()
+        assert (len(run["labels"]), run["n_labels"]) == (schemas.MAX_LISTED_LABELS, 100_003)
+        assert len(client.get("/api/albums", params={"limit": 3}).json()["albums"]) == 3
+
+
+def test_albums(client):
+    albums = client.get("/api/albums").json()
+    schemas.Albums.model_validate(albums)
+    assert [(album["name"], album["images"]) for album in albums["albums"]] == [("pear", 7), ("fig", 6), ("plum", 6)]
+    assert all(len(album["covers"]) == 4 for album in albums["albums"])
+    assert client.get("/api/albums", params={"q": "pl"}).json()["total"] == 1
+    folders = client.get("/api/albums", params={"kind": "folder", "limit": 1, "offset": 1}).json()
+    assert (folders["total"], folders["same_as_labels"], folders["albums"][0]["name"]) == (3, True, "fig")
+
+
+def test_filters_of_a_search(client, photos):
+    def labels(**parameters):
+        answer = client.get("/search", params={"id": photos.id("pear/1.jpg"), "k": 50} | parameters).json()[0]
+        found = {label for result in answer["results"] for label in result["labels"]}
+        own = "pear" in found  # the query itself is no result
+        assert answer["n_searched"] == len(answer["results"]) + own
+        return found
+
+    assert labels(label=["pear", "fig"]) == {"pear", "fig"}
+    assert labels(not_label=["pear"]) == {"fig", "plum"}
+    assert labels(not_label=["fig", "plum"]) == {"pear"}
+    assert labels(folder="plum") == {"plum"}
+    assert labels(folder="nowhere") == set()
+    client.check_error(client.get("/search", params={"id": photos.id("pear/1.jpg"), "not_label": "nut"}), 404, "nut")
+    recent = client.get("/api/images", params={"order": "recent"}).json()
+    assert [image["id"] for image in recent] == sorted((image["id"] for image in recent), reverse=True)
+    some = client.get("/api/images", params={"label": "pear", "not_label": "fig", "folder": "pear"}).json()
+    assert len(some) == 7
+    assert [image["id"] for image in client.get("/api/images", params={"ids": "3,999999,1"}).json()] == [3, 1]
+
+
+def test_several_examples(client, photos, searcher):
+    a, b, c = (photos.id(name) for name in ("pear/1.jpg", "plum/1.jpg", "fig/1.jpg"))
+    parameters = {"id": a, "example": [f"id:{b}", f"id:{c}@-0.5"], "weight": 0.8, "k": 5, "learner": "cosine"}
+    answer = client.get("/search", params=parameters).json()[0]
+    expected = searcher.search_examples([(f"id:{a}", 0.8), (f"id:{b}", 1), (f"id:{c}", -0.5)], k=5, learner="cosine")
+    assert [result["id"] for result in answer["results"]] == [result["id"] for result in expected["results"]]
+    assert answer["key"] is None  # it takes no marks
+    upload = client.upload(photos.data("fig/2.jpg")).json()[0]["upload"]
+    again = client.get("/search", params={"id": a, "example": f"upload:{upload}"}).json()[0]
+    assert a not in [result["id"] for result in again["results"]]
+    client.check_error(client.get("/search", params={"id": a, "example": f"id:{a}@-1"}), 422, "cancel each other out")
+    client.check_error(client.get("/search", params={"id": a, "example": "id:99999"}), 404, "no image 99999")
+    client.check_error(client.get("/search", params={"id": a, "example": "../etc"}), 422, "example")
+
+
+def test_a_region(client, photos):
+    number = photos.id("pear/1.jpg")
+    whole, same, part = (
+        client.get("/search", params={"id": number, "learner": "cosine"} | more).json()[0]["results"]
+        for more in ({}, {"region": "0,0,1,1"}, {"region": "0,0,0.4,0.4"})
+    )
+    assert [result["id"] for result in same] == [result["id"] for result in whole]
+    assert [result["score"] for result in part] != [result["score"] for result in whole]
+    upload = client.upload(photos.data("pear/1.jpg")).json()[0]["upload"]
+    assert client.get("/search", params={"upload": upload, "region": "0,0,0.4,0.4"}).status_code == 200
+    client.check_error(client.get("/search", params={"id": number, "region": "0,0,2,1"}), 422, "region")
+    client.check_error(client.get("/search", params={"id": number, "region": "0.5,0,0.6,1"}), 422, "region")
+
+
+def test_the_map_and_what_follows_from_it(mapped, searcher):
+    state = mapped.get("/api/map").json()
+    schemas.MapState.model_validate(state)
+    assert (state["ready"], state["current"], state["making"], state["n_alike"], state["n_check"]) == (
+        True,
+        True,
+        False,
+        1,
+        1,
+    )
+    data, n = mapped.get("/api/map/points").content, len(searcher.images)
+    assert len(data) == 14 * n  # without the removed image
+    assert np.frombuffer(data[: 8 * n], "<f8").tolist() == [image.id for image in searcher.images]
+    xy = np.frombuffer(data[8 * n : 12 * n], "<u2").reshape(n, 2)
+    assert (xy[0] == np.round(np.array([0, 1 / (2 * n + 1)]) * 65535)).all()
+    labels = np.frombuffer(data[12 * n :], "<u2")
+    assert [state["labels"][i] for i in labels] == [next(iter(image.labels)) for image in searcher.images]
+    groups = mapped.get("/api/alike").json()
+    assert (groups["total"], groups["groups"][0]["n_images"]) == (1, 3)
+    check = mapped.get("/api/check").json()
+    assert (check["total"], check["entries"][0]["suggested"]) == (1, "pear")
+    assert mapped.get("/api/check", params={"label": "plum"}).json()["total"] == 0
+
+
+def test_without_a_map_the_routes_say_so(client):
+    assert client.get("/api/map").json()["ready"] is False
+    for path in ("points",):
+        client.check_error(client.get(f"/api/map/{path}"), 409, "POST /api/map")
+    for path in ("alike", "check"):
+        client.check_error(client.get(f"/api/{path}"), 409, "POST /api/map")
+
+
+def test_the_map_is_drawn_in_the_background_and_a_failure_is_told(own, serving, monkeypatch):
+    phase = 'import sys; print(\'{"phase": "drawing", "share": 0.5}\', flush=True); sys.stdin.read(); '
+    monkeypatch.setattr(overview_maker, "COMMAND", (sys.executable, "-c", phase + "import time; time.sleep(60)"))
+    with serving(own) as client:
+        assert client.post("/api/map").json()["making"]
+        client.wait_until(lambda: client.get("/api/map").json()["phase"] == "drawing")
+        assert client.get("/health").status_code == 200  # the page stays usable
+        client.handlers.overview.stop()
+        client.wait_until(lambda: not client.get("/api/map").json()["making"])
+        failing = 'print(\'{"error": "the map needs umap"}\'); raise SystemExit(2)'
+        monkeypatch.setattr(overview_maker, "COMMAND", (sys.executable, "-c", failing))
+        client.post("/api/map")
+        client.wait_until(lambda: client.get("/api/map").json()["problem"])
+        assert client.get("/api/map").json()["problem"] == "the map needs umap"
+
+
+def test_figures_of_evaluations_and_trainings(client):
+    figures = client.get("/api/evaluations/oasis/figures").json()
+    assert figures["best"][0]["image"]["thumbnail"]
+    assert figures["best"][0]["results"][0]["image"]["id"]
+    assert client.get("/api/evaluations/none/figures").status_code == 404
+    assert "oasis" in client.get("/api/training").json()["learners"]
+    effect = client.get("/api/feedback/effect").json()
+    assert (effect["learner"], effect["queries"]) == ("oasis", [])
+
+
+def test_the_effect_of_marks(own, serving, photos):
+    with serving(own) as client:
+        key = client.mark(photos, "pear/1.jpg", ["plum/1.jpg", "plum/2.jpg"], ["pear/2.jpg", "pear/3.jpg"])
+        result = client.post("/feedback/update", json={"learner": "oasis", "query": key}).json()
+        effect = client.get("/api/feedback/effect").json()
+        if result["accepted"]:
+            [query] = effect["queries"]
+            assert query["image"]["id"] == photos.id("pear/1.jpg")
+            assert len(query["before"]) == len(query["after"]) == 8
+            assert any(image["mark"] for image in query["before"] + query["after"])

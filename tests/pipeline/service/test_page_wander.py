@@ -1,0 +1,361 @@
+"""The page in a real browser: search box, examples, regions, home, albums, map, figures; by keys, on a phone."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
+
+from playwright.sync_api import expect
+
+from visterm.pipeline import Searcher
+from visterm.pipeline.search.overview import overview_folder, overview_record
+from visterm.pipeline.store.files import publish
+
+PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
+BOTH = pytest.mark.parametrize("page", [{}, PHONE], ids=["desktop", "phone"], indirect=True)
+RANK = "#results [data-id]"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def mapped(shown):
+    """Give the run of the pages an overview, as the background process would."""
+    searcher = Searcher(shown)
+    ids = [image.id for image in searcher.images]
+    names = sorted({label for image in searcher.images for label in image.labels})
+    rng = np.random.default_rng(0)
+    corners = np.array([[0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]])
+    places = [corners[names.index(next(iter(image.labels)))] for image in searcher.images]
+    with publish(overview_folder(shown), overview_record(searcher)) as folder:
+        np.save(folder / "ids.npy", np.array(ids, np.int64))
+        np.save(
+            folder / "points.npy", np.clip(np.array(places) + rng.normal(0, 0.02, (len(ids), 2)), 0, 1).astype("f4")
+        )
+        (folder / "alike.json").write_text(json.dumps([{"ids": ids[:3], "similarity": 0.95}]))
+        entry = {"label": "plum", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
+        (folder / "check.json").write_text(json.dumps([{"id": ids[-1]} | entry]))
+
+
+def box(page):
+    return page.get_by_role("combobox", name=re.compile("^(Search by photo|Add an example)"))
+
+
+def results(page):
+    page.locator("#results .rank").first.wait_for()
+    return [int(value) for value in page.locator(RANK).evaluate_all("nodes => nodes.map((n) => n.dataset.id)")]
+
+
+def no_overflow(page):
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+@BOTH
+def test_a_label_is_typed_and_opens_its_album(page):
+    page.goto("")
+    page.keyboard.press("/")
+    expect(box(page)).to_be_focused()
+    page.keyboard.type("plu")
+    option = page.get_by_role("option", name=re.compile("^plum"))
+    expect(page.get_by_role("option").first).to_contain_text("plum")  # no longer all labels
+    page.keyboard.press("ArrowDown")
+    expect(option).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("plum")
+    expect(page.locator("#album .tile")).to_have_count(19)
+    assert "view=album&label=plum" in page.url
+    no_overflow(page)
+
+
+def test_an_id_and_a_file_name_are_searched_with(page, ids):
+    page.goto("")
+    box(page).fill(f"id:{ids['pear/4.jpg']}")
+    box(page).press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("pear/4.jpg")
+    box(page).fill("fig/7")
+    box(page).press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("fig/7.jpg")
+    box(page).fill("nothing of this name")
+    box(page).press("Enter")
+    expect(page.locator(".toast")).to_contain_text("Nothing here is called")
+
+
+def test_filters_are_typed_and_removed(page, ids):
+    page.ask(ids["pear/1.jpg"])
+    box(page).fill("label:plum")
+    box(page).press("Enter")
+    expect(page.get_by_role("button", name="Remove filter: label: plum")).to_be_visible()
+    page.wait_until("document.querySelectorAll('#results [data-id]').length === 19")
+    box(page).fill("label:fig")
+    box(page).press("Enter")
+    expect(page.get_by_role("button", name="Remove filter: label: fig")).to_be_visible()
+    page.wait_until("document.querySelectorAll('#results [data-id]').length === 38")
+    page.reload()
+    page.wait_until("document.querySelectorAll('#results [data-id]').length === 38")
+    page.get_by_role("button", name="Remove filter: label: fig").click()
+    page.get_by_role("button", name="Remove filter: label: plum").click()
+    box(page).fill("-label:pear")
+    box(page).press("Enter")
+    expect(page.get_by_role("button", name="Remove filter: -label: pear")).to_be_visible()
+    expect(page.locator("#query")).to_contain_text("Searched 57 images")
+
+
+@BOTH
+def test_a_query_of_three_images_with_weights(page, ids):
+    page.ask(ids["pear/1.jpg"])
+    alone = results(page)
+    page.get_by_role("button", name="Add an example").first.click()
+    expect(box(page)).to_be_focused()
+    page.keyboard.type(f"id:{ids['plum/1.jpg']}")
+    expect(page.get_by_role("option").first).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator(".examples li:not(.add)")).to_have_count(2)
+    assert f"also=id%3A{ids['plum/1.jpg']}" in page.url
+    slider = page.get_by_role("slider", name="Weight of example 2")
+    slider.focus()
+    for _ in range(15):
+        page.keyboard.press("ArrowLeft")
+    page.wait_until("location.search.includes('-0.5')")
+    expect(page.locator(".examples li.minus")).to_have_count(1)
+    expect(page.locator("#query h1")).to_contain_text("−")
+    assert results(page) != alone
+    no_overflow(page)
+    page.reload()
+    expect(page.locator(".examples output").nth(1)).to_have_text("−0.5")
+    page.get_by_role("button", name="Remove example 2").click()
+    expect(page.locator(".examples")).to_have_count(0)
+    page.wait_until(f"document.querySelector('{RANK}')?.dataset.id === '{alone[0]}'")
+
+
+def test_keys_add_and_subtract_a_result(page, ids):
+    page.ask(ids["pear/1.jpg"])
+    page.locator("#results a").first.focus()
+    page.keyboard.press("p")
+    expect(page.locator(".examples li:not(.add)")).to_have_count(2)
+    page.locator("#results a").first.focus()
+    page.keyboard.press("m")
+    expect(page.locator(".examples li.minus")).to_have_count(1)
+
+
+@BOTH
+def test_a_region_is_drawn_by_pointer_and_by_keys(page, ids):
+    page.ask(ids["pear/1.jpg"])
+    whole = results(page)
+    page.get_by_role("button", name="Search a region").click()
+    page.pictures()
+    stage = page.locator(".draw").bounding_box()
+    page.mouse.move(stage["x"] + 4, stage["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2, steps=3)
+    page.mouse.up()
+    frame = page.locator(".frame")
+    expect(frame).to_be_focused()
+    width = frame.bounding_box()["width"]
+    page.keyboard.press("Shift+ArrowLeft")
+    assert frame.bounding_box()["width"] < width
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="Search this region").click()
+    page.wait_until("location.search.includes('region=')")
+    expect(page.locator(".examples .region")).to_be_attached()
+    expect(page.locator("#results .rank").first).to_be_visible()
+    no_overflow(page)
+    page.get_by_role("button", name="Search the whole image").click()
+    page.wait_until(
+        f"!location.search.includes('region=') && document.querySelector('{RANK}')?.dataset.id === '{whole[0]}'"
+    )
+
+
+def test_an_address_is_refused_with_words_or_fetched_where_that_is_allowed(page, ids):
+    page.goto("")
+    paste = """(text) => {
+        const data = new DataTransfer();
+        data.setData("text/plain", text);
+        const options = { clipboardData: data, bubbles: true, cancelable: true };
+        document.body.dispatchEvent(new ClipboardEvent("paste", options));
+    }"""
+    page.evaluate(paste, "https://example.org/cat.jpg")
+    expect(page.locator(".toast")).to_contain_text("does not fetch web addresses")
+    run = page.request.get("api/run").json()
+    run["limits"]["fetch_urls"] = 1
+    page.route("**/api/run", lambda route: route.fulfill(json=run))
+    upload = 64 * "a"
+    page.route("**/api/fetch", lambda route: route.fulfill(json={"upload": upload, "name": "cat.jpg"}))
+    [answer] = page.request.get(f"search?id={ids['pear/2.jpg']}&k=48").json()
+    page.route("**/search?*", lambda route: route.fulfill(json=[answer]))
+    page.refusals = 1  # the picture of the made-up upload
+    page.reload()
+    box(page).fill("https://example.org/cat.jpg")
+    box(page).press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("cat.jpg")
+
+
+@BOTH
+def test_home_shows_what_there_is_and_each_page_has_an_address(page):
+    page.goto("")
+    expect(page.locator("#home .album")).to_have_count(4)
+    expect(page.locator("#home")).to_contain_text("76 photos, the similar ones together")
+    no_overflow(page)
+    page.get_by_role("link", name="Photos that look alike").click()
+    expect(page.locator("#alike .group")).to_have_count(1)
+    expect(page.get_by_role("button", name="Keep one, remove 2")).to_be_visible()
+    no_overflow(page)
+    page.go_back()
+    page.get_by_role("link", name="Check these labels").click()
+    expect(page.locator("#check")).to_contain_text("plum? 90 % of the nearest photos are pear.")
+    no_overflow(page)
+    page.go_back()
+    page.get_by_role("link", name="See all").click()
+    expect(page.locator("#added .tile").first).to_have_attribute("aria-setsize", "76")
+    page.goto("?view=albums")
+    page.get_by_role("searchbox", name="Filter labels").fill("fi")
+    expect(page.locator("#albums .album")).to_have_count(1)
+    page.locator("#albums .album").click()
+    page.locator("#album .tile a.open").first.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("s")
+    expect(page.locator("#results .rank").first).to_be_visible()
+
+
+def test_one_of_a_group_is_kept_after_a_question(page):
+    sent = []
+
+    def answer(route):
+        sent.append(route.request.post_data_json)
+        route.fulfill(json={"n_images": 74, "changed": 2, "undo": "x", "version": "1", "behind": None})
+
+    page.route("**/api/images/remove", answer)
+    page.goto("?view=alike")
+    kept = page.get_by_role("radio").nth(1)
+    kept.check()
+    number = int(kept.get_attribute("value"))
+    page.get_by_role("button", name="Keep one, remove 2").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert sent == []
+    page.get_by_role("button", name="Keep one, remove 2").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.locator(".toast")).to_contain_text("2 photos removed from the collection.")
+    assert len(sent[0]["ids"]) == 2
+    assert number not in sent[0]["ids"]
+    expect(page.locator("#alike .group")).to_have_count(0)
+
+
+@BOTH
+def test_the_map_moves_zooms_and_leads_to_photos(page):
+    page.goto("?view=map")
+    canvas = page.get_by_role("application", name=re.compile("Map of 76 photos"))
+    expect(page.locator("#map .inview h2")).to_have_text("76 photos in view")
+    expect(page.locator(".maplegend li")).to_have_count(4)
+    no_overflow(page)
+    page.locator(".maplegend button", has_text="plum").click()
+    page.wait_until("location.search.includes('at=')")
+    expect(page.locator("#map .inview h2")).not_to_have_text("76 photos in view")
+    address = page.url
+    page.reload()
+    expect(page.locator("#map .inview h2")).not_to_have_text("76 photos in view")
+    assert page.url == address
+    canvas.focus()
+    page.keyboard.press("0")
+    page.wait_until("!location.search.includes('at=')")
+    for _ in range(4):
+        page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    page.wait_until("location.search.includes('at=')")
+    page.keyboard.press("Enter")
+    expect(page.locator("#results .rank").first).to_be_visible()
+    page.go_back()
+    expect(canvas).to_be_visible()
+
+
+def test_a_map_that_is_not_drawn_can_be_drawn(page):
+    state = {"ready": False, "current": False, "making": False, "phase": None, "share": 0, "problem": None}
+    state |= {"version": None, "images": 0, "labels": [], "n_alike": 0, "n_check": 0}
+    page.route("**/api/map", lambda route: route.fulfill(json=state))
+    page.goto("?view=map")
+    start = page.get_by_role("button", name="Look now")
+    expect(start).to_be_visible()
+    state |= {"making": True, "phase": "drawing the map", "share": 0.5}
+    start.click()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+    expect(page.locator("#map")).to_contain_text("You can go on searching")
+    page.unroute("**/api/map")
+    expect(page.get_by_role("application")).to_be_visible()
+
+
+@BOTH
+def test_figures(page):
+    page.goto("?view=figures")
+    expect(page.locator("#figures")).to_contain_text("Of the first ten results")
+    expect(page.get_by_role("img", name=re.compile("^Precision at k of each ranking"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("OASIS"))).to_contain_text(re.compile(r"0\.\d{3}"))
+    expect(page.locator(".bars li")).to_have_count(4)
+    for title in (
+        "Which labels are easy",
+        "What is taken for what",
+        "Best queries",
+        "Worst queries",
+        "Before and after your marks",
+    ):
+        expect(page.get_by_role("heading", name=title)).to_be_visible()
+    no_overflow(page)
+
+
+def test_names_of_any_script_and_length_fit(page):
+    long, arabic = "x" * 4000, "صور العائلة"
+    found = {"labels": [{"name": long, "images": 1}, {"name": arabic, "images": 2}], "folders": [], "images": []}
+    page.route("**/api/suggest?*", lambda route: route.fulfill(json=found))
+    page.goto("")
+    box(page).fill("x")
+    expect(page.get_by_role("option")).to_have_count(2)
+    expect(page.get_by_role("option").nth(1).locator(".named")).to_have_css("direction", "rtl")
+    no_overflow(page)
+    covers = page.request.get("api/albums?limit=1").json()["albums"][0]["covers"]
+    albums = {"total": 1, "same_as_labels": False, "albums": [{"name": long, "images": 1, "covers": covers}]}
+    page.route("**/api/albums?*", lambda route: route.fulfill(json=albums))
+    page.goto("?view=albums")
+    expect(page.locator("#albums .album")).to_have_count(1)
+    no_overflow(page)
+
+
+STATES = [
+    "",
+    "?view=albums",
+    "?view=album&label=plum&not=fig",
+    "?view=added",
+    "?view=map",
+    "?view=alike",
+    "?view=check",
+    "?view=figures",
+]
+STATES += ["judge?results=1"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [{"color_scheme": "light"}, PHONE, {"viewport": {"width": 320, "height": 256}}],
+    ids=["desktop", "phone", "zoom"],
+    indirect=True,
+)
+def test_no_page_violates_what_axe_knows(page, ids, shown):
+    base = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python")
+    faults = {}
+    states = [*STATES, f"?id={ids['pear/1.jpg']}&also=id:{ids['plum/1.jpg']}@-0.5&region=0.1,0.1,0.5,0.5"]
+    for state in states:
+        page.refusals += state.startswith("judge")  # no study yet
+        page.goto(state, wait_until="networkidle")
+        page.wait_for_timeout(250)  # colours of what fades are those at its end
+        world = page.context.new_cdp_session(page)
+        frame = world.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        context = world.send("Page.createIsolatedWorld", {"frameId": frame})["executionContextId"]
+
+        def run(text, world=world, context=context):
+            options = {"contextId": context, "awaitPromise": True, "returnByValue": True}
+            return world.send("Runtime.evaluate", {"expression": text} | options)["result"].get("value")
+
+        run(base.AXE_SCRIPT)
+        found = "axe.run({ resultTypes: ['violations'] }).then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))"
+        if violations := run(found):
+            faults[state] = violations
+        if page.evaluate("document.documentElement.scrollWidth") > page.viewport_size["width"]:
+            faults[f"{state}, width"] = True
+    assert faults == {}
