@@ -19,6 +19,7 @@ import yaml
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
+from visterm.learners.validation import MAX_QUERIES
 from visterm.pipeline.config.models import Config, without_password
 from visterm.pipeline.console import csv_cells
 from visterm.pipeline.report.charts import write_precision_curve
@@ -35,7 +36,6 @@ from visterm.retrieval import Evaluation, Ranking, compare
 from .measure import SystemResult, Task
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
-_AS_GOOD = 0.97  # of the best mAP on held-out images: nearer ones differ by chance
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
 TAKE_CELLS = (
     "These vectors count visterms in the whole image. To learn a similarity of photos, above all of objects, take "
@@ -133,8 +133,9 @@ def write_results(
 def recommend(results: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Return which of several learners did best on images held out of the training ones; None where none was validated.
 
-    ``results`` are those of their records, with an empty one for cosine. Test images choose nothing. Of learners that
-    differ by less than a standard error of some hundred queries, it is the first.
+    ``results`` are those of their records, with an empty one for cosine. Test images choose nothing. Of learners within
+    one standard error of the best it is the first. The error is the largest that average precisions can have: numbers
+    between 0 and 1 of mean m have a variance of at most m (1 - m).
     """
     maps = {name: result["validation_map"] for name, result in results.items() if "validation_map" in result}
     if not maps or len(results) < 3:  # a learner and cosine leave nothing to choose
@@ -143,7 +144,10 @@ def recommend(results: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     maps["cosine"] = next(result["cosine_map"] for result in results.values() if "cosine_map" in result)
     # In the order of TRAINED, which begins with the learners that are not tied to a list of labels.
     order = [*(name for name in TRAINED if name in maps), "cosine"]
-    chosen = next(name for name in order if maps[name] >= _AS_GOOD * max(maps.values()))
+    best = max(order, key=lambda name: maps[name])
+    n_queries = min(max(result.get("n_validation", 0) for result in results.values()), MAX_QUERIES)
+    error = math.sqrt(maps[best] * (1 - maps[best]) / n_queries)
+    chosen = next(name for name in order if maps[name] >= maps[best] - error)
     return {"learner": chosen, "validation_map": maps, "not_validated": unknown}
 
 

@@ -107,9 +107,12 @@ def _all_up_to_date(run: Run, config: Config, learnt_from: Sequence[Image], cons
 def _warn_of_other_settings(
     run: Run, config: Config, name: str, learnt_from: Sequence[Image], console: Console
 ) -> None:
-    trained, asked = trained_record(run, name), train_record(run, config, name, learnt_from)
+    trained = trained_record(run, name)
+    if not trained["inputs"]:  # cosine
+        return
+    asked = train_record(run, config, name, learnt_from)
     settings, wanted = ((record["config"], record["inputs"].get("is_a")) for record in (trained, asked))
-    if trained["inputs"] and settings != wanted:
+    if settings != wanted:
         console.warn(f"{name} was trained with other settings; '{how_to_train(run, name)}' trains it with these")
 
 

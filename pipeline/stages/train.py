@@ -346,6 +346,12 @@ def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, tim
             "images by counts of single ones; use the forest codebook: visterm features IMAGES --set "
             "features.codebook.kind=forest"
         )
+    if learner_name == "musl" and config.features.kind == "deep":
+        raise LearnerRefused(
+            "musl splits images by single numbers, which say little in deep vectors: it ranks worse than cosine; use "
+            "another learner, or the forest codebook: visterm features IMAGES --set features.kind=visterms --set "
+            "features.codebook.kind=forest"
+        )
     if not hasattr(learner, "estimate"):
         return
     n_bytes, seconds = learner.estimate(n_images, n_features, n_entries)

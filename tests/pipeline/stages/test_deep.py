@@ -127,6 +127,12 @@ def test_what_cannot_be_made_is_refused_with_one_line_and_the_run_stays(mine, tm
     assert "onnx.model is used with kind: onnx only" in line
 
 
+def test_musl_is_refused_with_the_way_out(mine):
+    line = refused("train", "--learner", "musl", cwd=mine)
+    assert "musl splits images by single numbers" in line
+    assert line.endswith("--set features.kind=visterms --set features.codebook.kind=forest")
+
+
 def test_a_model_is_inspected(done, tmp_path, write_model):
     model = done / "runs/fruit/extractor/files/model.onnx"
     found = json_of("model", "inspect", model, cwd=done)
