@@ -1,26 +1,47 @@
-"""From a dropped picture to results in a real browser: ``python -m benchmarks webpage [--quick]``.
+"""The page in a real browser: ``python -m benchmarks webpage [--quick]``.
 
-All images of Caltech-101 at 1,000 visterms, `visterm serve`, a process of its own, and Chromium beside it. Pictures
-from outside, of the flowers, are dropped on the page one after the other; the page's own clock says when the first
-results are there, and when all thumbnails in view are painted. The first drop loads what later ones find in memory: it
-is told apart.
+`visterm serve`, a process of its own, and Chromium beside it. First all images of Caltech-101: pictures from outside,
+of the flowers, are dropped on the page one after the other; the page's own clock says when the first results are
+there, and when all thumbnails in view are painted. The first drop loads what later ones find in memory: it is told
+apart.
+
+Then 50,000 photos, parts of those of $VISTERM_DATA: the map of them, made in the background while the page is asked
+for results, and scrolls of ten seconds through them, at the speed of a hand, three screens a second, and as a scroll
+bar is dragged, a screen a frame. A frame is the time between two animation frames of the page; Chromium draws without a
+graphics processor, on the cores that the service makes the thumbnails on.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
 
 from .service import VISTERM, environment
 from .vectors import DATA
 
 COMMAND = "python -m benchmarks webpage"
-AIM = 1000.0  # ms
+AIM = 150.0  # ms to the first results
+AIM_MAP = 180.0  # s
+AIM_FRAME = 50.0  # ms
+N_MANY = 50_000
+HAND, DRAGGED = 3, 60  # screens a second
+SECONDS, SCROLLS = 10, 5
+PART = 0.6  # of a photo's sides
 DROP = """(data) => new Promise((done) => {
     const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
     const files = new DataTransfer();
@@ -28,7 +49,7 @@ DROP = """(data) => new Promise((done) => {
     const begun = performance.now();
     let listed = null;
     const look = () => {
-        const cards = [...document.querySelectorAll("#results .card")];
+        const cards = [...document.querySelectorAll("#results .tile[data-index]")];
         if (cards.length && !document.querySelector("#results").hidden) {
             listed ??= performance.now() - begun;
             const seen = cards.filter((card) => card.getBoundingClientRect().top < innerHeight);
@@ -43,7 +64,7 @@ DROP = """(data) => new Promise((done) => {
 })"""
 
 
-def drops(port: str, pictures: list[Path]) -> list[tuple[float, float]]:
+def drops(address: str, pictures: list[Path]) -> list[tuple[float, float]]:
     """Milliseconds to the first results and to all pictures in view, for each picture dropped on an empty page."""
     from playwright.sync_api import sync_playwright
 
@@ -52,52 +73,190 @@ def drops(port: str, pictures: list[Path]) -> list[tuple[float, float]]:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         for picture in pictures:
-            page.goto(f"http://127.0.0.1:{port}/")
+            page.goto(address)
             page.wait_for_load_state("networkidle")
             found.append(tuple(page.evaluate(DROP, base64.b64encode(picture.read_bytes()).decode())))
         browser.close()
     return found
 
 
-def run(quick: bool = False) -> list[dict]:
+SCROLL = """([seconds, screens]) => new Promise((done) => {
+    const frames = [];
+    let begun = null, last = null, peak = 0;
+    const step = (now) => {
+        begun ??= now;
+        if (last !== null) frames.push(now - last);
+        last = now;
+        peak = Math.max(peak, performance.memory.usedJSHeapSize);
+        if (now - begun > 1000 * seconds) return done({ frames, peak, top: scrollY });
+        scrollBy(0, screens * innerHeight / 60);
+        requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+})"""
+
+
+def write_parts(folder: Path, n: int) -> None:
+    """Write n parts of photos, the class of the photo as a folder."""
+    cv2.setNumThreads(1)
+    photos = sorted(path for name in ("caltech101", "flowers", "textures") for path in (DATA / name).glob("*/*.jpg"))
+    photos += sorted((DATA / "corel5k").rglob("*.jp*g"))
+    rng = np.random.default_rng(0)
+    places = rng.random((n, 2))
+
+    def write(number: int) -> None:
+        source = photos[number % len(photos)]
+        photo = cv2.imread(str(source))
+        size = np.array(photo.shape[:2])
+        top, left = (places[number] * (1 - PART) * size).astype(int)
+        height, width = (PART * size).astype(int)
+        target = folder / source.parent.name / f"{number}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(target), photo[top : top + height, left : left + width])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, range(n)))
+
+
+@contextmanager
+def served(folder: Path, images: Path, *settings: str) -> Iterator[str]:
+    """Make a run of some images, and serve it; the address."""
+    given = [part for setting in settings for part in ("--set", setting)]
+    for arguments in (["features", images], ["train", "--learner", "oasis"]):
+        command = [VISTERM, "--quiet", *arguments, "--run", "bench", *given]
+        subprocess.run(command, env=environment(folder), check=True, capture_output=True)
+    serving = subprocess.Popen(
+        [VISTERM, "--quiet", "serve", "--run", "bench", "--port", "0"],
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield f"http://127.0.0.1:{serving.stdout.readline().strip().rstrip('/').rpartition(':')[2]}"
+    finally:
+        serving.terminate()
+        serving.wait(30)
+
+
+def scrolled(address: str, seconds: float, screens: float) -> tuple[np.ndarray, float]:
+    """Milliseconds of each frame of a scroll at so many screens a second, and the peak of the page's heap, MB."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--enable-precise-memory-info"]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.goto(f"{address}/?view=photos")
+        page.locator("#photos .tile").first.wait_for()
+        page.wait_for_load_state("networkidle")
+        found = page.evaluate(SCROLL, [seconds, screens])
+        browser.close()
+    return np.array(found["frames"]), found["peak"] / 1e6
+
+
+def answer(address: str, method: str = "GET") -> Any:
+    headers = {"Origin": address, "Sec-Fetch-Site": "same-origin"}
+    with urllib.request.urlopen(urllib.request.Request(address, method=method, headers=headers)) as response:
+        return json.load(response)
+
+
+def mapped(address: str) -> tuple[float, list[float]]:
+    """Seconds until the map is there, and milliseconds of searches by id meanwhile."""
+    ids = [image["id"] for image in answer(f"{address}/api/images?limit=50")]
+    begun, searches = time.perf_counter(), []
+    state = answer(f"{address}/api/map", "POST")
+    while not state["current"]:
+        if state["problem"]:
+            raise RuntimeError(state["problem"])
+        asked = time.perf_counter()
+        answer(f"{address}/search?id={ids[len(searches) % len(ids)]}")
+        searches.append(1000 * (time.perf_counter() - asked))
+        time.sleep(0.5)
+        state = answer(f"{address}/api/map")
+    return time.perf_counter() - begun, searches
+
+
+def dropped(folder: Path, quick: bool) -> dict:
+    """The record of pictures dropped on the page."""
     images, flowers = DATA / "caltech101", sorted((DATA / "flowers").rglob("*.jpg"))
-    if not images.is_dir() or not flowers or shutil.which("chromium") is None:
-        print(f"    left out: no {images}, or no chromium", file=sys.stderr)
-        return []
-    with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:
-        folder = Path(name)
-        for arguments in (["features", images], ["train", "--learner", "oasis"]):
-            settings = ["--set", "features.n_visterms=1000", "--set", f"oasis.n_steps={5_000 if quick else 60_000}"]
-            command = [VISTERM, "--quiet", *arguments, "--run", "bench", *settings]
-            subprocess.run(command, env=environment(folder), check=True, capture_output=True)
-        serving = subprocess.Popen(
-            [VISTERM, "--quiet", "serve", "--run", "bench", "--port", "0"],
-            env=environment(folder),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            port = serving.stdout.readline().strip().rstrip("/").rpartition(":")[2]
-            found = drops(port, flowers[:: len(flowers) // (3 if quick else 21)])
-        finally:
-            serving.terminate()
-            serving.wait(30)
+    settings = ("features.n_visterms=1000", f"oasis.n_steps={5_000 if quick else 60_000}")
+    with served(folder, images, *settings) as address:
+        found = drops(address, flowers[:: len(flowers) // (3 if quick else 21)])
     (first, first_seen), later = found[0], found[1:]
     listed, seen = (statistics.median(times) for times in zip(*later, strict=True))
     n_images = sum(1 for _ in images.rglob("*.jpg"))
+    return {
+        "name": "service-page-drop",
+        "what": f"a picture dropped on the page, {n_images:,} images, to the first results; the first of all "
+        f"{first:.0f} ms; with all thumbnails in view painted {seen:.0f} ms, the first time {first_seen:.0f} ms",
+        "ours": listed,
+        "peer": AIM,
+        "peer_name": "what is aimed at",
+        "ratio": AIM / listed,
+        "limit": "reading and describing the picture, some ms, and a frame of the browser",
+        "unit": "ms",
+        "n": len(later),
+        "measured": f"median of {len(later)} pictures, the slowest {max(listed for listed, _ in later):.0f} ms",
+        "command": COMMAND,
+    }
+
+
+def many(folder: Path, quick: bool) -> list[dict]:
+    """The records of the map and of scrolling, of many photos."""
+    n = 300 if quick else N_MANY
+    n_visterms = 500 if quick else 10_000
+    write_parts(folder / "photos", n)
+    settings = (f"features.n_visterms={n_visterms}", "oasis.n_steps=500000")
+    with served(folder, folder / "photos", *settings) as address:
+        seconds, searches = mapped(address)
+        scrolls = [scrolled(address, 2 if quick else SECONDS, HAND) for _ in range(1 if quick else SCROLLS)]
+        dragged, heap = scrolled(address, 2 if quick else SECONDS, DRAGGED)
+    longest = [float(frames.max()) for frames, _ in scrolls]
+    slow = [int((frames > AIM_FRAME).sum()) for frames, _ in scrolls]
+    heap = max(heap, *(peak for _, peak in scrolls))
+    frames = np.concatenate([frames for frames, _ in scrolls])
     return [
         {
-            "name": "service-page-drop",
-            "what": f"a picture dropped on the page, {n_images:,} images, to the first results; the first of all "
-            f"{first:.0f} ms; with all thumbnails in view painted {seen:.0f} ms, the first time {first_seen:.0f} ms",
-            "ours": listed,
-            "peer": AIM,
+            "name": "service-page-map",
+            "what": f"the map of {n:,} photos, {n_visterms:,} visterms; searches by id meanwhile "
+            f"{statistics.median(searches):.0f} ms",
+            "ours": seconds,
+            "peer": AIM_MAP,
             "peer_name": "what is aimed at",
-            "ratio": AIM / listed,
-            "limit": "reading and describing the picture, some ms, and a frame of the browser",
-            "unit": "ms",
-            "n": len(later),
-            "measured": f"median of {len(later)} pictures, the slowest {max(listed for listed, _ in later):.0f} ms",
+            "ratio": AIM_MAP / seconds,
+            "limit": "UMAP itself, on one core, so that the same seed gives the same map",
+            "unit": "s",
+            "n": n,
+            "measured": f"once, in a process of low priority; {len(searches)} searches, the slowest "
+            f"{max(searches):.0f} ms",
             "command": COMMAND,
-        }
+        },
+        {
+            "name": "service-page-scroll",
+            "what": f"scrolling through {n:,} photos by hand: the longest frame; script heap {heap:.0f} MB at the peak",
+            "ours": statistics.median(longest),
+            "peer": AIM_FRAME,
+            "peer_name": "what is aimed at",
+            "ratio": AIM_FRAME / statistics.median(longest),
+            "limit": "16.7 ms: 60 frames a second",
+            "unit": "ms",
+            "n": len(frames),
+            "measured": f"median of {len(scrolls)} scrolls of {SECONDS} s; frames of more than {AIM_FRAME:.0f} ms: "
+            f"{', '.join(map(str, slow))} of {len(frames) // len(scrolls)}; all frames: median "
+            f"{np.median(frames):.1f} ms, 99th percentile {np.percentile(frames, 99):.0f} ms; dragged: median "
+            f"{np.median(dragged):.1f} ms, 99th percentile {np.percentile(dragged, 99):.0f} ms",
+            "command": COMMAND,
+            "slow_frames": slow,
+            "heap_mb": heap,
+        },
     ]
+
+
+def run(quick: bool = False) -> list[dict]:
+    if not all((DATA / name).is_dir() for name in ("caltech101", "flowers")) or shutil.which("chromium") is None:
+        print(f"    left out: no {DATA / 'caltech101'}, or no chromium", file=sys.stderr)
+        return []
+    with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:
+        few, lots = Path(name) / "few", Path(name) / "many"
+        few.mkdir(), lots.mkdir()
+        return [dropped(few, quick), *many(lots, quick)]

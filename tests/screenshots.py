@@ -17,6 +17,7 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
+from visterm.pipeline.search.overview import make_overview
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.service.app import create_app
 from visterm.pipeline.store.run import Run
@@ -64,6 +65,12 @@ def options(page: Page) -> None:
     page.get_by_text("Advanced").click()
 
 
+def type_name(page: Page) -> None:
+    page.get_by_role("combobox").fill("b")
+    page.get_by_role("option").nth(1).wait_for()
+    page.keyboard.press("ArrowDown")
+
+
 # name: look, address ({id}: an image), what to do there
 STATES = {
     "start": (DESKTOP, "", None),
@@ -78,6 +85,13 @@ STATES = {
     "options": (DESKTOP, "?id={id}", options),
     "comparison": (DESKTOP, "?id={id}&with=cosine", None),
     "photos": (DESKTOP, "?view=photos", None),
+    "search": (DESKTOP, "", type_name),
+    "map": (DESKTOP, "?view=map", lambda page: page.wait_for_timeout(1500)),
+    "map-phone": (PHONE, "?view=map", lambda page: page.wait_for_timeout(1500)),
+    "albums": (DESKTOP, "?view=albums", None),
+    "alike": (DESKTOP, "?view=alike", None),
+    "check": (DESKTOP, "?view=check", None),
+    "figures": (DESKTOP, "?view=figures", None),
 }
 
 
@@ -94,6 +108,7 @@ def main(folder: Path) -> None:
             thread.start()
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
             FOLDER.mkdir(exist_ok=True)
+            make_overview(Searcher(run))
             for name, (look, address, act) in STATES.items():
                 context = browser.new_context(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", **look)
                 page = context.new_page()

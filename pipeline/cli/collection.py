@@ -224,7 +224,7 @@ def repair(
     if as_json:
         print(json.dumps({"run": place.name} | done))
     else:
-        for title in ("kept", "lost"):
+        for title in ("kept", "lost", "doubtful"):
             for line in done[title]:
                 console.say(f"{title}: {line}")
         if not done["kept"] and not done["damaged"] and not done["features"]["extracted"]:

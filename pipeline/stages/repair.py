@@ -40,7 +40,7 @@ def repair(
     Returns
     -------
     dict
-        ``catalogue``: whether it was rebuilt; ``kept`` and ``lost``: lines that say so; ``damaged``: what another
+        ``catalogue``: whether it was rebuilt; ``kept``, ``lost`` and ``doubtful``: lines that say so; ``damaged``: what another
         command must make again, with the command; and the summary of `features` under ``features``.
 
     Raises
@@ -51,6 +51,7 @@ def repair(
     started = time.perf_counter()
     kept: list[str] = []
     lost: list[str] = []
+    doubtful: list[str] = []
     with run.locked(), system_errors_explained(run.folder):
         for what, store in stores.items():
             if (problem := store.damage()) is not None:
@@ -70,6 +71,11 @@ def repair(
             from_each = ", ".join(f"{n:,} from {source}" for source, n in sources.items() if n)
             kept.append(f"ids of images: {from_each or 'none'}")
             lost += rebuilt.lost
+            if rebuilt.by_hand:
+                doubtful.append(
+                    f"{count(rebuilt.by_hand, 'image')} added, removed or labelled by hand: as the damaged catalogue "
+                    "has them, which may be wrong"
+                )
             if rebuilt.unreadable or rebuilt.from_segments or rebuilt.from_marks:
                 n = rebuilt.unreadable + rebuilt.from_segments + rebuilt.from_marks
                 lost.append(
@@ -81,6 +87,7 @@ def repair(
         "catalogue": problem is not None,
         "kept": kept,
         "lost": lost,
+        "doubtful": doubtful,
         "damaged": damaged,
         "features": summary,
         "seconds": round(time.perf_counter() - started, 3),

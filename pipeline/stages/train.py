@@ -17,6 +17,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.evaluation.is_a import parents_of
+from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
@@ -208,6 +209,12 @@ def _train(
                 "cosine_map": float(learner.cosine_map_),
             }
     _say_how_it_went(learner_name, learner, watch.timed_out, console)
+    with contextlib.suppress(UserError):
+        if LearnerVersions(run).in_force(learner_name).void:
+            console.warn(
+                f"the new model of {learner_name} has not learned from the relevance marks yet; "
+                f"'visterm feedback update --run {run.name}' teaches it"
+            )
     shutil.rmtree(checkpoint, ignore_errors=True)
     return record["result"]
 

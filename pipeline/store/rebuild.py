@@ -56,6 +56,7 @@ class Rebuilt:
     from_catalogue: int = 0  # rows that could still be read
     from_segments: int = 0  # rows that the segments note
     from_marks: int = 0  # rows that relevance marks name
+    by_hand: int = 0  # rows of the damaged catalogue that nothing else tells: added, removed or labelled by hand
     unreadable: int = 0  # rows between the first and the last id that are nowhere: what only they knew is lost
     lost: list[str] = field(default_factory=list)  # what else could not be read, in words
 
@@ -95,9 +96,17 @@ def rebuild_catalogue(run: Run, root: Path | None, marked: Iterable[KnownImage])
                 if isinstance(path, bytes) and _is_labels(labels):
                     given[path] = labels
     rebuilt.from_catalogue = len(images)
+    if root is not None or "root" not in meta:
+        directory = os.fspath(root.absolute()) if root is not None else origin.get("root") or _root_of(run)
+        if not directory:
+            raise UserError(f"{file}: nothing tells where the images are; run 'visterm repair IMAGES --run {run.name}'")
+        meta["root"] = os.fsencode(directory)
     plain = {name for name in numbers if not any(place.segment == name for place in noted.values())}
     for id_, row in images.items():
-        _place(id_, row, noted, plain)
+        _place(id_, row, noted, plain, meta["root"])
+    rebuilt.by_hand = sum(
+        row["path"] in given or row["status"] == "excluded" or row["path"].startswith(b"/") for row in images.values()
+    )
     for id_, image in noted.items():
         if id_ not in images:
             images[id_] = dict.fromkeys(_COLUMNS) | image._asdict()
@@ -113,11 +122,6 @@ def rebuild_catalogue(run: Run, root: Path | None, marked: Iterable[KnownImage])
     extractor = _extractor_of(run)
     meta.setdefault("split", extractor.get("inputs", {}).get("split") or "")
     meta.setdefault("extractor", origin.get("extractor") or "")
-    if root is not None or "root" not in meta:
-        directory = os.fspath(root.absolute()) if root is not None else origin.get("root") or _root_of(run)
-        if not directory:
-            raise UserError(f"{file}: nothing tells where the images are; run 'visterm repair IMAGES --run {run.name}'")
-        meta["root"] = os.fsencode(directory)
     meta["last_segment"] = max(meta.get("last_segment") or 0, *numbers, 0)
     _write(run.collection, images, meta, given)
     if os.path.lexists(file):
@@ -161,10 +165,14 @@ def _from_segments(segments: Path, rebuilt: Rebuilt) -> tuple[dict[int, _Noted],
     return noted, origin, numbers
 
 
-def _place(id_: int, row: dict[str, Any], noted: dict[int, _Noted], plain: set[int]) -> None:
+def _place(id_: int, row: dict[str, Any], noted: dict[int, _Noted], plain: set[int], root: bytes) -> None:
     """Let a row that could be read name the segment that has its image; without one the image is extracted again."""
     place = noted.get(id_)
-    if place is not None and (row["path"], row["sha256"]) == place[2:4]:
+    if place is not None:
+        # An id is of one content for ever; its path changes when the file moves.
+        moved = row["sha256"] == place.sha256 and os.path.exists(os.path.join(root, row["path"]))
+        if not moved:
+            row["path"], row["sha256"] = place.path, place.sha256
         if row["status"] == "ok":
             row["segment"], row["row"] = place[:2]
             row["status"] = "pending" if place.segment is None else "ok"

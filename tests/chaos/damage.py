@@ -106,7 +106,7 @@ def repaired(world: World, seed: int) -> str | None:
         ended = call("repair", "--json", cwd=folder)
         if ended.code or (problem := ended.problem()) is not None:
             return f"repair: {ended.code} {ended.err[-300:]}"
-        lost = json.loads(ended.out)["lost"]
+        lost = json.loads(ended.out)["lost"] + json.loads(ended.out)["doubtful"]
         wanted = world.reference("features")[1]
         now: Any = state(folder)
         if now == wanted:

@@ -37,14 +37,17 @@ export function lineChart(series, { x, y, label, mark = null }) {
     text(x, { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 4, "text-anchor": "middle" }),
   ];
   const path = (points) => points.filter(([, value]) => Number.isFinite(value)).map(([a, b], i) => `${i ? "L" : "M"}${px(a).toFixed(1)} ${py(b).toFixed(1)}`).join("");
+  let others = 0;
+  const hues = new Map(series.filter(({ kind }) => kind === "other").map(({ name }) => [name, (285 + 137 * others++) % 360]));
+  const look = ({ name, kind }) => ({ class: kind, ...(hues.has(name) && { style: { "--hue": hues.get(name) } }) });
   const dots = (points) => (points.length < 3 ? [] : points.length <= 16 ? points : []);
   return el("figure", { class: "line-chart" },
-    el("ul", { class: "key" }, series.map(({ name, kind }) => el("li", { class: kind }, name))),
+    el("ul", { class: "key" }, series.map((one) => el("li", look(one), one.name))),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label ?? y },
       svg("g", { class: "grid-lines" }, grid),
       mark === null ? null : svg("line", { class: "marked", x1: px(mark), x2: px(mark), y1: TOP, y2: HEIGHT - BOTTOM }),
-      series.map(({ kind, points }) => svg("g", { class: kind }, svg("path", { d: path(points) }),
-        dots(points).map(([a, b]) => svg("circle", { cx: px(a), cy: py(b), r: 3.5 }))))));
+      series.map((one) => svg("g", look(one), svg("path", { d: path(one.points) }),
+        dots(one.points).map(([a, b]) => svg("circle", { cx: px(a), cy: py(b), r: 3.5 }))))));
 }
 
 // rows: [{ name, value, other, words, link }] with values from 0 to 1; bars are as long as their share of the largest.

@@ -8,14 +8,18 @@ import { photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
 import { state } from "./state.js";
 import { addView } from "./views.js";
+import { learnerName } from "./words.js";
 
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
 const percent = (share) => `${Math.round(100 * share)} %`;
 const last = (path) => path.split("/").slice(-2).join("/");
 const LABELS = 24; // bars before "Show all"
 
-// What a person calls a learner.
-const named = (name) => ({ cosine: "Plain look (cosine)", chance: "Random order" })[name] ?? `Learned (${name.toUpperCase()})`;
+const named = (name) => (name === "chance" ? "Random order" : learnerName(name));
+const titleOf = (evaluation) => {
+  const names = evaluation.split("+");
+  return names.length > 3 ? `Measured: ${names.length} learners` : `Measured: ${names.map(named).join(", ")}`;
+};
 
 const panel = (title, about, ...content) =>
   el("section", { class: "panel", "aria-label": title }, el("h2", {}, title), about && el("p", { class: "quiet" }, about), content);
@@ -101,7 +105,7 @@ async function evaluation(name) {
     get(`${at}/figures`, { queries: 6 }).catch((error) => ({ error }))]);
   return [
     el("div", { class: "charts" },
-      panel(`Measured: ${name}`, null, summary(name, metrics)),
+      panel(titleOf(name), null, summary(name, metrics)),
       curves && panel("Along the results", null, curvesOf(curves, metrics))),
     found.error ? box("No figures of labels and queries", [el("p", {}, found.error.message), command("visterm evaluate --force")])
       : [labelBars(found), confusions(found),

@@ -304,11 +304,12 @@ def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
     assert trainer.update()["n_marks"] == 20
 
 
-def test_a_new_training_makes_the_versions_void(run):
+def test_a_new_training_makes_the_versions_void(run, capsys):
     trainer = FeedbackTrainer(run)
     session(run, some_queries(run, 2))
     trainer.update()
     train(run, load_config(None, [*SETTINGS, "oasis.n_steps=2000"]), "oasis", QUIET)
+    assert "has not learned from the relevance marks yet; 'visterm feedback update" in capsys.readouterr().err
     assert trainer.version("oasis") == 0
     np.testing.assert_array_equal(matrix(run), matrix(run, folder=run.learner("oasis") / "files"))
     status = trainer.status()["learners"]["oasis"]

@@ -40,10 +40,25 @@ def test_one_bit_costs_nothing(mine):
         assert "damaged catalogue" in refused(*command, cwd=mine)
     done = json_of("repair", cwd=mine)
     assert (done["catalogue"], done["lost"], done["damaged"]) == (True, [], [])
+    assert done["doubtful"] == [
+        "2 images added, removed or labelled by hand: as the damaged catalogue has them, which may be wrong"
+    ]
     assert rows(mine) == before
     assert file.with_name("catalogue.sqlite.damaged").read_bytes() == bytes(data)
     done = json_of("repair", cwd=mine)
     assert (done["catalogue"], done["kept"], done["features"]["extracted"]) == (False, [], 0)
+
+
+def test_an_id_keeps_the_content_that_its_segment_notes(mine):
+    """What the damaged catalogue says of an image may be read, and be wrong."""
+    before, file = rows(mine), mine / "runs/fruit/collection/catalogue.sqlite"
+    _, (_, _, sha256, *_), (_, path, *_), *_ = before
+    data = file.read_bytes()
+    assert sha256.encode() in data
+    file.write_bytes(data.replace(sha256.encode(), b"0" * 64).replace(path, path.replace(b"/", b"+")))
+    assert "damaged catalogue" in refused("info", cwd=mine)
+    assert json_of("repair", cwd=mine)["lost"] == []
+    assert rows(mine) == before
 
 
 def test_without_any_catalogue_the_segments_know_the_images(mine):

@@ -516,7 +516,9 @@ def test_the_learner_that_validated_best_is_recommended(done):
     assert maps[found["learner"]] >= 0.8 * max(maps.values())
 
     def results_of(n, **maps):
-        return {k: {"validation_map": m, "cosine_map": 0.5, "n_validation": n} for k, m in maps.items()} | {"cosine": {}}
+        return {k: {"validation_map": m, "cosine_map": 0.5, "n_validation": n} for k, m in maps.items()} | {
+            "cosine": {}
+        }
 
     results = results_of(100, oasis=0.7, ovr=0.8)  # a standard error of at most sqrt(0.8 * 0.2 / 100) = 0.04
     assert recommend(results)["learner"] == "ovr"
