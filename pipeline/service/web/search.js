@@ -12,6 +12,7 @@ import { PAGE, settings, state } from "./state.js";
 import { showOnly } from "./views.js";
 
 const KEPT = 150_000; // results of this session, so that Back is immediate
+const SOON = 150; // ms in which results come without tiles that stand for them
 const rankings = new Map(); // by request
 
 export async function readRun() {
@@ -42,7 +43,7 @@ function keepRanking(key, ranking, k) {
   return ranking;
 }
 
-// The picture is there before its results are.
+// The picture is there before its results are. Returns the timer of the tiles that stand for results which take longer.
 function showDropped(file, name) {
   const address = URL.createObjectURL(file);
   const img = el("img", { src: address, alt: "" });
@@ -52,7 +53,7 @@ function showDropped(file, name) {
   $("#asked").hidden = false;
   $("#start").hidden = true;
   showOnly(null);
-  showSkeleton();
+  return setTimeout(showSkeleton, SOON);
 }
 
 // Search with a picture that the service already has, or add it to the query as an example.
@@ -76,13 +77,15 @@ export async function searchFiles(files) {
   if (isAdding() && queryOf(state.request)) return addFile(file);
   const name = file.name || "pasted image";
   const mine = state.turn;
+  let waiting;
   try {
     const most = state.run.limits.upload_bytes;
     if (file.size > most) throw new ApiError(`${name}: larger than the limit of ${Math.floor(most / 2 ** 20)} MiB`, 413);
     const kept = settings();
-    showDropped(file, name);
+    waiting = showDropped(file, name);
     const ranking = await busy(`Searching with ${name} …`,
       (signal) => upload(file, { ...searchOf(kept), k: PAGE }, { signal }));
+    clearTimeout(waiting);
     const next = { ...kept, upload: ranking.upload ?? ranking.key };
     keepRanking(JSON.stringify(searchOf(next)), ranking, PAGE);
     remember("names", { ...Object.fromEntries(Object.entries(remembered("names", {})).slice(-20)), [next.upload]: name });
@@ -90,6 +93,7 @@ export async function searchFiles(files) {
     if (!ranking.upload) say("The server could not store this image: the link works only until you reload the page.");
     if (files.length > 1) toast(`Searched with ${name}, the first of ${files.length} files.`);
   } catch (error) {
+    clearTimeout(waiting);
     if (mine !== state.turn && error.name === "AbortError") return; // a later request took over
     state.drawn = null;
     await redraw(state.shown); // removes the skeletons
