@@ -40,8 +40,8 @@ def repair(
     Returns
     -------
     dict
-        ``catalogue``: whether it was rebuilt; ``kept``, ``lost`` and ``doubtful``: lines that say so; ``damaged``: what another
-        command must make again, with the command; and the summary of `features` under ``features``.
+        ``catalogue``: whether it was rebuilt; ``kept``, ``lost`` and ``doubtful``: lines that say so; ``damaged``: what
+        another command must make again, with the command; and the summary of `features` under ``features``.
 
     Raises
     ------

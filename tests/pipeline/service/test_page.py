@@ -317,7 +317,7 @@ def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     expect(viewer).to_be_hidden()
     all_results(page, 75)
     page.go_back()
-    assert page.url == "about:blank"
+    page.wait_for_url("about:blank")
 
 
 def test_search_with_the_image_in_the_dialog(page, ids):
