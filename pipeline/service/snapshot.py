@@ -123,8 +123,8 @@ class Snapshot:
 
     def region_query(self, query: QueryVector, region: Region, image: Any) -> QueryVector:
         """Return a part of an image as a query; `image` gives its file or pixels and is called unless it is cached."""
-        make = lambda: region_vector(self.searcher, image(), region)  # noqa: E731
-        return query._replace(key="", Q=self._vector(f"{query.key} {region}", make))
+        Q = self._vector(f"{query.key} {region}", lambda: region_vector(self.searcher, image(), region))
+        return query._replace(key="", Q=Q)
 
     def _vector(self, key: str, make: Callable[[], Any]) -> Any:
         """Return a vector by key, made unless it is among the last ones."""
