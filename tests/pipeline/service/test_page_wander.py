@@ -11,8 +11,12 @@ pytest.importorskip("playwright.sync_api", reason="the browser tests need playwr
 from playwright.sync_api import expect
 
 from visterm.pipeline import Searcher
+from visterm.pipeline.config.loading import load_config
+from visterm.pipeline.console import Console
 from visterm.pipeline.search.overview import overview_folder, overview_record
+from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.run import Run
 
 PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
 BOTH = pytest.mark.parametrize("page", [{}, PHONE], ids=["desktop", "phone"], indirect=True)
@@ -315,6 +319,28 @@ def test_names_of_any_script_and_length_fit(page):
     page.goto("?view=albums")
     expect(page.locator("#albums .album")).to_have_count(1)
     no_overflow(page)
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_few_photos_without_labels_or_learners_while_another_command_works(page, serving, write_images, tmp_path, n):
+    write_images(tmp_path / "photos", [f"{i}.jpg" for i in range(n)])
+    run = Run(tmp_path / "runs" / "photos")
+    features_stage(run, load_config(None, ["features.n_visterms=4"]), tmp_path / "photos", Console(quiet=True))
+    with run.locked(), serving(run) as client:
+        for state, words in (
+            ("", "Drop an image"),
+            ("?view=photos", f"{n} photo"),
+            ("?view=albums", "No labels"),
+            ("?view=figures", "No evaluation yet"),
+            ("?view=alike", "Photos that look alike"),
+            ("?view=check", "Check these labels"),
+            ("?view=map", "Map of the collection"),
+            ("?id=1", f"All {n - 1} results shown." if n > 1 else "The collection has no other image to compare with."),
+        ):
+            page.goto(f"{client.base_url}/{state}")
+            expect(page.locator("#main")).to_contain_text(words, timeout=60_000)
+            no_overflow(page)
+        page.goto("about:blank")
 
 
 STATES = [
