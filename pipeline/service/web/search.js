@@ -76,6 +76,7 @@ export async function searchFiles(files) {
   if (!file) return toast("No image file received.");
   if (isAdding() && queryOf(state.request)) return addFile(file);
   const name = file.name || "pasted image";
+  if (state.turn) state.turn += 1; // a page that is being drawn, such as the first one, must not come over this
   const mine = state.turn;
   let waiting;
   try {

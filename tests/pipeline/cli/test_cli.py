@@ -108,8 +108,8 @@ def test_an_interrupted_force_goes_on(mine):
 
 def test_evaluate_writes_all_its_files(finished):
     folder = finished / "runs/fruit/evaluations/oasis"
-    names = "curves.csv metrics.json neighbours.csv precision_curve.png precision_curve.svg record.json report.html"
-    assert sorted(path.name for path in folder.iterdir()) == names.split()
+    names = "curves.csv metrics.json neighbours.csv precision_curve.png precision_curve.svg queries.csv record.json"
+    assert sorted(path.name for path in folder.iterdir()) == [*names.split(), "report.html"]
     metrics = json.loads((folder / "metrics.json").read_text())
     assert [metrics[key] for key in ("protocol", "n_queries", "n_without_relevant")] == ["test-test", 12, 0]
     assert set(metrics["systems"]) == {"oasis", "cosine", "chance"}
