@@ -155,6 +155,7 @@ def parse(data: bytes, method: str = "GET") -> Answer | None:
         def makefile(self, mode: str) -> io.BytesIO:
             return io.BytesIO(data)
 
+    # It only calls makefile() of the socket, which Source has.
     response = http.client.HTTPResponse(Source(), method=method)  # type: ignore[arg-type]
     response.begin()
     headers = {name.lower(): value for name, value in response.getheaders()}
