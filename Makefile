@@ -112,7 +112,7 @@ screenshots: install  ## take the pictures of the page in docs/screens, from a r
 bench: install  ## measure speed beside peers; write benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
 
-webscale: install  ## train on millions of synthetic images; two hours, or SIZE=small
+webscale: install  ## train on millions of synthetic images; 45 minutes, or SIZE=small
 	$(BIN)/python -m benchmarks scale $(if $(filter small,$(SIZE)),--quick)
 
 reproduce: install  ## run the papers' experiments; write docs/results (QUICK=1: a smaller version; ONLY="name ...")
