@@ -1,6 +1,7 @@
 """A small run, and clients of the service over it."""
 
 import json
+import re
 import shutil
 import socket
 import threading
@@ -9,14 +10,17 @@ from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
+from visterm.pipeline.search.overview import overview_folder, overview_record
 from visterm.pipeline.stages.evaluate import evaluate as evaluate_stage
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
+from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.run import Run
 
 SETTINGS = ["features.n_visterms=40", "oasis.n_steps=20000", "compute.n_jobs=1"]
@@ -185,6 +189,25 @@ def shown(tmp_path_factory, write_images):
 
 
 @pytest.fixture(scope="session")
+def mapped(shown):
+    """Give the run of the pages an overview, as the background process would."""
+    searcher = Searcher(shown)
+    ids = [image.id for image in searcher.images]
+    names = sorted({label for image in searcher.images for label in image.labels})
+    rng = np.random.default_rng(0)
+    corners = np.array([[0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]])
+    places = [corners[names.index(next(iter(image.labels)))] for image in searcher.images]
+    with publish(overview_folder(shown), overview_record(searcher)) as folder:
+        np.save(folder / "ids.npy", np.array(ids, np.int64))
+        np.save(
+            folder / "points.npy", np.clip(np.array(places) + rng.normal(0, 0.02, (len(ids), 2)), 0, 1).astype("f4")
+        )
+        (folder / "alike.json").write_text(json.dumps([{"ids": ids[:3], "similarity": 0.95}]))
+        entry = {"label": "plum", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
+        (folder / "check.json").write_text(json.dumps([{"id": ids[-1]} | entry]))
+
+
+@pytest.fixture(scope="session")
 def site(shown):
     with _serving(shown) as client:
         yield str(client.base_url)
@@ -250,6 +273,16 @@ def page(request, browser, site):
         page.get_by_role("combobox", name="Search by photo").fill(f"label:{label}")
         page.keyboard.press("Enter")
 
+    def results():
+        """The ids of all results, once the first are there."""
+        page.locator("#results .rank").first.wait_for()
+        return [
+            int(value)
+            for value in page.locator("#results [data-id]").evaluate_all("all => all.map((n) => n.dataset.id)")
+        ]
+
+    page.results = results
+    page.box = page.get_by_role("combobox", name=re.compile("^(Search by photo|Add an example)"))
     page.tile = lambda index: page.locator(f'#results .tile[data-index="{index}"]')
     page.options, page.filter_by = options, filter_by
     page.pictures = lambda: wait_until("[...document.images].every((i) => i.complete || i.loading === 'lazy')")

@@ -1,54 +1,22 @@
 """The page in a real browser: search box, examples, regions, home, albums, map, figures; by keys, on a phone."""
 
-import json
 import re
 
-import numpy as np
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 
 from playwright.sync_api import expect
 
-from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
-from visterm.pipeline.search.overview import overview_folder, overview_record
 from visterm.pipeline.stages.features import features as features_stage
-from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.run import Run
 
 PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
 BOTH = pytest.mark.parametrize("page", [{}, PHONE], ids=["desktop", "phone"], indirect=True)
 RANK = "#results [data-id]"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def mapped(shown):
-    """Give the run of the pages an overview, as the background process would."""
-    searcher = Searcher(shown)
-    ids = [image.id for image in searcher.images]
-    names = sorted({label for image in searcher.images for label in image.labels})
-    rng = np.random.default_rng(0)
-    corners = np.array([[0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]])
-    places = [corners[names.index(next(iter(image.labels)))] for image in searcher.images]
-    with publish(overview_folder(shown), overview_record(searcher)) as folder:
-        np.save(folder / "ids.npy", np.array(ids, np.int64))
-        np.save(
-            folder / "points.npy", np.clip(np.array(places) + rng.normal(0, 0.02, (len(ids), 2)), 0, 1).astype("f4")
-        )
-        (folder / "alike.json").write_text(json.dumps([{"ids": ids[:3], "similarity": 0.95}]))
-        entry = {"label": "plum", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
-        (folder / "check.json").write_text(json.dumps([{"id": ids[-1]} | entry]))
-
-
-def box(page):
-    return page.get_by_role("combobox", name=re.compile("^(Search by photo|Add an example)"))
-
-
-def results(page):
-    page.locator("#results .rank").first.wait_for()
-    return [int(value) for value in page.locator(RANK).evaluate_all("nodes => nodes.map((n) => n.dataset.id)")]
+pytestmark = pytest.mark.usefixtures("mapped")
 
 
 def no_overflow(page):
@@ -59,7 +27,7 @@ def no_overflow(page):
 def test_a_label_is_typed_and_opens_its_album(page):
     page.goto("")
     page.keyboard.press("/")
-    expect(box(page)).to_be_focused()
+    expect(page.box).to_be_focused()
     page.keyboard.type("plu")
     option = page.get_by_role("option", name=re.compile("^plum"))
     expect(page.get_by_role("option").first).to_contain_text("plum")  # no longer all labels
@@ -74,33 +42,33 @@ def test_a_label_is_typed_and_opens_its_album(page):
 
 def test_an_id_and_a_file_name_are_searched_with(page, ids):
     page.goto("")
-    box(page).fill(f"id:{ids['pear/4.jpg']}")
-    box(page).press("Enter")
+    page.box.fill(f"id:{ids['pear/4.jpg']}")
+    page.box.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("pear/4.jpg")
-    box(page).fill("fig/7")
-    box(page).press("Enter")
+    page.box.fill("fig/7")
+    page.box.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("fig/7.jpg")
-    box(page).fill("nothing of this name")
-    box(page).press("Enter")
+    page.box.fill("nothing of this name")
+    page.box.press("Enter")
     expect(page.locator(".toast")).to_contain_text("Nothing here is called")
 
 
 def test_filters_are_typed_and_removed(page, ids):
     page.ask(ids["pear/1.jpg"])
-    box(page).fill("label:plum")
-    box(page).press("Enter")
+    page.box.fill("label:plum")
+    page.box.press("Enter")
     expect(page.get_by_role("button", name="Remove filter: label: plum")).to_be_visible()
     page.wait_until("document.querySelectorAll('#results [data-id]').length === 19")
-    box(page).fill("label:fig")
-    box(page).press("Enter")
+    page.box.fill("label:fig")
+    page.box.press("Enter")
     expect(page.get_by_role("button", name="Remove filter: label: fig")).to_be_visible()
     page.wait_until("document.querySelectorAll('#results [data-id]').length === 38")
     page.reload()
     page.wait_until("document.querySelectorAll('#results [data-id]').length === 38")
     page.get_by_role("button", name="Remove filter: label: fig").click()
     page.get_by_role("button", name="Remove filter: label: plum").click()
-    box(page).fill("-label:pear")
-    box(page).press("Enter")
+    page.box.fill("-label:pear")
+    page.box.press("Enter")
     expect(page.get_by_role("button", name="Remove filter: -label: pear")).to_be_visible()
     expect(page.locator("#query")).to_contain_text("Searched 57 images")
 
@@ -108,9 +76,9 @@ def test_filters_are_typed_and_removed(page, ids):
 @BOTH
 def test_a_query_of_three_images_with_weights(page, ids):
     page.ask(ids["pear/1.jpg"])
-    alone = results(page)
+    alone = page.results()
     page.get_by_role("button", name="Add an example").first.click()
-    expect(box(page)).to_be_focused()
+    expect(page.box).to_be_focused()
     page.keyboard.type(f"id:{ids['plum/1.jpg']}")
     expect(page.get_by_role("option").first).to_be_visible()
     page.keyboard.press("Enter")
@@ -123,7 +91,7 @@ def test_a_query_of_three_images_with_weights(page, ids):
     page.wait_until("location.search.includes('-0.5')")
     expect(page.locator(".examples li.minus")).to_have_count(1)
     expect(page.locator("#query h1")).to_contain_text("−")
-    assert results(page) != alone
+    assert page.results() != alone
     no_overflow(page)
     page.reload()
     expect(page.locator(".examples output").nth(1)).to_have_text("−0.5")
@@ -145,7 +113,7 @@ def test_keys_add_and_subtract_a_result(page, ids):
 @BOTH
 def test_a_region_is_drawn_by_pointer_and_by_keys(page, ids):
     page.ask(ids["pear/1.jpg"])
-    whole = results(page)
+    whole = page.results()
     page.get_by_role("button", name="Search a region").click()
     page.pictures()
     stage = page.locator(".draw").bounding_box()
@@ -189,8 +157,8 @@ def test_an_address_is_refused_with_words_or_fetched_where_that_is_allowed(page,
     page.route("**/search?*", lambda route: route.fulfill(json=[answer]))
     page.refusals = 1  # the picture of the made-up upload
     page.reload()
-    box(page).fill("https://example.org/cat.jpg")
-    box(page).press("Enter")
+    page.box.fill("https://example.org/cat.jpg")
+    page.box.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("cat.jpg")
 
 
@@ -309,7 +277,7 @@ def test_names_of_any_script_and_length_fit(page):
     found = {"labels": [{"name": long, "images": 1}, {"name": arabic, "images": 2}], "folders": [], "images": []}
     page.route("**/api/suggest?*", lambda route: route.fulfill(json=found))
     page.goto("")
-    box(page).fill("x")
+    page.box.fill("x")
     expect(page.get_by_role("option")).to_have_count(2)
     expect(page.get_by_role("option").nth(1).locator(".named")).to_have_css("direction", "rtl")
     no_overflow(page)
