@@ -44,6 +44,7 @@ MODULES = (
     "two_stage",
     "milvus",
     "service",
+    "checks",
     "webpage",
     "feedback",
     "growth",

@@ -125,6 +125,7 @@ class FeedbackTrainer:
             ``learner``, ``from_version``, ``to_version``.
         """
         with self._changing(learner) as state:
+            self.marks.standing()  # refuses a file that is gone: without a version that learned it, it looks never made
             if not state.before:
                 why = "the base is in force" if not state.version else "older versions are not kept"
                 raise UserError(f"{learner}: nothing to undo, {why}; 'visterm feedback reset' goes back to the base")

@@ -184,6 +184,16 @@ def test_undo_and_reset_put_back_exactly_what_was(run):
         trainer.undo()
 
 
+def test_an_undo_does_not_hide_that_the_marks_are_gone(run):
+    session(run, some_queries(run, 1))
+    trainer = FeedbackTrainer(run)
+    assert trainer.update()["accepted"]
+    run.marks.unlink()
+    with pytest.raises(UserError, match="it is gone"):
+        trainer.undo()
+    assert trainer.version("oasis") == 1
+
+
 def test_marks_taken_back_leave_no_trace(run):
     trainer = FeedbackTrainer(run)
     first, second = some_queries(run, 2)
