@@ -77,7 +77,7 @@ def add_selection_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         snapshot = handlers.snapshot
         if snapshot.searcher.config.collection.vectors.file is not None:
             raise HTTPException(404, "this run was made from imported vectors and has no image files")
-        images = [handlers.image(snapshot, int(number)) for number in dict.fromkeys(ids.split(","))]
+        images = [handlers.image(snapshot, number) for number in dict.fromkeys(map(int, ids.split(",")))]
         headers = {"Content-Disposition": 'attachment; filename="photos.zip"'}
         return StreamingResponse(_zip(handlers, snapshot, images), media_type="application/zip", headers=headers)
 
@@ -105,7 +105,9 @@ def _zip(handlers: RequestHandlers, snapshot: Snapshot, images: list[Image]) -> 
     chunks, missing = _Chunks(), []
     with zipfile.ZipFile(cast(Any, chunks), "w", zipfile.ZIP_STORED) as archive:  # photos are compressed already
         for image in images:
-            name = os.fsencode(image.path).decode("utf-8", "replace").lstrip("/")
+            name = os.fsencode(image.path).decode("utf-8", "replace")
+            if os.path.isabs(name):  # added from elsewhere: no folders of this machine in the archive
+                name = f"{image.id}-{os.path.basename(name)}"
             try:
                 archive.writestr(name, handlers.original(snapshot, image))
             except ImageFileGone:

@@ -25,6 +25,7 @@ import kills  # noqa: E402
 import mutants  # noqa: E402
 import pairs  # noqa: E402
 import power  # noqa: E402
+import service_kills  # noqa: E402
 from world import World  # noqa: E402
 
 
@@ -44,6 +45,7 @@ CATEGORIES = {
     "damage": Category("a file of a finished run damaged, under a command", damage.attempt, 5000, 100),
     "repair": Category("a damaged catalogue repaired", damage.repaired, 400, 10),
     "kills": Category("SIGKILL, SIGINT and SIGTERM at a random moment of a command", kills.attempt, 1000, 20),
+    "service": Category("the service killed at a random moment among uploads and marks", service_kills.attempt, 100, 4),
     "disk": Category("a full disk during a command", disk.attempt, 300, 10),
     "power": Category("a power loss during a command: writes that were not synced are gone", power.attempt, 300, 10),
     "pairs": Category("two commands at once on one run", pairs.attempt, 350, 8),

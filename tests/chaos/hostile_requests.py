@@ -501,8 +501,11 @@ ABSENT = (404, 409, 410, 415, 429)  # not there, not trained, gone, no image, to
 
 
 def _rightly_refused(case: Any, answer: Answer) -> bool:
-    """Whether the description says in words what JSON schema cannot: exactly one query; or the body is too large."""
+    """Whether the description says in words what JSON schema cannot: exactly one query; or the body is too large; or
+    this service was started without what the route needs."""
     words = b"exactly one of", b"send it with a file name"
+    if answer.status == 403:
+        return b"--fetch-urls" in answer.body
     return answer.status == 413 or (answer.status == 422 and any(word in answer.body for word in words))
 
 

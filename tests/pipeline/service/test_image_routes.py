@@ -4,12 +4,14 @@ import io
 import os
 import shutil
 import sqlite3
+import zipfile
 from contextlib import closing
 
 from PIL import Image as Pillow
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.service import reloader, schemas, thumbnails
+from visterm.pipeline.stages.edit import add
 from visterm.pipeline.stages.features import features as features_stage
 
 MARKUP = "fig/<img src=x onerror=alert(1)>.jpg"
@@ -146,3 +148,18 @@ def test_markup_stays_text(client, photos):
         assert refused.status_code in (404, 415)
         assert refused.headers["content-type"] == "application/json"
         assert refused.headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_archive_has_each_photo_once_and_names_no_folder_of_the_machine(own, own_photos, serving, tmp_path):
+    outside = tmp_path / "elsewhere" / "other.jpg"
+    outside.parent.mkdir()
+    shutil.copy(own_photos / "pear/1.jpg", outside)
+    with outside.open("ab") as file:
+        file.write(b"\0")  # another content
+    add(own, own.configure(None, []), [outside], Console(quiet=True), labels=["pear"])
+    with serving(own) as client:
+        numbers = {image.path: image.id for image in client.handlers.snapshot.searcher.images}
+        inside, added = numbers["pear/1.jpg"], numbers[str(outside)]
+        answer = client.post("/images/download", data={"ids": f"{inside},0{inside},{added}"})
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert sorted(archive.namelist()) == sorted(["pear/1.jpg", f"{added}-other.jpg"])
