@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.pipeline.store.catalogue import Image
@@ -70,7 +71,7 @@ class Albums:
         self.labels = _largest_first(labels)
         self.folders = _largest_first(folders)
 
-    @property
+    @cached_property
     def are_alike(self) -> bool:
         """Whether each folder holds exactly the images of one label, so that one of the two lists is enough."""
         return sorted(self.labels.values()) == sorted(self.folders.values())

@@ -1,4 +1,4 @@
-"""Hostile requests to `visterm serve`: ``python -m tests.chaos.hostile_requests --count 10000 --generated 5000``.
+"""Hostile requests to `visterm serve`: ``python -m tests.chaos.hostile_requests --count 10000 --generated 7000``.
 
 Every request follows from a seed, which is printed where an answer was wrong; ``--only CATEGORY:SEED`` sends it again.
 Counted as held: no server error, no absolute path and no traceback in a response, the right content type, errors in one

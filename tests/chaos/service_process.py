@@ -24,6 +24,7 @@ RUN = "hostile"
 TOKEN = "tell-nobody-at-all"
 LABELS = ("pear", "plum", "fig")
 PER_LABEL = 8
+_OLD = "was trained before the training images or their labels changed"
 
 
 @dataclass
@@ -56,8 +57,9 @@ class Service:
         return self.process.poll() is None
 
     def output(self) -> str:
-        """What it wrote to standard error, but for its first line."""
-        return self.errors.read_text(errors="replace").replace("press Ctrl-C to stop\n", "")
+        """What it wrote to standard error, but for its first line, and old learners where requests removed images."""
+        lines = self.errors.read_text(errors="replace").splitlines(keepends=True)
+        return "".join(line for line in lines if line != "press Ctrl-C to stop\n" and _OLD not in line)
 
 
 @dataclass
