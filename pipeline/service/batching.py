@@ -18,8 +18,8 @@ from anyio import CapacityLimiter, to_thread
 from starlette.exceptions import HTTPException
 
 T = TypeVar("T")
-_NICENESS = 10  # of uploads: on a busy machine, the event loop and searches come first
-_TRIM_SECONDS = 1.0  # after the last upload
+_NICENESS = 10  # of pictures: on a busy machine, the event loop, searches and the browser come first
+_TRIM_SECONDS = 1.0  # after the last picture
 
 
 class FairQueue:
@@ -104,12 +104,12 @@ class Pool:
         return await to_thread.run_sync(function, *arguments, limiter=self._limiter)
 
 
-class UploadPool(Pool):
-    """Threads of their own for uploads, of low priority; memory goes back to the system once none is left."""
+class NicePool(Pool):
+    """Threads of low priority, for pictures; memory goes back to the system once none is left."""
 
     def __init__(self, workers: int, max_seconds: float):
         super().__init__(workers, max_seconds)
-        self._threads = ThreadPoolExecutor(workers, "visterm-upload", initializer=_be_nice)
+        self._threads = ThreadPoolExecutor(workers, "visterm-pictures", initializer=_be_nice)
         self._trim_timer: asyncio.TimerHandle | None = None
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:

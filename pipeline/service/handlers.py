@@ -27,7 +27,7 @@ from visterm.pipeline.store.models import RANKERS
 from visterm.pipeline.store.run import Run
 
 from . import schemas
-from .batching import MicroBatcher, Pool, UploadPool, available_cores
+from .batching import MicroBatcher, NicePool, Pool, available_cores
 from .examples import check_filter, filter_of, with_examples
 from .looks import Looks
 from .metadata import without_metadata
@@ -77,8 +77,8 @@ class RequestHandlers:
         self.looks = Looks(folder / "looks.sqlite")
         # One core stays free for the event loop.
         self.search_batcher = MicroBatcher(self.search_batch, max(1, available_cores() - 1), SEARCH_SECONDS, BATCH_SIZE)
-        self.thumbnail_pool = Pool(available_cores(), OTHER_SECONDS)
-        self.upload_pool = UploadPool(min(MAX_UPLOAD_WORKERS, max(1, available_cores() // 2)), UPLOAD_SECONDS)
+        self.thumbnail_pool = NicePool(available_cores(), OTHER_SECONDS)
+        self.upload_pool = NicePool(min(MAX_UPLOAD_WORKERS, max(1, available_cores() // 2)), UPLOAD_SECONDS)
         self.update_pool = Pool(1, UPDATE_SECONDS)
         self.general_pool = Pool(available_cores(), OTHER_SECONDS)
         self._drawing = threading.Lock()  # Matplotlib is not thread-safe
@@ -372,6 +372,7 @@ class RequestHandlers:
         """Stop checking the run and close the files."""
         self.reloader.stop()
         self.upload_pool.close()
+        self.thumbnail_pool.close()
         self.looks.close()
         self.overview.stop()
         self.thumbnails.close()

@@ -8,7 +8,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.service import batching
-from visterm.pipeline.service.batching import FairQueue, MicroBatcher, UploadPool
+from visterm.pipeline.service.batching import FairQueue, MicroBatcher, NicePool
 
 
 def test_requests_that_wait_for_too_long(made, serving, photos):
@@ -109,9 +109,9 @@ def test_memory_is_returned_after_the_last_upload(monkeypatch):
     monkeypatch.setattr(batching, "_TRIM_SECONDS", 0.0)
 
     async def upload():
-        pool = UploadPool(1, 60)
+        pool = NicePool(1, 60)
         thread = await pool.run(lambda: threading.current_thread().name, client="a")
-        assert thread.startswith("visterm-upload")
+        assert thread.startswith("visterm-pictures")
         while not trimmed.is_set():
             await asyncio.sleep(0.001)
         pool.close()
