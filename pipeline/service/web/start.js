@@ -11,7 +11,7 @@ import { marks, queryName, state, viewOf } from "./state.js";
 const RECENT = 10;
 
 export async function showStart(turn) {
-  if (state.run.images && !samples) await drawSamples();
+  if (state.run.images && !samples) await drawSamples(turn);
   else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;
   state.ranking = state.drawn = null;
@@ -25,8 +25,9 @@ export async function showStart(turn) {
 
 let samples = null;
 
-export async function drawSamples() {
+export async function drawSamples(turn = state.turn) {
   const images = await get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
+  if (turn !== state.turn) return; // a file was dropped meanwhile, whose search has the page
   if (!samples) {
     samples = new Gallery(el("ol"), {
       href: (image) => addressOf({ id: image.id }),

@@ -315,6 +315,25 @@ def test_the_dropped_picture_is_shown_at_once_and_skeletons_stand_for_results(pa
     expect(page.locator("#end")).to_contain_text("results shown")
 
 
+def test_photos_of_the_start_page_that_come_late_leave_a_dropped_one_alone(page, shown):
+    samples, searches = [], []
+    page.route(re.compile("api/images.sample="), lambda route: samples.append(route))
+    page.route(re.compile("/search$"), lambda route: searches.append(route))
+    with page.expect_request(re.compile("api/images.sample=")):
+        page.goto("")
+    page.locator("#file").set_input_files(shown.folder.parents[1] / "photos" / "pear" / "3.jpg")
+    expect(page.locator("#results .waiting .tile").first).to_be_visible()
+    with page.expect_response(re.compile("api/images.sample=")):
+        samples[0].continue_()
+    page.wait_for_timeout(300)  # for what the page does with the answer
+    expect(page.locator("#start")).to_be_hidden()
+    searches[0].continue_()
+    expect(page.locator("#end")).to_contain_text("results shown")
+    page.unroute(re.compile("api/images.sample="))
+    page.get_by_role("link", name="Clear").click()
+    expect(page.locator("#samples img").first).to_be_visible()
+
+
 def test_a_server_that_stops_is_a_sentence_and_can_be_tried_again(page, ids):
     page.refusals = 1
     page.ask(ids["plum/2.jpg"])
