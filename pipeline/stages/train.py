@@ -126,8 +126,6 @@ def _train(
     time_limit: float | None,
 ) -> dict[str, Any]:
     """Fit or resume, with checkpoints if the learner resumes; publish the model."""
-    import numpy as np
-
     from visterm.learners import LEARNERS, load_learner
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
@@ -180,8 +178,7 @@ def _train(
                     phase.start_at(learner.steps_done_)
                     learner.resume(X, y, **options)
                 else:
-                    # Images of a folder validation/ are held out, instead of a share of the training images.
-                    rows = np.flatnonzero([image.split == "validation" for image in images])
+                    rows = _held_out(run, learner, images)
                     if len(rows):
                         options["validation_rows"] = rows
                     learner.fit(X, y, **options)
@@ -217,6 +214,20 @@ def _train(
             )
     shutil.rmtree(checkpoint, ignore_errors=True)
     return record["result"]
+
+
+def _held_out(run: Run, learner: Any, images: Sequence[Image]) -> Any:
+    """Return the numbers of the images that are held out; empty where the learner is to draw them itself.
+
+    These are the images of a folder validation/, else those that grew no trees of a forest codebook.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero([image.split == "validation" for image in images])
+    if len(rows) or getattr(learner, "validation_fraction", None) is None:
+        return rows
+    kept = set((read_record(run.extractor) or {}).get("held_out", ()))
+    return np.flatnonzero([image.path in kept for image in images])
 
 
 class _BetweenChunks:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 SEGMENT_BYTES = 64_000_000  # of precomputed vectors per segment
+_OF_CODEBOOK = ("training_images", "last_image", "held_out")  # what a record keeps when idf alone is learned again
+HELD_OUT = 0.2  # share of each label's training images that grow no trees, as learners hold out for early stopping
 
 
 def vector_kind(run: Run, config: Config) -> VectorKind:
@@ -90,7 +92,7 @@ def reweight(run: Run, config: Config, collection: Collection) -> None:
     record = make_record("extractor", settings, old["inputs"])
     with publish(run.extractor, record) as folder:
         extractor.save(folder / "files")
-        record |= {key: old[key] for key in ("training_images", "last_image") if key in old}
+        record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
         record["content"] = _content(record, folder)
     collection["extractor"] = record["content"]
 
@@ -214,7 +216,7 @@ class _VistermVectors(_ImageVectors):
     def _make_extractor(self, record: dict[str, Any], collection: Collection, root: Path, console: Console) -> None:
         from visterm.features import VistermExtractor, silence_decoders
 
-        paths, y = self._training_images(collection, root)
+        paths, y, held_out = self._training_images(collection, root)
         features = self.config.features
         silence_decoders()
         extractor = VistermExtractor(
@@ -238,8 +240,10 @@ class _VistermVectors(_ImageVectors):
                 raise UserError(f"{root}: {error}") from None
             extractor.save(folder / "files")
             record["training_images"] = len(paths)
-            if len(paths) == features.max_training_images:
+            if held_out or len(paths) == features.max_training_images:
                 record["idf_of"] = "sample"  # until `finish` has the counts of all
+            if held_out:
+                record["held_out"] = held_out
             record["last_image"] = collection.last_id  # images with larger ids are new since
             record["content"] = _content(record, folder)
 
@@ -261,38 +265,59 @@ class _VistermVectors(_ImageVectors):
         record = make_record("extractor", old["config"], old["inputs"])
         with publish(self.run.extractor, record) as folder:
             extractor.save(folder / "files")
-            record |= {key: old[key] for key in ("training_images", "last_image")}
+            record |= {key: old[key] for key in _OF_CODEBOOK if key in old}
             record["content"] = _content(record, folder)
         collection["extractor"] = record["content"]
 
-    def _training_images(self, collection: Collection, root: Path) -> tuple[list[str], list[str] | None]:
-        """Return paths of at most ``max_training_images`` images, and their labels if the codebook learns from them."""
+    def _training_images(self, collection: Collection, root: Path) -> tuple[list[str], list[str] | None, list[str]]:
+        """Return paths of at most ``max_training_images`` images, and what a codebook that learns from labels needs.
+
+        That is the labels of these images, and paths of training images that are kept from it, for early stopping:
+        trees fit the labels of their own images so well that figures of these would say nothing.
+        """
         paths = collection.training_paths()
         if not paths:
             raise UserError(
                 f"{root}: no training images to learn visterms from; see the split section of the configuration"
             )
-        labels = None
-        if self.config.features.codebook.kind == "forest":
-            labels = collection.labels()
-            paths = [path for path in paths if path in labels]
-            if not paths:
-                raise UserError(
-                    f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
-                    "or give a table: --set collection.labels=labels.csv (columns path,label)"
-                )
-            if self.config.collection.clicks is not None or any(len(labels[path]) > 1 for path in paths):
-                raise UserError(
-                    f"{root}: a forest codebook learns from one label per image; "
-                    "with several, or with clicks, use features.codebook.kind=kmeans"
-                )
-        most = self.config.features.max_training_images
-        if len(paths) > most:
-            from numpy.random import default_rng
+        if self.config.features.codebook.kind != "forest":
+            return self._sample(paths), None, []
+        labels = collection.labels()
+        paths = [path for path in paths if path in labels]
+        if not paths:
+            raise UserError(
+                f"{root}: a forest codebook learns from labels: sort the images into one folder per class, "
+                "or give a table: --set collection.labels=labels.csv (columns path,label)"
+            )
+        if self.config.collection.clicks is not None or any(len(labels[path]) > 1 for path in paths):
+            raise UserError(
+                f"{root}: a forest codebook learns from one label per image; "
+                "with several, or with clicks, use features.codebook.kind=kmeans"
+            )
+        label_of = {path: next(iter(labels[path])) for path in paths}
+        held_out = set() if collection.has_validation() else self._held_out(paths, label_of)
+        paths = self._sample([path for path in paths if path not in held_out])
+        return paths, [label_of[path] for path in paths], sorted(held_out)
 
-            chosen = default_rng(self.config.seed).choice(len(paths), most, replace=False)
-            paths = [paths[i] for i in sorted(chosen)]
-        return paths, None if labels is None else [next(iter(labels[path])) for path in paths]
+    def _sample(self, paths: list[str]) -> list[str]:
+        from numpy.random import default_rng
+
+        most = self.config.features.max_training_images
+        if len(paths) <= most:
+            return paths
+        return [paths[i] for i in sorted(default_rng(self.config.seed).choice(len(paths), most, replace=False))]
+
+    def _held_out(self, paths: list[str], label_of: dict[str, str]) -> set[str]:
+        """Return paths for early stopping; none where no label has enough images."""
+        import numpy as np
+
+        from visterm.learners.validation import split
+
+        try:
+            rows = split(np.array([label_of[path] for path in paths]), HELD_OUT, self.config.seed)
+        except ValueError:
+            return set()
+        return {paths[row] for row in rows}
 
 
 class _ModelVectors(_ImageVectors):

@@ -370,6 +370,11 @@ class Collection(Database):
             rows = self.execute(query.format("")).fetchall()
         return [os.fsdecode(path) for (path,) in rows]
 
+    def has_validation(self) -> bool:
+        """Whether images that are extracted or pending are marked as validation images."""
+        query = "SELECT 1 FROM images WHERE status IN ('ok', 'pending') AND split = 'validation' LIMIT 1"
+        return self.execute(query).fetchone() is not None
+
     def labels(self) -> dict[str, dict[str, float]]:
         """Labels and their weights of every labelled image, extracted or pending, by path."""
         rows = self.execute("SELECT path, labels FROM images WHERE status != 'removed' AND labels IS NOT NULL")

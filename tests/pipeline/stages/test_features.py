@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from running import CLASSES, json_of, refused, visterm
 
-from visterm.features import VistermExtractor
+from visterm.features import VistermExtractor, VistermWeighting
+from visterm.learners import load_learner
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
 
 SETTINGS = """
@@ -38,12 +41,13 @@ def test_a_forest_from_images_to_a_search(fruit):
     extractor = VistermExtractor.load(run.extractor / "files")
     assert (extractor.codebook, extractor.n_trees, extractor.min_samples_leaf) == ("forest", 4, 2)
 
-    # the trees have learned from the labels of the training images alone, and rows are their counts
+    # the trees have learned from labels of training images, without those of early stopping, and rows are their counts
     collection = Collection(run.collection)
     found = collection.images()
     counts = collection.counts(found).toarray()
     collection.close()
-    train = [image for image in found if image.split == "train"]
+    held_out = read_record(run.extractor)["held_out"]
+    train = [image for image in found if image.split == "train" and image.path not in held_out]
     paths = [fruit / "fruit" / image.path for image in train]
     y = [next(iter(image.labels)) for image in train]
     again = VistermExtractor(**extractor.get_params()).fit(paths, y)
@@ -51,8 +55,37 @@ def test_a_forest_from_images_to_a_search(fruit):
     np.testing.assert_array_equal(counts, again.count([fruit / "fruit" / image.path for image in found]).toarray())
 
     visterm("train", "--run", "forest", cwd=fruit)
+    learned = [image.path for image in found if image.split == "train"]
+    assert [learned[row] for row in load_learner(run.learner("oasis") / "files").held_out_] == held_out
+    assert sorted(Path(path).parent.name for path in held_out) == sorted(2 * CLASSES)
     (found,) = json_of("search", "fruit/pear/0.jpg", "-k", "5", "--run", "forest", cwd=fruit)
     assert [result["labels"] for result in found["results"]] == [["pear"]] * 5
+
+
+def test_idf_is_of_the_images_that_grew_no_trees_too(fruit):
+    visterm(*by_forest(), cwd=fruit)
+    run = Run(fruit / "runs/forest")
+    collection = Collection(run.collection)
+    counts = collection.counts(collection.images("train"))
+    collection.close()
+    idf = VistermExtractor.load(run.extractor / "files").weighting_.idf_
+    np.testing.assert_array_equal(idf, VistermWeighting().fit(counts).idf_)
+
+
+def test_without_early_stopping_nothing_is_held_out(fruit):
+    visterm(*by_forest("oasis.validation_fraction=null"), cwd=fruit)
+    visterm("train", "--run", "forest", cwd=fruit)
+    assert load_learner(Run(fruit / "runs/forest").learner("oasis") / "files").held_out_ is None
+
+
+def test_a_folder_of_validation_images_takes_precedence(fruit, write_images):
+    names = [f"{split}/{c}/{i}.jpg" for split in ("train", "validation", "test") for c in CLASSES for i in range(4)]
+    write_images(fruit / "split", names)
+    visterm(*by_forest(images="split"), cwd=fruit)
+    visterm("train", "--run", "forest", cwd=fruit)
+    run = Run(fruit / "runs/forest")
+    assert "held_out" not in read_record(run.extractor)
+    assert len(load_learner(run.learner("oasis") / "files").held_out_) == 12
 
 
 def test_a_forest_needs_labels(fruit, write_images):
