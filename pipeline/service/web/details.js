@@ -2,8 +2,9 @@
 
 import { get } from "./api.js";
 
-const [BATCH, DELAY] = [100, 30]; // images per request; milliseconds in which wishes gather
+const [BATCH, DELAY] = [200, 30]; // images per request; milliseconds in which wishes gather
 const wanted = new Map(); // id -> [images]
+const reading = new WeakSet(); // images that a request is on its way for
 let timer = null;
 const tellers = [];
 
@@ -26,8 +27,10 @@ export const fromColumns = (columns, i) => ({
 export const ratioOf = (image) => image.ratio ?? (image.width && image.height ? image.width / image.height : 0);
 
 export function want(images) {
-  for (const image of images)
-    if (image.path === null) wanted.set(image.id, [...(wanted.get(image.id) ?? []), image]);
+  for (const image of images) {
+    const others = wanted.get(image.id) ?? [];
+    if (image.path === null && !reading.has(image) && !others.includes(image)) wanted.set(image.id, [...others, image]);
+  }
   if (wanted.size && timer === null) timer = setTimeout(() => void read().catch(() => {}), DELAY);
 }
 
@@ -35,9 +38,12 @@ async function read() {
   timer = null;
   const batch = [...wanted].slice(-BATCH); // what came into sight last
   const asked = new Map(batch);
+  const all = batch.flatMap(([, images]) => images);
   for (const [id] of batch) wanted.delete(id);
+  for (const image of all) reading.add(image);
   if (wanted.size) timer = setTimeout(() => void read().catch(() => {}), DELAY);
-  const found = await get("api/images", { ids: [...asked.keys()].join(",") });
+  const found = await get("api/images", { ids: [...asked.keys()].join(",") })
+    .finally(() => all.forEach((image) => reading.delete(image)));
   const known = [];
   for (const { path, labels, width, height, id } of found)
     for (const image of asked.get(id)) known.push(Object.assign(image, { path, labels, width, height }));

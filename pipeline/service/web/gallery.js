@@ -10,7 +10,9 @@ const GAP = 4;
 const HEADING = 56; // pixels above a heading between rows
 const AHEAD = 1; // screens above and below that are drawn
 const FAST = 2.5; // screens a second: what passes faster is not loaded
+const FURTHER = 60; // photos before and after those drawn whose names are read with them
 const BUDGET = 4; // milliseconds of a frame for tiles that are not seen yet
+const OVER = 250; // milliseconds over which a speed is measured
 const SETTLED = 120; // milliseconds without a fast scroll
 const SIZES = [128, 256, 384, 512, 768, 1024]; // longer sides of the thumbnails that the service keeps
 export const [SMALLEST, LARGEST, USUAL] = [72, 480, 210]; // pixels of a row
@@ -137,16 +139,9 @@ export class Gallery {
     if (!this.rows || !this.root.isConnected || this.root.closest("[hidden]")) return;
     const origin = this.root.getBoundingClientRect().top;
     const now = performance.now();
-    const speed = this.last ? Math.abs(origin - this.last.origin) / Math.max(1, now - this.last.now) : 0;
-    this.last = { origin, now };
-    const fast = 1000 * speed > FAST * innerHeight && now - this.started > 500;
-    if (fast) {
+    if (this.isFast(origin, now)) {
       this.settled = false;
-      clearTimeout(this.calm);
-      this.calm = setTimeout(() => {
-        this.settled = true;
-        this.load();
-      }, SETTLED);
+      this.settle();
     }
     const margin = AHEAD * innerHeight;
     const [from, to] = [-origin - margin, -origin + innerHeight + margin];
@@ -175,6 +170,23 @@ export class Gallery {
     if (this.settled) this.load();
   }
 
+  // By the way of the last frames: a single late frame tells little.
+  isFast(origin, now) {
+    this.passed = [...(this.passed ?? []).filter((one) => now - one.now < OVER), { origin, now }];
+    const [first] = this.passed;
+    return 1000 * Math.abs(origin - first.origin) > FAST * innerHeight * (now - first.now);
+  }
+
+  // Load pictures when the scroll has slowed down.
+  settle() {
+    clearTimeout(this.calm);
+    this.calm = setTimeout(() => {
+      if (this.isFast(this.root.getBoundingClientRect().top, performance.now())) return this.settle();
+      this.settled = true;
+      this.load();
+    }, SETTLED);
+  }
+
   outside(index, origin) {
     const { top, height } = this.rows[this.row[index]];
     return origin + top > innerHeight || origin + top + height < 0;
@@ -189,8 +201,6 @@ export class Gallery {
     const tile = { node, img, image, loaded: false };
     this.tiles.set(index, tile);
     this.place(index, tile);
-    this.dress(image, node);
-    this.setStops(tile, index === this.at);
     let next = Infinity; // the document has the tiles in their order, for keys and screen readers
     for (const other of this.tiles.keys()) if (other > index && other < next) next = other;
     this.root.insertBefore(node, this.tiles.get(next)?.node ?? null);
@@ -206,16 +216,31 @@ export class Gallery {
   }
 
   load() {
-    const unknown = [];
+    const now = performance.now();
+    const origin = this.root.getBoundingClientRect().top;
+    let unknown = false;
     for (const [index, tile] of this.tiles) {
-      if (tile.image.path === null) unknown.push(tile.image);
-      if (tile.loaded || !tile.img) continue;
-      tile.loaded = true;
-      tile.img.addEventListener("load", () => tile.node.classList.add("seen"), { once: true });
-      tile.img.addEventListener("error", () => this.fail(tile));
-      sources(tile.img, tile.image, this.widths[index]);
+      unknown ||= tile.image.path === null;
+      if (tile.loaded) continue;
+      if (performance.now() - now > BUDGET && this.outside(index, origin)) { // the others in the next frame
+        this.scrolled();
+        continue;
+      }
+      this.fill(index, tile);
     }
-    want(unknown);
+    if (!unknown) return;
+    const places = [...this.tiles.keys()];
+    want(this.images.slice(Math.max(0, Math.min(...places) - FURTHER), Math.max(...places) + FURTHER)); // those that come next, too
+  }
+
+  // What a tile has beyond its place and its colour.
+  fill(index, tile) {
+    tile.loaded = true;
+    this.dress(tile.image, tile.node);
+    this.setStops(tile, index === this.at);
+    tile.img.addEventListener("load", () => tile.node.classList.add("seen"), { once: true });
+    tile.img.addEventListener("error", () => this.fail(tile));
+    sources(tile.img, tile.image, this.widths[index]);
   }
 
   // The thumbnail is not there: the original, else words.
@@ -245,7 +270,7 @@ export class Gallery {
   // Draw again what an image shows, e.g. a mark.
   refresh(image) {
     for (const tile of this.tiles.values()) {
-      if (tile.image.id !== image.id) continue;
+      if (tile.image.id !== image.id || !tile.loaded) continue;
       const held = tile.node.contains(document.activeElement) ? document.activeElement.dataset.act : null;
       if (tile.img) tile.img.alt = this.alt(tile.image);
       this.dress(tile.image, tile.node);
@@ -285,7 +310,8 @@ export class Gallery {
   focus(index, options = {}) {
     if (index < 0 || index >= this.images.length || !this.rows?.length) return false;
     if (!options.preventScroll) this.reveal(index);
-    if (!this.tiles.has(index)) this.make(index);
+    const tile = this.tiles.get(index) ?? this.make(index);
+    if (!tile.loaded) this.fill(index, tile);
     this.stop(index);
     $("a.open", this.tiles.get(index).node).focus({ preventScroll: true });
     return true;

@@ -52,7 +52,9 @@ def test_rows_are_justified_edge_to_edge_with_whole_photos(page, ids):
     assert page.tile(0).evaluate("(node) => node.style.getPropertyValue('--shade')").startswith("#")
 
 
-def test_fifty_thousand_photos_scroll_with_few_tiles(page, ids):
+@pytest.fixture
+def many(page, ids):
+    """A page of 50,000 photos of one pixel each; their number."""
     n = 50_000
     numbers = list(ids.values())
     columns = {
@@ -68,8 +70,12 @@ def test_fifty_thousand_photos_scroll_with_few_tiles(page, ids):
     page.route("**/thumbnail?*", lambda route: route.fulfill(body=pixel, content_type="image/webp"))
     page.route("**/api/images?ids=*", lambda route: route.fulfill(json=[]))
     page.goto("?view=photos")
-    tiles = page.locator("#photos .tile")
-    expect(tiles.first).to_be_visible()
+    expect(page.locator("#photos .tile").first).to_be_visible()
+    return n
+
+
+def test_fifty_thousand_photos_scroll_with_few_tiles(page, many):
+    n, tiles = many, page.locator("#photos .tile")
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
     last = page.locator(f'#photos .tile[data-index="{n - 1}"]')
     expect(last).to_be_in_viewport()
@@ -84,6 +90,31 @@ def test_fifty_thousand_photos_scroll_with_few_tiles(page, ids):
     expect(page.get_by_role("dialog").locator(".counter")).to_have_text("1 / 50,000")
     page.keyboard.press("Escape")
     expect(first).to_be_focused()
+
+
+@pytest.mark.parametrize(("screens", "n_loaded"), [(1, lambda n: n > 20), (10, lambda n: n == 0)])
+def test_photos_that_pass_fast_are_loaded_when_the_scroll_slows_down(page, many, screens, n_loaded):
+    page.wait_for_load_state("networkidle")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "thumbnail" in request.url else None)
+    page.evaluate(
+        """(screens) => new Promise((done) => {
+            const begun = performance.now(), from = scrollY;
+            const step = () => {
+                const seconds = (performance.now() - begun) / 1000;
+                scrollTo(0, from + seconds * screens * innerHeight);
+                if (seconds < 2) requestAnimationFrame(step); else done();
+            };
+            step();
+        })""",
+        screens,
+    )
+    assert n_loaded(len(asked))
+    page.wait_for_function("""() => [...document.querySelectorAll('#photos .tile')].every((tile) => {
+        const { top, bottom } = tile.getBoundingClientRect();
+        return bottom < 0 || top > innerHeight || tile.classList.contains('seen');
+    })""")
+    assert asked
 
 
 def test_photos_are_larger_or_smaller_by_slider_keys_and_pinch(page, ids):
