@@ -12,6 +12,7 @@ import { state } from "./state.js";
 import { addView } from "./views.js";
 
 const CELL = 62; // pixels per photo at the least
+const FEW = 100; // photos that are pictures at any zoom
 const MOST_ZOOM = 200;
 const KEPT_PICTURES = 1500;
 
@@ -82,7 +83,7 @@ function draw() {
   const colored = remembered("mapColors", true);
   drawPoints(canvas, points, { place: toScreen, radius: dpr * Math.min(4, 1.9 + 0.5 * Math.log2(view.zoom)), only, colored });
   shown = [];
-  if (view.zoom >= 1.8) drawPhotos(pen, dpr, colored);
+  if (view.zoom >= 1.8 || points.x.length <= FEW) drawPhotos(pen, dpr, colored);
   if (view.zoom < 4) drawNames(pen, dpr);
   if (document.activeElement === canvas) drawCross(pen, dpr);
 }
