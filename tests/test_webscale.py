@@ -42,3 +42,24 @@ def test_there_is_something_to_learn(small):
     learner.fit(X, y, validation_rows=np.arange(2500, 3000))
     maps = [entry["validation"] for entry in learner.history_]
     assert maps[-1] > 1.1 * maps[0]
+
+
+def test_images_that_were_never_watched_are_ranked_in_the_end(small, monkeypatch):
+    scale = pytest.importorskip("benchmarks.scale", reason="benchmarks lie in the repository, not in the package")
+    monkeypatch.setattr(scale, "load", webscale.load)
+    size = scale.SMALL._replace(images=2000, validation=1000)
+    assert scale.watched_of(size) == 500
+    assert scale.watched_of(scale.FULL) == scale.watched_of(scale.MEDIUM) == scale.WATCHED
+    X, y = small
+    learner = OASIS(n_steps=40_000, pass_steps=20_000, pairs_per_query=32, click_cutoff=0.0, random_state=0)
+    learner.fit(X[:2500], y[:2500], validation_rows=np.arange(2000, 2500))
+    found = scale.unwatched(learner, size)
+    # By hand: the 500 rows after those that were watched, all of them queries.
+    rest, clicked = X[2500:], (y[2500:] > 0).astype(int)
+    scores = (rest @ rest.T).toarray()
+    np.fill_diagonal(scores, -1)
+    related = (clicked @ clicked.T).toarray() > 0
+    some = related.sum(axis=1) > 1
+    nearest = related[np.arange(500), scores.argmax(axis=1)]
+    assert found["cosine"]["1"] == pytest.approx(nearest[some].mean(), abs=0.005)
+    assert found["learned"]["10"] > found["cosine"]["10"] > 0
