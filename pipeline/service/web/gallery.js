@@ -172,7 +172,8 @@ export class Gallery {
 
   // By the way of the last frames: a single late frame tells little.
   isFast(origin, now) {
-    this.passed = [...(this.passed ?? []).filter((one) => now - one.now < OVER), { origin, now }];
+    const before = this.passed ?? [];
+    this.passed = [...before.filter((one, i) => now - one.now < OVER || i === before.length - 1), { origin, now }];
     const [first] = this.passed;
     return 1000 * Math.abs(origin - first.origin) > FAST * innerHeight * (now - first.now);
   }

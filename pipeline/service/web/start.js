@@ -27,7 +27,6 @@ let samples = null;
 
 export async function drawSamples(turn = state.turn) {
   const images = await get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
-  if (turn !== state.turn) return; // a file was dropped meanwhile, whose search has the page
   if (!samples) {
     samples = new Gallery(el("ol"), {
       href: (image) => addressOf({ id: image.id }),
@@ -39,7 +38,8 @@ export async function drawSamples(turn = state.turn) {
     });
     $("#samples").replaceChildren(samples.root);
   }
-  $("#start").hidden = viewOf(state.request) !== "start"; // its width decides the rows
+  // Its width decides the rows. Where a file was dropped meanwhile, its search has the page.
+  if (turn === state.turn) $("#start").hidden = viewOf(state.request) !== "start";
   samples.show(images);
 }
 

@@ -92,8 +92,8 @@ def test_fifty_thousand_photos_scroll_with_few_tiles(page, many):
     expect(first).to_be_focused()
 
 
-@pytest.mark.parametrize(("screens", "n_loaded"), [(1, lambda n: n > 20), (10, lambda n: n == 0)])
-def test_photos_that_pass_fast_are_loaded_when_the_scroll_slows_down(page, many, screens, n_loaded):
+@pytest.mark.parametrize(("screens", "loaded"), [(1, True), (20, False)])
+def test_photos_that_pass_fast_are_loaded_when_the_scroll_slows_down(page, many, screens, loaded):
     page.wait_for_load_state("networkidle")
     asked = []
     page.on("request", lambda request: asked.append(request.url) if "thumbnail" in request.url else None)
@@ -109,7 +109,9 @@ def test_photos_that_pass_fast_are_loaded_when_the_scroll_slows_down(page, many,
         })""",
         screens,
     )
-    assert n_loaded(len(asked))
+    n_passed = page.evaluate("Number(document.querySelector('#photos .tile').dataset.index)")
+    assert loaded or n_passed > 500
+    assert loaded == (len(asked) > 0.3 * n_passed)  # a page that cannot keep up stands still at times, and loads
     page.wait_for_function("""() => [...document.querySelectorAll('#photos .tile')].every((tile) => {
         const { top, bottom } = tile.getBoundingClientRect();
         return bottom < 0 || top > innerHeight || tile.classList.contains('seen');
