@@ -29,13 +29,13 @@ LOOKS = [
     {"color": "#808080", "marker": "", "linestyle": "--"},
     {"color": "#808080", "marker": "", "linestyle": ":"},
 ]
-# A system has the same look on every page.
+# A system has the same look on every page; systems that are never in one figure may share it.
 PLACES = {
     name: place
     for place, name in enumerate(
         ("OASIS", "AROMA diagonal", "AROMA factored", "WSABIE", "MCML", "LEGO", "NCA", "ITML", "LMNN", "Euclidean")
     )
-} | {"cosine": 9, "chance": 10}
+} | {"RCA": 1, "Xing": 2, "LEGO, triplets": 3, "HIER": 4, "cosine": 9, "chance": 10}
 
 
 def new_figure(

@@ -13,10 +13,11 @@ import time
 
 from benchmarks.vectors import DATA
 
+from .coverage import write_coverage
 from .jobs import ROOT, code_of, run_jobs
 from .pages import write_page, write_summary
 
-NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "musl", "speed")
+NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "corel", "musl", "speed")
 
 
 def main() -> int:
@@ -42,7 +43,8 @@ def main() -> int:
         write_page(folder, name, page, command=command, code=code_of(name), quick=quick, seconds=seconds)
         print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
     broken = write_summary(folder, {name: code_of(name) for name in NAMES})
-    print(f"summary: {folder / 'README.md'}")
+    write_coverage(folder, NAMES)
+    print(f"summary: {folder / 'README.md'}, {folder / 'coverage.md'}")
     for line in broken:
         print(f"error: must hold, and does not: {line}", file=sys.stderr)
     return 1 if broken else 0

@@ -38,16 +38,20 @@ def choose(candidates: list, X: sp.csr_array, y: np.ndarray, *, n_folds: int = N
         That keep a `history_`; `n_steps` is the most that may be chosen, `pass_steps` how finely.
     X, y : training images of the outer fold
     """
-    found = []
+    found: list[tuple[float, int | None, Any]] = []
     for candidate in candidates:
         splits = StratifiedKFold(n_folds, shuffle=True, random_state=0).split(X, y)
+        if not hasattr(candidate, "n_steps"):  # it learns at once
+            scores = [clone(candidate).fit(X[a], y[a]).score(X[b], y[b]) for a, b in splits]
+            found.append((float(np.mean(scores)), None, candidate))
+            continue
         histories = [clone(candidate).fit(X, y, validation_rows=held_out).history_ for _, held_out in splits]
         looks = [[entry for entry in history if entry["validation"] is not None] for history in histories]
         curve = np.mean([[look["validation"] for look in some] for some in looks], axis=0)
         best = 1 + curve[1:].argmax()
         found.append((curve[best], looks[0][best]["step"], candidate))
     _, n_steps, candidate = max(found, key=lambda entry: entry[0])
-    return clone(candidate).set_params(n_steps=n_steps)
+    return clone(candidate) if n_steps is None else clone(candidate).set_params(n_steps=n_steps)
 
 
 def figures(system: Any, X: Any, y: np.ndarray) -> dict[str, Any]:

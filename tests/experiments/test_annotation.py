@@ -63,15 +63,19 @@ def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
     monkeypatch.setattr(annotation, "N_INNER_FOLDS", 2)
     monkeypatch.setattr(annotation, "SIZES", (10,))
     monkeypatch.setattr(annotation, "ENSEMBLE", (5, 10))
+    monkeypatch.setattr(annotation, "EQUAL", (5, 5))
+    monkeypatch.setattr(annotation, "LINEAR_RATES", (0.1, 0.3, 1.0))
     systems = annotation.measure_neighbors(split, True) | annotation.measure_linear(split, True)
     systems |= annotation.measure_wsabie(split, "warp", (1.0,), True, True)
     assert set(systems) > {
         "k-NN, exact",
         "one-vs-rest",
         "PAMIR-IA",
+        "linear WARP",
         "WSABIE, WARP",
         "WSABIE, D = 10",
         annotation.ENSEMBLE_NAME,
+        annotation.EQUAL_NAME,
     }
     for name, found in systems.items():
         assert found["precision"][0] > 0.5, name
@@ -81,6 +85,14 @@ def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
     assert set(systems["WSABIE, WARP"]["settings"]) == {"learning_rate", "n_steps"}
     assert "learning_rate" in systems["WSABIE, WARP"]["edges"]  # of two
     assert len(systems[annotation.ENSEMBLE_NAME]["weights"]) == 2
+
+
+def test_examples_of_labels_and_images(split, monkeypatch):
+    monkeypatch.setattr(annotation, "N_EXAMPLES", 4)
+    found = annotation.measure_examples(split)
+    assert list(found["labels"]) == ["ant", "bee", "car", "van"]
+    assert all(best["WSABIE"][0] == label for label, best in found["labels"].items())
+    assert all(label not in near["PAMIR-IA"] for label, near in found["neighbours"].items())
 
 
 def test_a_trace_is_looked_at_after_the_steps_named(split):
@@ -129,6 +141,9 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
                 seconds = (np.array(steps) / 1e5).tolist()
                 curves[loss] = [{"rate": 1.0, "steps": steps, "seconds": seconds, "validation": curve, "test": curve}]
             found.append(job | {"curves": curves, "n_labels": 1400})
+        elif job["part"] == "examples":
+            best = {"crab": {"WSABIE": ["crab", "ant"], "PAMIR-IA": ["ant", "bee"]}}
+            found.append(job | {"examples": {"neighbours": best, "labels": best}})
         elif job["part"] == "same":
             levels = {"warp": warp, "auc": auc, "owpc": owpc}
             found.append(
@@ -138,10 +153,13 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
             part = job["part"]
             names = {
                 "neighbors": ["k-NN, exact", *(f"k-NN, leaf of {size}" for size in annotation.LEAVES)],
-                "linear": ["one-vs-rest", "PAMIR-IA"],
+                "linear": ["one-vs-rest", "PAMIR-IA", "linear WARP"],
             }.get(part, [f"WSABIE, {part.upper()}"])
             if part == "warp" and not quick:
-                names += [annotation.page_size(size) for size in annotation.SIZES] + [annotation.ENSEMBLE_NAME]
+                names += [annotation.page_size(size) for size in annotation.SIZES] + [
+                    annotation.ENSEMBLE_NAME,
+                    annotation.EQUAL_NAME,
+                ]
             levels = {name: system((knn if "leaf" in name else 0.31) + noise(name, fold)) for name in names}
             found.append(job | {"systems": levels})
     return found
@@ -158,6 +176,18 @@ def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
     assert broken(owpc=0.26) == ["The rank that WARP e"]
     assert broken(words=0.18) == ["WARP learns faster t"]
     assert broken(knn=0.27) == ["WSABIE is above appr"]
+
+
+def test_a_verdict_is_open_where_most_folds_took_the_edge():
+    found = results(False)
+    for job in found:
+        for name, one in job.get("systems", {}).items():
+            one["edges"] = ["C"] * (name == "PAMIR-IA" and job["fold"] < 3)
+    findings = {finding.paper: finding for finding in annotation.page(found).findings}
+    (about,) = (finding for paper, finding in findings.items() if "above PAMIR-IA" in paper)
+    assert about.edges == "At the edge of what was tried in most folds: PAMIR-IA: C."
+    (other,) = (finding for paper, finding in findings.items() if "above one-vs-rest" in paper)
+    assert not other.edges
 
 
 def test_verdicts_follow_the_rules_of_the_page():

@@ -176,9 +176,21 @@ def test_reweighted_undoes_and_redoes_the_weights():
     np.testing.assert_allclose(counts, counts.round(), atol=1e-5)
 
 
-def test_5_fold_split(synthetic):
-    found = [learning.vectors("5-fold split", 38, fold) for fold in range(2)]
-    for X, y, test_X, test_y in found:
-        assert X.shape[0] == len(y) in (163, 164)
-        assert test_X.shape[0] == len(test_y) == 204 - len(y)
-    assert not np.array_equal(found[0][1], found[1][1]) or (found[0][2] != found[1][2]).nnz
+def test_5_fold_split_learns_visterms_from_its_training_images(monkeypatch):
+    paths, y = [f"{i}.jpg" for i in range(204)], np.arange(204) % 4
+    learned = []
+
+    def extracted(stem, paths, train, seed):
+        learned.append(train)
+        return sp.csr_array(np.arange(len(paths))[:, None].astype(np.float32))
+
+    monkeypatch.setattr(learning, "choose_images", lambda name: (paths, y, None))
+    monkeypatch.setattr(learning, "extracted", extracted)
+    tests = []
+    for fold in range(5):
+        X, own_y, test_X, test_y = learning.vectors("5-fold split", 38, fold)
+        assert len(own_y) in (163, 164)
+        assert len(test_y) == 204 - len(own_y)
+        np.testing.assert_array_equal(np.flatnonzero(learned[fold]), X.toarray().ravel())
+        tests += test_X.toarray().ravel().tolist()
+    assert sorted(tests) == list(range(204))

@@ -28,6 +28,7 @@ def run(tmp_path, monkeypatch):
             monkeypatch.setattr(place, "code_of", lambda name: "code")
         monkeypatch.setattr(jobs, "KEPT", tmp_path / "kept")
         monkeypatch.setattr(command, "NAMES", ("small",))
+        monkeypatch.setattr(command, "write_coverage", lambda folder, names: None)
         monkeypatch.setattr(command, "DATA", tmp_path / "data")
         monkeypatch.setattr(sys, "argv", ["experiments", *arguments])
         return command.main()
@@ -42,7 +43,7 @@ def test_writes_a_page_and_a_summary_and_when_quick_elsewhere(run, tmp_path):
     assert not (tmp_path / "docs").exists()
     assert run("small") == 0
     assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
-    assert "1 of 1 findings" in (tmp_path / "docs" / "results" / "README.md").read_text()
+    assert "1 of 1 figures or orderings" in (tmp_path / "docs" / "results" / "README.md").read_text()
 
 
 def test_fails_where_an_ordering_that_must_hold_does_not(run, capsys):

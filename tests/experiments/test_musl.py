@@ -22,6 +22,10 @@ def made_up(monkeypatch):
     def results_of(parameters, accuracy, best):
         system, k, trial = (parameters[name] for name in ("system", "n_metrics", "trial"))
         value = accuracy(system, k) + 0.1 * np.random.default_rng([trial, k, len(system)]).random()
+        if parameters.get("part") == "evolution":
+            curves = np.random.default_rng(0).random((4, 20, 3))
+            names = [f"category {c}" for c in range(20)]
+            return parameters | {"categories": names, "likelihoods": (-curves).tolist(), "shares": curves.tolist()}
         if parameters.get("validate"):
             value += musl.GRID.index(parameters["settings"]) == best.get(system, 0)
         right = [value - 3, value - 2, value, value - 1]
@@ -140,13 +144,23 @@ def test_match():
     assert stability([[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1]]) == pytest.approx(100 * (1 + 0.75 + 0.75) / 3)
 
 
+def test_stability_corrected_for_chance():
+    """Equal groupings are stable; groupings drawn at random are near zero, though a third and more of them agrees."""
+    same = [SOURCES] * 4
+    assert musl.corrected_stability(same) == 100
+    drawn = [np.random.default_rng(i).permutation(SOURCES).tolist() for i in range(30)]
+    assert stability(drawn) > 40
+    assert abs(musl.corrected_stability(drawn)) < 5
+
+
 @pytest.fixture
 def small(monkeypatch):
     """Made-up categories, few of their images and features."""
 
-    def load(trial):
+    def load(trial, known="merged-20", new="merged-novel"):
         whole = musl_data.synthetic_trial(trial)
         rows = np.arange(len(whole["y"])) % 50 % 30 < 10  # ten of those to learn from, ten to test
+        rows &= ~whole["novel"] | (new is not None)
         return {name: values[rows] for name, values in whole.items()} | {"X": whole["X"][rows][:, ::5]}
 
     monkeypatch.setattr(musl, "load_trial", load)
@@ -163,3 +177,13 @@ def test_measure(small):
     held_out = measure(n_metrics=3, validate=True, **options)
     assert held_out.keys() == {"accuracy"}
     assert held_out == measure(n_metrics=3, validate=True, **options)
+
+
+def test_parts(small):
+    options = {"trial": 0, "system": "joint", "n_metrics": 3, "settings": {"alpha": 1.0, "balanced": True, "n_bits": 4}}
+    assert len(measure(part="caltech", **options)["accuracy"]) == len(musl.NEIGHBORS)
+    found = measure(part="evolution", **options)
+    shares = np.array(found["shares"])
+    assert shares.shape == (4, len(found["categories"]), 3)
+    np.testing.assert_allclose(shares.sum(axis=2), 1)
+    assert (np.array(found["likelihoods"]) < 0).all()

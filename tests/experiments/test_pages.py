@@ -4,10 +4,11 @@ import csv
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from benchmarks import plots
-from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
+from benchmarks.statistics import clearly_above, difference, mean_and_error, p_above, plus_minus
 from experiments.pages import Finding, Page, Plot, Table, write_page, write_summary
 
 
@@ -40,7 +41,7 @@ def test_a_page_says_what_was_found_and_how(tmp_path):
     text = write(tmp_path, Finding("OASIS leads.", "0.3 against 0.2", True), *failed)
     for expected in ("# Ranking", "A paper.", "`make reproduce`; 2 minutes", "| OASIS | 0.2 |", "Words."):
         assert expected in text
-    assert "| OASIS leads. | 0.3 against 0.2 | yes |" in text
+    assert "| OASIS leads. | 0.3 against 0.2 | the paper | yes |" in text
     assert "*WARP leads.* *OWPC leads.* Too few folds." in text
     assert text.count("Too few folds.") == 1  # a reason of several findings is given once
     assert "Quick run" not in text
@@ -67,7 +68,7 @@ def test_the_summary_counts_and_names_what_must_hold(tmp_path):
     codes = dict.fromkeys(["ranking", "musl", "missing"], "code")
     assert write_summary(tmp_path, codes) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
     text = (tmp_path / "README.md").read_text()
-    assert "1 of 3 findings" in text
+    assert "1 of 3 figures or orderings that the papers state hold" in text
     assert "[Ranking](musl.md)" in text
 
 
@@ -75,8 +76,30 @@ def test_checks_of_our_own_are_counted_apart(tmp_path):
     write(tmp_path, Finding("OASIS leads.", "yes", True), Finding("Sane.", "no", False, must=True, of_paper=False))
     assert write_summary(tmp_path, {"ranking": "code"}) == ["ranking: Sane. Here: no"]
     text = (tmp_path / "README.md").read_text()
-    assert "1 of 1 findings" in text
+    assert "1 of 1 figures or orderings" in text
     assert "0 of 1 checks" in text
+
+
+def test_kinds_of_findings_are_counted_apart_and_open_ones_named(tmp_path):
+    edge = "At the edge of what was tried in most folds: OASIS: C."
+    text = write(
+        tmp_path,
+        Finding("OASIS leads.", "yes", True),
+        Finding("By much.", "yes", True, kind="threshold"),
+        Finding("In linear time.", "yes", True, kind="construction"),
+        Finding("WARP leads.", "no", False, why="Too few folds.", edges=edge),
+    )
+    assert "| WARP leads. | no | the paper | open |" in text
+    assert f"*WARP leads.* {edge}" in text
+    assert "Too few folds" not in text  # an open verdict needs no reason why not
+    assert "| In linear time. | yes | by construction | yes |" in text
+    write_summary(tmp_path, {"ranking": "code"})
+    summary = (tmp_path / "README.md").read_text()
+    assert "1 of 2 (1 open) figures or orderings that the papers state hold" in summary
+    assert "1 of 1 findings of a paper for which the threshold is ours" in summary
+    assert "1 of 1 findings that hold by construction" in summary
+    with pytest.raises(ValueError, match="kind must be one of paper, threshold, construction, got 'ours'"):
+        Finding("OASIS leads.", "yes", True, kind="ours")
 
 
 def test_the_summary_says_which_results_are_of_earlier_code(tmp_path):
@@ -94,6 +117,11 @@ def test_a_clear_difference_is_one_beyond_chance():
     assert not clearly_above(second, first)
     assert not clearly_above([0.3, 0.1, 0.3, 0.1], [0.2, 0.2, 0.1, 0.3])
     assert not clearly_above([0.3, 0.4], [0.2, 0.3])
+    # Folds that share images: a paired t test would be sure of this (t = 3.3), the corrected one is not.
+    assert not clearly_above([0.30, 0.33, 0.29, 0.34, 0.31], [0.28, 0.28, 0.28, 0.30, 0.30])
+    assert clearly_above([0.30, 0.33, 0.29, 0.34, 0.31], [0.28, 0.28, 0.28, 0.30, 0.30], test_per_train=0)
+    # By hand: differences 1, 2, 3 have mean 2 and variance 1; t = 2 / sqrt(1/3 + 2/3) = 2 with two degrees of freedom.
+    assert p_above([1, 2, 3], [0, 0, 0], test_per_train=2 / 3) == pytest.approx(student.sf(2, 2))
     assert difference([0.1, 0.3], [0.0, 0.0]) == "+0.200 ± 0.100"
 
 

@@ -20,6 +20,7 @@ def made_up(seconds=None, power=1.0):
     for n in (1000, 3000, 10_000):
         result = {"system": "OASIS", "images": n, "d": 1000, "settings": {"n_steps": 100 * n}, "violating": 0.1}
         results.append(result | {"times": [0.9e-4 * n**power, 1e-4 * n**power, 1.3e-4 * n**power]})
+        results.append(result | {"times": [2e-4 * n], "stops": True, "best": 10 * n, "ended": 12 * n})
     return results
 
 
@@ -28,8 +29,8 @@ def verdicts(results):
 
 
 def test_times_as_in_the_paper_agree_with_it():
-    assert verdicts(made_up()) == [True] * 4
-    assert verdicts(made_up({"OASIS": 0.1, "WSABIE": 0.1})) == [True]  # of a quick run
+    assert verdicts(made_up()) == [True] * 5
+    assert verdicts(made_up({"OASIS": 0.1, "WSABIE": 0.1})) == [True] * 2  # of a quick run
     results = made_up()
     next(result for result in results if result["system"] == "LMNN")["times"] = []
     page = speed.page(results)
@@ -48,7 +49,7 @@ def test_times_as_in_the_paper_agree_with_it():
     ],
 )
 def test_other_times_do_not(results, broken):
-    assert verdicts(results) == [i != broken for i in range(4)]
+    assert verdicts(results) == [i != broken for i in range(5)]
 
 
 def test_each_system_is_timed_for_the_steps_that_were_chosen(monkeypatch):
@@ -75,3 +76,6 @@ def test_a_job_on_synthetic_images():
     found = speed.measure(system="OASIS", settings={"n_steps": 2000, "pass_steps": 1000}, images=400, d=200)
     assert all(0 < seconds < 5 for seconds in found["times"])
     assert 0 < found["violating"] <= 1
+    stopping = speed.STOPPING | {"n_steps": 6000, "pass_steps": 1000}
+    found = speed.measure(system="OASIS", settings=stopping, images=400, d=200, stops=True)
+    assert 0 <= found["best"] <= found["ended"] <= 6000

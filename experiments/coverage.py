@@ -1,0 +1,153 @@
+"""Every system, table and figure of the five papers: on which page it is, or why it is on none.
+
+`write_coverage` links the pages that are in the folder and says how their findings hold, from their records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .pages import Finding, holding, markdown_table
+
+PAPERS = {
+    "JMLR": "G. Chechik, V. Sharma, U. Shalit, S. Bengio: *Large Scale Online Learning of Image Similarity through "
+    "Ranking*, JMLR 11, 2010",
+    "NIPS": "G. Chechik, V. Sharma, U. Shalit, S. Bengio: *An Online Algorithm for Large Scale Image Similarity "
+    "Learning*, NIPS 22, 2009",
+    "AROMA": "K. Crammer, G. Chechik: *Adaptive Regularization for Weight Matrices*, ICML 2012",
+    "WSABIE": "J. Weston, S. Bengio, N. Usunier: *Large Scale Image Annotation: Learning to Rank with Joint Word-Image "
+    "Embeddings*, ECML 2010",
+    "MuSL": "B. Babenko, S. Branson, S. Belongie: *Similarity Metrics for Categorization: from Monolithic to Category "
+    "Specific*, ICCV 2009",
+}
+
+
+class Row(NamedTuple):
+    """A system, a table or a figure.
+
+    Parameters
+    ----------
+    paper : str
+        A key of `PAPERS`.
+    item : str
+    where : str
+        Name of an experiment; or a path in the repository's docs; or "" if it is not repeated.
+    note : str
+        What is different; or why it is not repeated.
+    """
+
+    paper: str
+    item: str
+    where: str
+    note: str = ""
+
+
+WEB = "the web images, their queries and clicks are not public; `make webscale` trains on synthetic ones of that size"
+IMAGENET = "another data set: the paper's is ImageNet with 15,952 labels"
+ROWS = (
+    Row("JMLR", "OASIS", "retrieval"),
+    Row("JMLR", "Euclidean distance", "retrieval"),
+    Row("JMLR", "MCML", "retrieval", "our own, by L-BFGS"),
+    Row("JMLR", "LEGO", "retrieval", "of pairs, as compared; triplets beside it"),
+    Row("JMLR", "LMNN", "retrieval", "metric-learn's, on principal components"),
+    Row("JMLR", "RCA, Xing's method (tried, not reported)", "retrieval", "baselines; Xing's of 10 and 20 classes"),
+    Row("JMLR", "figure 1: the algorithm", "oasis.md"),
+    Row("JMLR", "figure 2, tables 1 to 3: the web data", "", WEB),
+    Row("JMLR", "figure 3, appendix A: human evaluation", "judging.md", "the experiment is there to be run by people"),
+    Row(
+        "JMLR",
+        "figure 4: time against the number of images",
+        "speed",
+        "to early stopping, on synthetic images; LMNN beside it",
+    ),
+    Row("JMLR", "figure 5: mAP along the steps", "learning"),
+    Row("JMLR", "figure 6, table 4: precision of all systems", "retrieval", "Caltech-101 in place of Caltech-256"),
+    Row("JMLR", "table 5: training time of all systems", "speed"),
+    Row("JMLR", "figure 7: averaged rankers", "variants"),
+    Row("JMLR", "figure 8: symmetric variants", "variants"),
+    Row("JMLR", "figure 9: positive semi-definite projections", "variants"),
+    Row("NIPS", "section 4.1: web data, clicks cut off at a share", "", f"`click_cutoff` takes a share; {WEB}"),
+    Row("NIPS", "figure 2: Caltech-256", "retrieval", "as figure 6 of JMLR"),
+    Row("NIPS", "section 4.3.1: symmetry of W", "variants"),
+    Row("AROMA", "AROMA, diagonal and factored", "retrieval"),
+    Row("AROMA", "HIER", "retrieval", "with the is-a table of the repository"),
+    Row("AROMA", "ITML", "newsgroups", "metric-learn's, on principal components"),
+    Row("AROMA", "figures 1 and 2: the algorithms", "aroma.md"),
+    Row("AROMA", "figure 3, left: precision of all systems", "retrieval"),
+    Row("AROMA", "figure 3, middle and right: along the steps, and by r", "learning"),
+    Row("AROMA", "figure 4: 20 Newsgroups", "newsgroups"),
+    Row("AROMA", "section 2: W that is not square", "", "see the notes of the class: one X and one y per fit"),
+    Row("WSABIE", "WSABIE with WARP, AUC and OWPC", "annotation"),
+    Row("WSABIE", "linear WARP", "annotation"),
+    Row("WSABIE", "one-vs-rest, PAMIR-IA, exact and approximate k-NN", "annotation", "on several labels: corel"),
+    Row("WSABIE", "tables 1 and 2: the data sets, and all systems on them", "annotation", IMAGENET),
+    Row("WSABIE", "table 3: labels near labels", "annotation", IMAGENET),
+    Row("WSABIE", "table 4: sizes of the space, up to 500", "annotation"),
+    Row("WSABIE", "table 5: WARP against AUC, with and without embedding", "annotation"),
+    Row("WSABIE", "table 6: time and memory", "annotation"),
+    Row("WSABIE", "table 7: ensembles, of several sizes and of equal ones", "annotation"),
+    Row("WSABIE", "table 8: annotations of images", "annotation", IMAGENET),
+    Row("WSABIE", "figure 1: precision and sibling precision at k", "annotation"),
+    Row("WSABIE", "figure 2: precision along training time", "annotation", "on words of subject lines"),
+    Row("WSABIE", "PAMIR's own set, several labels", "corel", "not of this paper: of Grangier and Bengio, 2008"),
+    Row("MuSL", "MuSL; one metric, one per category, random and k-means grouping", "musl"),
+    Row("MuSL", "figures 1 and 2: the idea and the algorithm", "musl.md"),
+    Row("MuSL", "figures 3 and 4: L and the weights along the rounds", "musl"),
+    Row("MuSL", "figure 5 A: Caltech-20", "musl", "settings of merged-20"),
+    Row("MuSL", "figure 5 B: accuracy by the number of metrics", "musl", "textures of DTD in place of UIUC"),
+    Row("MuSL", "figures 6 and 7: the groups", "musl", "as tables of names"),
+    Row("MuSL", "figure 8: novel categories", "musl", "nine in place of ten"),
+    Row("MuSL", "section 3.3: stability", "musl", "the paper's share, and corrected for chance as by Lange et al."),
+)
+
+
+def write_coverage(folder: Path, names: Sequence[str]) -> None:
+    """Write `coverage.md`.
+
+    Raises
+    ------
+    ValueError
+        A row names neither an experiment nor a page of docs, or an experiment is in no row.
+    """
+    docs = Path(__file__).resolve().parent.parent / "docs"
+    for row in ROWS:
+        if row.where and row.where not in names and not (docs / row.where).is_file():
+            raise ValueError(f"{row.paper}, {row.item}: no experiment or page {row.where}")
+    if missing := set(names) - {row.where for row in ROWS}:
+        raise ValueError(f"no row of coverage names the experiment {min(missing)}")
+    lines = [
+        "# What of the papers is where",
+        "",
+        f"{sum(bool(row.where) for row in ROWS)} of {len(ROWS)} systems, tables and figures of the five papers have a "
+        "page; for the others the reason is given. Findings: those of the papers that hold on that page, of all on it.",
+        "",
+    ]
+    for paper, title in PAPERS.items():
+        rows = [
+            [row.item, _link(folder, row.where), _found(folder, row.where), row.note]
+            for row in ROWS
+            if row.paper == paper
+        ]
+        lines += [f"## {paper}", "", title, "", *markdown_table(["", "Where", "Findings", ""], rows), ""]
+    (folder / "coverage.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+
+
+def _link(folder: Path, where: str) -> str:
+    if where.endswith(".md"):
+        return f"[{where.removesuffix('.md')}](../{where})"
+    if (folder / f"{where}.md").is_file():
+        return f"[{where}]({where}.md)"
+    return f"`make reproduce ONLY={where}`" if where else "**nowhere**"
+
+
+def _found(folder: Path, where: str) -> str:
+    """How many findings of a page's paper hold."""
+    file = folder / f"{where}.json"
+    if not where or not file.is_file():
+        return ""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    found = [Finding(**finding) for finding in record["findings"]]
+    return holding([finding for finding in found if finding.of_paper])

@@ -1,0 +1,29 @@
+"""The table of what is where: every row leads somewhere, and every experiment is in it."""
+
+import pytest
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import coverage
+from experiments.__main__ import NAMES
+from experiments.pages import Finding, Page, write_page
+
+
+def test_rows_lead_to_pages_and_say_what_holds(tmp_path):
+    page = Page("Ranking", "A paper.", "Folds.", [Finding("One.", "yes", True), Finding("Two.", "no", False)])
+    write_page(tmp_path, "retrieval", page, command="make", code="code", quick=False, seconds=1)
+    coverage.write_coverage(tmp_path, NAMES)
+    text = (tmp_path / "coverage.md").read_text()
+    assert "| OASIS | [retrieval](retrieval.md) | 1 of 2 |  |" in text
+    assert "`make reproduce ONLY=corel`" in text  # a page that is not there yet
+    assert "[judging](../judging.md)" in text
+    assert text.count("**nowhere**") == sum(not row.where for row in coverage.ROWS)
+    assert all(row.note for row in coverage.ROWS if not row.where)
+    assert {row.paper for row in coverage.ROWS} == set(coverage.PAPERS)
+
+
+def test_a_row_that_leads_nowhere_and_an_experiment_without_a_row_are_errors(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="no row of coverage names the experiment other"):
+        coverage.write_coverage(tmp_path, [*NAMES, "other"])
+    monkeypatch.setattr(coverage, "ROWS", (coverage.Row("JMLR", "figure 1", "lost"), *coverage.ROWS))
+    with pytest.raises(ValueError, match="JMLR, figure 1: no experiment or page lost"):
+        coverage.write_coverage(tmp_path, NAMES)
