@@ -26,7 +26,10 @@ from threadpoolctl import threadpool_limits
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "experiments"
 # Code that any result may depend on.
-SHARED = ("features", "learners", "retrieval", "experiments/protocol.py", "benchmarks/vectors.py", "constraints.txt")
+SHARED = (
+    *("features", "learners", "retrieval", "experiments/grids.py", "experiments/protocol.py", "benchmarks/vectors.py"),
+    "constraints.txt",
+)
 SAY_SECONDS = 30.0
 
 

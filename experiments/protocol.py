@@ -7,15 +7,17 @@ other. Palette, codebook and idf use all 40 training images of a class, validati
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.vectors import load_vectors
 from visterm.retrieval import evaluate_test_test
+
+from .grids import ROUNDS, Curve, Grid, search
 
 N_FOLDS = 5
 N_INNER_FOLDS = 5
@@ -29,29 +31,47 @@ def load_fold(classes: int, d: int, fold: int) -> tuple[Any, np.ndarray, Any, np
     return X[train], y[train], X[~train], y[~train]
 
 
-def choose(candidates: list, X: sp.csr_array, y: np.ndarray, *, n_folds: int = N_INNER_FOLDS) -> Any:
-    """The candidate and number of steps with the best validation figure in the mean of the inner folds, unfitted.
+def choose(
+    grid: Grid,
+    X: Any,
+    y: Any,
+    *,
+    n_folds: int = N_INNER_FOLDS,
+    rounds: int = ROUNDS,
+    splits: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
+) -> tuple[Any, list[str]]:
+    """The best learner of a grid in the mean of the inner folds, unfitted, and which settings are at the edge.
+
+    The fewest steps are taken whose validation figure is within half a percent of the best.
 
     Parameters
     ----------
-    candidates : list of learners
-        That keep a `history_`; `n_steps` is the most that may be chosen, `pass_steps` how finely.
+    grid : Grid
+        Its learner keeps a `history_`, or learns at once and has a `score`.
     X, y : training images of the outer fold
+    n_folds : int
+    rounds : int
+        For which the grid may grow.
+    splits : list of (rows to learn from, rows held out), optional
+        In place of folds.
     """
-    found: list[tuple[float, int | None, Any]] = []
-    for candidate in candidates:
-        splits = StratifiedKFold(n_folds, shuffle=True, random_state=0).split(X, y)
-        if not hasattr(candidate, "n_steps"):  # it learns at once
-            scores = [clone(candidate).fit(X[a], y[a]).score(X[b], y[b]) for a, b in splits]
-            found.append((float(np.mean(scores)), None, candidate))
-            continue
-        histories = [clone(candidate).fit(X, y, validation_rows=held_out).history_ for _, held_out in splits]
+    splits = splits or list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(X, y))
+
+    def measure(learner: Any) -> Curve:
+        if not hasattr(learner, "n_steps"):  # it learns at once
+            return [(None, float(np.mean([clone(learner).fit(X[a], y[a]).score(X[b], y[b]) for a, b in splits])))]
+        histories = [clone(learner).fit(X, y, validation_rows=held_out).history_ for _, held_out in splits]
         looks = [[entry for entry in history if entry["validation"] is not None] for history in histories]
         curve = np.mean([[look["validation"] for look in some] for some in looks], axis=0)
-        best = 1 + curve[1:].argmax()
-        found.append((curve[best], looks[0][best]["step"], candidate))
-    _, n_steps, candidate = max(found, key=lambda entry: entry[0])
-    return clone(candidate) if n_steps is None else clone(candidate).set_params(n_steps=n_steps)
+        return [(look["step"], float(figure)) for look, figure in zip(looks[0], curve, strict=True)][1:]
+
+    found = search(
+        grid.points(),
+        lambda points: [measure(grid.at(point)) for point in points],
+        limits=grid.limits,
+        rounds=rounds,
+    )
+    return grid.at(found.point), found.edges
 
 
 def figures(system: Any, X: Any, y: np.ndarray) -> dict[str, Any]:

@@ -4,17 +4,19 @@ Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.3, figure 6 and table 
 5.1 and figure 3. ``python -m experiments retrieval``.
 
 LMNN, ITML and NCA are those of the metric-learn package, learned from principal components and for few iterations:
-`PEERS` says how many. Where the package cannot be installed, they are left out.
+`PEERS` and `PEER_POINTS` say how many. Where the package cannot be installed, they are left out.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import StratifiedShuffleSplit
 
 from benchmarks import plots
 from benchmarks.metric_learn_peer import REQUIREMENTS, Linear, learn_metric
@@ -24,6 +26,7 @@ from visterm.learners import AROMA, HIER, LEGO, MCML, OASIS, RCA, WSABIE, Cosine
 from visterm.learners.online import OnlineLearner
 from visterm.pipeline.evaluation.is_a import parents_of
 
+from .grids import ROUNDS, RULE, Curve, Grid, Point, open_text, search, settings_text
 from .jobs import ROOT
 from .pages import Finding, Page, Plot, Table
 from .protocol import CURVE, N_FOLDS, ONE_PAIR, choose, figures, load_fold, settings_of
@@ -63,43 +66,43 @@ class EmbeddingWSABIE(WSABIE):
     _validator = OnlineLearner._validator
 
 
-# Candidate settings and the maximum number of steps; validation chooses the number of steps.
+# Settings tried first, and the most steps: validation chooses, and grids grow.
 ONLINE: dict[str, Any] = {"n_steps": 200_000, "pass_steps": 20_000, "random_state": 0} | ONE_PAIR
-CANDIDATES: dict[str, list[Any]] = {
-    "OASIS": [OASIS(C=C, **ONLINE) for C in (0.003, 0.01, 0.03, 0.1)],
-    "AROMA diagonal": [AROMA(r=r, **ONLINE) for r in (0.01, 10, 100, 1000)],
-    "AROMA factored": [AROMA(covariance="factored", r=r, **ONLINE) for r in (10, 100, 1000)],
-    "WSABIE": [
-        EmbeddingWSABIE(learning_rate=rate, max_norm=C, n_steps=30_000, pass_steps=2_500, random_state=0)
-        for C in (0.4, 0.6, 1.0, 1.7)
-        for rate in (0.005, 0.02, 0.08, 0.32)
-    ],
-    "MCML": [MCML(trace_penalty=penalty, n_steps=10, pass_steps=2) for penalty in (0.0005, 0.001, 0.002, 0.004)],
-    # The paper's eta, and one on either side, as the least and the largest were taken.
-    "LEGO": [
-        LEGO(loss="pairs", eta=eta, n_steps=28_000, pass_steps=4_000, random_state=0)
-        for eta in (0.005, 0.02, 0.08, 0.32, 1.28)
-    ],
-    "LEGO, triplets": [LEGO(eta=eta, n_steps=28_000, pass_steps=4_000, random_state=0) for eta in (0.005, 0.02, 0.08)],
-    "HIER": [
-        RankingHIER(C=C, n_steps=30_000, pass_steps=3_000, random_state=0) for C in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-    ],
-    "RCA": [RCA(shrinkage=share) for share in (0.1, 0.3, 0.9, 0.99, 1.0)],
-    "Xing": [Xing(shrinkage=share, n_steps=12, pass_steps=3) for share in (0.03, 0.3)],
+CANDIDATES: dict[str, Grid] = {
+    "OASIS": Grid(OASIS(**ONLINE), {"C": (0.01, 0.03, 0.1)}),
+    "AROMA diagonal": Grid(AROMA(**ONLINE), {"r": (10.0, 100.0, 1000.0)}),
+    "AROMA factored": Grid(AROMA(covariance="factored", **ONLINE), {"r": (10.0, 100.0, 1000.0)}),
+    "WSABIE": Grid(
+        EmbeddingWSABIE(n_steps=30_000, pass_steps=2_500, random_state=0),
+        {"max_norm": (0.6, 1.0, 1.7), "learning_rate": (0.02, 0.08, 0.32)},
+    ),
+    "MCML": Grid(MCML(n_steps=10, pass_steps=1), {"trace_penalty": (0.0005, 0.001, 0.002, 0.004)}),
+    # The paper's three.
+    "LEGO": Grid(LEGO(loss="pairs", n_steps=28_000, pass_steps=4_000, random_state=0), {"eta": (0.02, 0.08, 0.32)}),
+    "LEGO, triplets": Grid(LEGO(n_steps=28_000, pass_steps=4_000, random_state=0), {"eta": (0.005, 0.02, 0.08)}),
+    "HIER": Grid(RankingHIER(n_steps=30_000, pass_steps=3_000, random_state=0), {"C": (0.01, 0.03, 0.1, 0.3)}),
+    "RCA": Grid(RCA(), {"shrinkage": (0.3, 0.9, 1.0)}, {"shrinkage": (0.0, 1.0)}),
+    "Xing": Grid(Xing(n_steps=12, pass_steps=3), {"shrinkage": (0.03, 0.3)}, {"shrinkage": (0.0, 1.0)}),
 }
-CANDIDATES_10000: dict[str, list[Any]] = {
-    "OASIS": [OASIS(C=C, **ONLINE) for C in (0.03, 0.1, 0.3, 1)],
-    "AROMA diagonal": [AROMA(r=r, **ONLINE) for r in (0.01, 1, 10, 100)],
+CANDIDATES_10000: dict[str, Grid] = {
+    "OASIS": Grid(OASIS(**ONLINE), {"C": (0.03, 0.1, 0.3)}),
+    "AROMA diagonal": Grid(AROMA(**ONLINE), {"r": (1.0, 10.0, 100.0)}),
 }
 INNER_FOLDS, FEW_INNER_FOLDS = 3, 2  # few: for factored AROMA, which takes long, and --quick
 
+# Of the methods of metric-learn: what keeps their time in bounds, and what of it is chosen on a fifth of the training
+# images of each fold. LMNN's margin is 1: among longer vectors fewer images lie within it, and iterations are faster.
 PEERS: dict[str, dict[str, Any]] = {
-    "NCA": {"n_components": 200, "max_iter": 20},
-    "ITML": {"n_components": 100, "max_iter": 10, "random_state": 0},
-    # Its margin is 1: among vectors of length 3 fewer images lie within it than among unit ones; iterations are faster.
-    "LMNN": {"n_components": 100, "max_iter": 50, "learn_rate": 0.01, "scale": 3},
+    "NCA": {"n_components": 200},
+    "ITML": {"n_components": 100, "random_state": 0},
+    "LMNN": {"n_components": 100, "max_iter": 50, "learn_rate": 0.01},
 }
-PEER_SECONDS = 300
+PEER_POINTS: dict[str, list[Point]] = {
+    "NCA": [{"max_iter": n} for n in (5, 10, 20)],
+    "ITML": [{"max_iter": n} for n in (3, 10, 30)],
+    "LMNN": [{"scale": scale} for scale in (2.0, 3.0, 4.5)],
+}
+PEER_SECONDS, PEER_ROUNDS = 300, 1
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
@@ -131,31 +134,51 @@ def jobs_peers() -> list[str]:
 
 
 def measure(system: str, classes: int, d: int, fold: int, quick: bool) -> dict[str, Any]:
-    """Figures of a system on the test images of a fold, and its chosen settings."""
+    """Figures of a system on the test images of a fold, its chosen settings, and which of them are at the edge."""
     X, y, test, test_y = load_fold(classes, d, fold)
     if system in PEERS:
         try:
-            components, _ = learn_metric(system.lower(), X, y, timeout=PEER_SECONDS, threads=1, **PEERS[system])
+            return measure_peer(system, X, y, test, test_y)
         except PeerError as error:
             return {"failed": str(error)}
-        return figures(Linear(components), test, test_y) | {"settings": PEERS[system]}
+    edges: list[str] = []
     if system == "Euclidean":  # ranks unit rows as the inner product does
         learner = Cosine()
     else:
-        candidates = (CANDIDATES if d == 1000 else CANDIDATES_10000)[system]
-        n_folds = FEW_INNER_FOLDS if quick or system in ("AROMA factored", "Xing") else INNER_FOLDS
-        if quick and system in ("HIER", "LEGO"):
-            candidates = candidates[2:4]
+        grid = (CANDIDATES if d == 1000 else CANDIDATES_10000)[system]
         if system == "HIER":
             is_a = parents_of(sorted(set(y.tolist())), IS_A, numbered=False)
-            candidates = [clone(candidate).set_params(is_a=is_a) for candidate in candidates]
-        learner = choose(candidates, X, y, n_folds=n_folds)
+            grid = replace(grid, learner=clone(grid.learner).set_params(is_a=is_a))
+        few = quick or system in ("AROMA factored", "Xing")
+        learner, edges = choose(
+            grid.small() if quick else grid,
+            X,
+            y,
+            n_folds=FEW_INNER_FOLDS if few else INNER_FOLDS,
+            rounds=0 if quick else ROUNDS,
+        )
     learner.fit(X, y)
-    found = figures(learner, test, test_y) | {"settings": settings_of(learner)}
+    found = figures(learner, test, test_y) | {"settings": settings_of(learner), "edges": edges}
     found["settings"].pop("is_a", None)
     if system == "AROMA diagonal":
         found["least_variance"] = float(learner.covariance_.min())
     return found
+
+
+def measure_peer(system: str, X: Any, y: np.ndarray, test: Any, test_y: np.ndarray) -> dict[str, Any]:
+    """A method of metric-learn; its limits by the mean average precision of a fifth of the training images."""
+    ((shown, held_out),) = StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(X, y)
+
+    def learned(rows: np.ndarray, point: Point) -> Linear:
+        options = PEERS[system] | point
+        return Linear(learn_metric(system.lower(), X[rows], y[rows], timeout=PEER_SECONDS, threads=1, **options)[0])
+
+    def measure(points: Sequence[Point]) -> list[Curve]:
+        return [[(None, figures(learned(shown, p), X[held_out], y[held_out])["map"])] for p in points]
+
+    chosen = search(PEER_POINTS[system], measure, rounds=PEER_ROUNDS)
+    found = figures(learned(np.arange(len(y)), chosen.point), test, test_y)
+    return found | {"settings": PEERS[system] | chosen.point, "edges": chosen.edges}
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -204,7 +227,7 @@ def page(results: list[dict[str, Any]]) -> Page:
         for system in systems
         if system != "Euclidean" and any(page_of(some, system, c) for c in classes)
     ]
-    caption = "Settings taken, with the number of folds, and the median of the steps. * The least or the largest tried"
+    caption = "Settings taken, with the number of folds, and the median of the steps. * At the edge of what was tried"
     parts.append(Table(caption, ["", *(f"{c} classes" for c in classes)], rows))
     parts += page_absent(systems, failed, quick)
     return Page(
@@ -226,7 +249,8 @@ def page_protocol(classes: Sequence[int], n_folds: int, quick: bool) -> str:
         f"{page_list(classes)} classes of Caltech-101 in place of 10, 20 and 50 of Caltech-256; of each class 40 "
         f"images to learn from and {N_TEST} that query each other, {n_folds} folds. Settings and steps are chosen on "
         f"the training images by cross-validation over {inner} inner folds, no more, to stay within the time of all "
-        "experiments; those of MCML too, which the paper left as its authors' code has them. The cells of table 4 are "
+        "experiments; those of MCML too, which the paper left as its authors' code has them. "
+        f"{'' if quick else RULE + ' '}The cells of table 4 are "
         "lost in the text of the paper at hand: its orderings are taken from the project's specification. One system "
         "is above another where it is so in the mean at each number of classes, and by a t test over the folds "
         "(one-sided, "
@@ -251,8 +275,9 @@ def page_absent(systems: Sequence[str], failed: dict[str, dict[str, Any]], quick
         found.append(
             "LMNN, ITML and NCA are those of metric-learn 0.7.0. They learn from principal components and stop after a "
             "number of iterations, since on all 1,000 dimensions they take minutes: a limit of this comparison, not of "
-            "the methods. The limits were settled by the mean average precision of a fifth of the training images of "
-            "one fold of 20 classes, which the rest had not learned from; some of these are test images of other folds."
+            "the methods. NCA's and ITML's number of iterations and the length of LMNN's vectors are chosen in each "
+            "fold, by the mean average precision of a fifth of its training images, which the rest had not learned "
+            "from."
         )
     elif not quick and not failed:
         found.append(f"{', '.join(PEERS)} are absent: metric-learn could not be installed.")
@@ -289,6 +314,7 @@ def page_findings(
                 must=True,
                 of_paper=of_paper,
                 kind="threshold",
+                edges=page_edges(small, (system,), classes),
             )
         )
     variances = [result["least_variance"] for result in small if result["system"] == "AROMA diagonal"]
@@ -303,17 +329,14 @@ def page_findings(
         )
     )
 
-    edges = {system: page_at_edge(page_of(small, system, classes[-1])) for system in systems}
-
     def compare(better: str, worse: str, paper: str, *, k: int | None = None, digits: int = 3, why: str = "") -> None:
         at = [c for c in classes if page_of(small, better, c) and page_of(small, worse, c)]
         if at:
             here = page_against(small, better, worse, at, k=k, digits=digits)
             if page_leads(small, better, worse, at, k=k):
                 why = "In the mean it is so at each number of classes; the paired test does not bear it out."
-            open_ = "; ".join(f"{system}: {edges[system]}" for system in (better, worse) if edges.get(system))
-            open_ = open_ and f"At the edge of what was tried in most folds: {open_}."
-            found.append(Finding(paper, here, page_above(small, better, worse, at, k=k), why=why, edges=open_))
+            edges = page_edges(small, (better, worse), at)
+            found.append(Finding(paper, here, page_above(small, better, worse, at, k=k), why=why, edges=edges))
 
     compare("OASIS", "MCML", "OASIS is above MCML in mAP (JMLR, section 5.3.3).", why=page_why("MCML"))
     compare("OASIS", "LEGO", "OASIS is above LEGO in mAP (JMLR, section 5.3.3).")
@@ -324,9 +347,8 @@ def page_findings(
         ratios = [page_mean(small, "LMNN", c) / page_mean(small, "Euclidean", c) for c in classes]
         paper = "LMNN is about as good as the Euclidean distance (JMLR, table 4): within a tenth of its mAP."
         here = page_against(small, "LMNN", "Euclidean", classes)
-        found.append(
-            Finding(paper, here, all(abs(ratio - 1) < 0.1 for ratio in ratios), why=page_why("LMNN"), kind="threshold")
-        )
+        agrees, edges = all(abs(ratio - 1) < 0.1 for ratio in ratios), page_edges(small, ("LMNN",), classes)
+        found.append(Finding(paper, here, agrees, why=page_why("LMNN"), kind="threshold", edges=edges))
     for system in ("AROMA diagonal", "AROMA factored"):
         paper = f"{system} is above OASIS in precision at 1: 0.33 against 0.22 (ICML, figure 3, 50 classes)."
         compare(system, "OASIS", paper, k=1, why=page_why("AROMA"))
@@ -348,7 +370,8 @@ def page_findings(
             paper = f"As at d = 1,000, so at 10,000, which the papers have not: {system} above {worse} in {measured}."
             here = page_against(large, system, worse, classes[-1:], k=k)
             agrees = page_above(large, system, worse, classes[-1:], k=k)
-            found.append(Finding(paper, here, agrees, why=why, of_paper=False))
+            edges = page_edges(large, (system, worse), classes)
+            found.append(Finding(paper, here, agrees, why=why, of_paper=False, edges=edges))
     return found
 
 
@@ -372,9 +395,9 @@ def page_every_k(results: list[dict[str, Any]], rivals: Sequence[str], classes: 
         f"OASIS is best at every k, of {', '.join(rivals)} and itself (JMLR, figure 6): first at 95 % of the places, "
         "and nowhere behind by more than two standard errors of the paired difference."
     )
-    return Finding(
-        paper, here + ".", agrees, why=page_why("MCML") if where.startswith("MCML") else "", kind="threshold"
-    )
+    why = page_why("MCML") if where.startswith("MCML") else ""
+    edges = page_edges(results, ("OASIS", *rivals), classes)
+    return Finding(paper, here + ".", agrees, why=why, kind="threshold", edges=edges)
 
 
 def page_why(about: str) -> str:
@@ -441,42 +464,23 @@ def page_settings(some: list[dict[str, Any]]) -> str:
         return ""
     system = some[0]["system"]
     if system in PEERS:
-        return ", ".join(f"{key} {value:g}" for key, value in PEERS[system].items() if key != "random_state")
-    tried = (CANDIDATES if some[0]["d"] == 1000 else CANDIDATES_10000)[system]
-    grid = [candidate.get_params() for candidate in tried]
-    defaults = type(tried[0])().get_params()
-    taken = [defaults | result["settings"] for result in some]  # results hold what differs from the defaults
-    parts = []
-    for name in grid[0]:
-        values = sorted({candidate[name] for candidate in grid})
-        if len(values) > 1:
-            own = [settings[name] for settings in taken]
-            edge = (values[0], values[-1])
-            counts = [f"{v:g}{'*' * (v in edge)} ({own.count(v)})" for v in values if v in own]
-            parts.append(f"{name} {', '.join(counts)}")
-    if "n_steps" not in grid[0]:
-        return "; ".join(parts)
-    steps = [settings["n_steps"] for settings in taken]
-    most = steps.count(grid[0]["n_steps"]) + steps.count(grid[0]["pass_steps"])
-    parts.append(f"{np.median(steps):,.0f} steps" + (f" ({most}*)" if most else ""))
+        names: Sequence[str] = [*PEER_POINTS[system][0], *(key for key in PEERS[system] if key != "random_state")]
+        return settings_text(some, names)
+    grid = (CANDIDATES if some[0]["d"] == 1000 else CANDIDATES_10000)[system]
+    defaults = type(grid.learner)().get_params()
+    # Results hold what differs from the defaults.
+    taken = [result | {"settings": defaults | result["settings"]} for result in some]
+    parts = [settings_text(taken, [*grid.axes])]
+    if hasattr(grid.learner, "n_steps"):
+        at_most = sum("n_steps" in result["edges"] for result in some)
+        steps = np.median([result["settings"]["n_steps"] for result in taken])
+        parts.append(f"{steps:,.0f} steps" + (f" ({at_most}*)" if at_most else ""))
     return "; ".join(parts)
 
 
-def page_at_edge(some: list[dict[str, Any]]) -> str:
-    """Settings that most folds took at the least or the largest value tried; steps at the most."""
-    if not some or some[0]["system"] not in CANDIDATES:
-        return ""
-    tried = CANDIDATES[some[0]["system"]]
-    grid = [candidate.get_params() for candidate in tried]
-    defaults = type(tried[0])().get_params()
-    taken = [defaults | result["settings"] for result in some]
-    found = []
-    for name in grid[0]:
-        values = sorted({candidate[name] for candidate in grid})
-        edge = [values[0], values[-1]] if len(values) > 1 else values[:1] if name == "n_steps" else []
-        if edge and 2 * sum(settings[name] in edge for settings in taken) > len(taken):
-            found.append(name)
-    return ", ".join(found)
+def page_edges(results: list[dict[str, Any]], systems: Sequence[str], classes: Sequence[int]) -> str:
+    """Why a verdict over these systems is open, from the most classes; empty if it is not."""
+    return open_text({system: page_of(results, system, classes[-1]) for system in systems})
 
 
 def page_of(results: list[dict[str, Any]], system: str, classes: int) -> list[dict[str, Any]]:

@@ -59,12 +59,11 @@ def test_figures_of_a_learner_that_is_always_right_and_of_one_that_takes_the_sib
 def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
     monkeypatch.setattr(annotation, "MOST_STEPS", {"warp": 4000})
     monkeypatch.setattr(annotation, "N_PASSES", 2)
-    monkeypatch.setattr(annotation, "NEIGHBORS", (1, 3))
-    monkeypatch.setattr(annotation, "N_INNER_FOLDS", 2)
+    neighbors = annotation.Grid(KNNAnnotator(), {"n_neighbors": (1, 3)})
+    monkeypatch.setitem(annotation.GRIDS, "k-NN", neighbors)
     monkeypatch.setattr(annotation, "SIZES", (10,))
     monkeypatch.setattr(annotation, "ENSEMBLE", (5, 10))
     monkeypatch.setattr(annotation, "EQUAL", (5, 5))
-    monkeypatch.setattr(annotation, "LINEAR_RATES", (0.1, 0.3, 1.0))
     systems = annotation.measure_neighbors(split, True) | annotation.measure_linear(split, True)
     systems |= annotation.measure_wsabie(split, "warp", (1.0,), True, True)
     assert set(systems) > {
@@ -82,7 +81,7 @@ def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
         assert found["query_us"] > 0
         assert found["bytes"] > 4 * 40
     assert systems["WSABIE, WARP"]["bytes"] > 4 * annotation.SIZE * (40 + 4)
-    assert set(systems["WSABIE, WARP"]["settings"]) == {"learning_rate", "n_steps"}
+    assert set(systems["WSABIE, WARP"]["settings"]) == {"max_norm", "learning_rate", "n_steps"}
     assert "learning_rate" in systems["WSABIE, WARP"]["edges"]  # of two
     assert len(systems[annotation.ENSEMBLE_NAME]["weights"]) == 2
 
@@ -185,7 +184,7 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
             one["edges"] = ["C"] * (name == "PAMIR-IA" and job["fold"] < 3)
     findings = {finding.paper: finding for finding in annotation.page(found).findings}
     (about,) = (finding for paper, finding in findings.items() if "above PAMIR-IA" in paper)
-    assert about.edges == "At the edge of what was tried in most folds: PAMIR-IA: C."
+    assert "PAMIR-IA, d = 1,000: C" in about.edges
     (other,) = (finding for paper, finding in findings.items() if "above one-vs-rest" in paper)
     assert not other.edges
 

@@ -77,8 +77,8 @@ def small(tmp_path, monkeypatch, write_images):
     monkeypatch.setattr(corel, "KS", (1, 2))
     monkeypatch.setattr(corel, "QUICK_IMAGES", 20)
     few = {
-        "k-NN": [KNNAnnotator(n_neighbors=n) for n in (2, 3, 5)],
-        "one-vs-rest": [OneVsRestPA(C=C, n_steps=400, pass_steps=200) for C in (0.03, 0.1, 0.3)],
+        "k-NN": corel.Grid(KNNAnnotator(), {"n_neighbors": (2, 3, 5)}),
+        "one-vs-rest": corel.Grid(OneVsRestPA(n_steps=400, pass_steps=200), {"C": (0.03, 0.1, 0.3)}),
     }
     monkeypatch.setattr(corel, "ANNOTATORS", {"visterms": few})
 
@@ -90,6 +90,7 @@ def test_from_photos_to_the_page(small):
     words = {r["system"]: r for r in results if r["part"] == "words"}
     assert words["one-vs-rest"]["figures"][0]["recall"] > 0.8
     assert words["one-vs-rest"]["form"] in ("raw", "standardised")
+    assert set(words["one-vs-rest"]["settings"]) == {"C", "n_steps"}
     page = corel.page(results)
     assert "A part of the 4,493" in page.protocol
     (table,) = (part for part in page.parts if getattr(part, "caption", "").startswith("Visterms: 2 words"))

@@ -75,12 +75,28 @@ def test_aroma_without_its_covariance_starts_at_zero_and_has_no_limit():
 
 
 def test_settings_chosen_say_which_are_at_an_edge():
-    tried = [newsgroups.make("OASIS", C, n_steps=100) for C in (0.1, 1.0, 10.0)]
-    middle = newsgroups.make("OASIS", 1.0, n_steps=50)
-    assert newsgroups.settings_chosen(middle, tried) == {"settings": {"C": 1.0, "n_steps": 50}, "edges": []}
-    found = newsgroups.settings_chosen(newsgroups.make("OASIS", 10.0, n_steps=100), tried)
-    assert found["edges"] == ["C", "n_steps"]
-    assert newsgroups.page_chosen([found]) == "C 10*; n_steps 100*"
+    grid = newsgroups.grid_of("OASIS")
+    chosen = newsgroups.make("OASIS", 1.0, n_steps=50)
+    found = newsgroups.settings_chosen(chosen, grid, ["C"])
+    assert found == {"settings": {"C": 1.0, "n_steps": 50}, "edges": ["C"]}
+    assert newsgroups.page_chosen([found]) == "C 1*; n_steps 50"
+
+
+def test_itml_is_chosen_within_the_posts_to_learn_from(posts, monkeypatch):
+    seen = []
+
+    def learn(method, X, y, **options):
+        seen.append((len(y), options["n_components"], options["max_iter"]))
+        return np.eye(X.shape[1]) * (options["max_iter"] == 3), 0.0
+
+    monkeypatch.setattr(newsgroups, "learn_metric", learn)
+    monkeypatch.setattr(newsgroups, "ITML_POINTS", [{"n_components": 5, "max_iter": n} for n in (1, 3, 9)])
+    figures = newsgroups.figures
+    monkeypatch.setattr(newsgroups, "figures", lambda system, X, y, n_queries=20: figures(system, X, y, 20))
+    X, y, *_ = newsgroups.load_split(0)
+    found = newsgroups.measure("system", "ITML", 0)
+    assert found["settings"] == {"n_components": 5, "max_iter": 3}
+    assert seen == [*((int(0.8 * len(y)), 5, n) for n in (1, 3, 9)), (len(y), 5, 3)]
 
 
 def test_a_peer_that_fails_is_said_to(posts, monkeypatch):

@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments.grids import Grid
 from experiments.protocol import choose, figures, load_fold, settings_of
-from visterm.learners import OASIS, Cosine
+from visterm.learners import OASIS, Cosine, KNNAnnotator
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +21,13 @@ def classes():
 
 
 def test_the_better_setting_is_chosen_and_how_long_to_learn(classes):
-    tried = [OASIS(C=C, n_steps=3000, pass_steps=1000, pairs_per_query=1, random_state=0) for C in (1e-9, 0.1)]
-    chosen = choose(tried, *classes, n_folds=2)
+    learner = OASIS(n_steps=3000, pass_steps=1000, pairs_per_query=1, random_state=0)
+    chosen, edges = choose(Grid(learner, {"C": (1e-9, 0.1)}), *classes, n_folds=2, rounds=0)
     assert chosen.C == 0.1
+    assert edges[:1] == ["C"]
     assert chosen.n_steps in (1000, 2000, 3000)
     assert not hasattr(chosen, "W_")
-    assert tried[1].n_steps == 3000
+    assert learner.n_steps == 3000
 
 
 def test_only_the_images_given_take_part_in_the_choice(classes, monkeypatch):
@@ -38,8 +40,16 @@ def test_only_the_images_given_take_part_in_the_choice(classes, monkeypatch):
         return fit(self, X, y, **options)
 
     monkeypatch.setattr(OASIS, "fit", watched)
-    choose([OASIS(n_steps=100, pass_steps=100)], X[::2], y[::2], n_folds=3)
+    choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X[::2], y[::2], n_folds=3, rounds=0)
     assert seen == [(30, 10)] * 3
+    choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X, y, splits=[(np.arange(40), np.arange(40, 60))], rounds=0)
+    assert seen[3:] == [(60, 20)]
+
+
+def test_of_a_learner_without_steps_the_settings_alone_are_chosen(classes):
+    chosen, edges = choose(Grid(KNNAnnotator(), {"n_neighbors": (1, 3)}, {"n_neighbors": (1, 3)}), *classes, n_folds=2)
+    assert chosen.n_neighbors in (1, 3)
+    assert edges == []
 
 
 def test_figures_are_those_of_the_test_images(classes):

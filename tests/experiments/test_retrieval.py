@@ -18,6 +18,7 @@ def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, d=1000, varia
                 found = level + rng.normal(0, 1e-4)
                 settings = {} if system == "Euclidean" else {"n_steps": 1000}
                 result = {"system": system, "classes": c, "d": d, "fold": fold, "quick": quick, "seconds": 1.0}
+                result["edges"] = []
                 precision = (found / np.sqrt(np.arange(1, 51))).tolist()
                 results.append(result | {"map": found, "precision": precision, "settings": settings})
                 results[-1]["least_variance"] = variance
@@ -94,10 +95,36 @@ def test_without_the_peers_package_its_jobs_are_left_out(monkeypatch):
 
 def test_settings_at_the_edge_of_what_was_tried_are_marked():
     own = {"system": "OASIS", "classes": 10, "d": 1000, "fold": 0}
-    results = [
-        own | {"settings": {"C": C, "n_steps": n}} for C, n in ((0.003, 40_000), (0.01, 200_000), (0.01, 60_000))
-    ]
+    taken = ((0.003, 40_000, ["C"]), (0.01, 200_000, ["n_steps"]), (0.01, 60_000, []))
+    results = [own | {"settings": {"C": C, "n_steps": n}, "edges": edges} for C, n, edges in taken]
     assert retrieval.page_settings(results) == "C 0.003* (1), 0.01 (2); 60,000 steps (1*)"
+
+
+def test_a_verdict_is_open_where_most_folds_chose_at_the_edge():
+    results = made_up(AS_IN_THE_PAPERS)
+    for result in results:
+        if result["system"] == "LEGO" and result["fold"] > 0:
+            result["edges"] = ["eta"]
+    found = {finding.paper: finding for finding in retrieval.page(results).findings}
+    open_ = [paper for paper, finding in found.items() if finding.verdict == "open"]
+    assert [paper for paper in found if "LEGO" in paper] == open_
+    assert "LEGO: eta" in found["OASIS is above LEGO in mAP (JMLR, section 5.3.3)."].edges
+
+
+def test_limits_of_a_peer_are_chosen_within_the_training_images(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 20)
+    X, seen = rng.random((80, 6)), []
+
+    def learn(method, X, y, **options):
+        seen.append((len(y), options["max_iter"]))
+        return np.diag([1.0, 1, 1, 0, 0, 0]) * (options["max_iter"] == 10), 0.0
+
+    X[np.arange(80), y % 3] += 1
+    monkeypatch.setattr(retrieval, "learn_metric", learn)
+    found = retrieval.measure_peer("NCA", X, y, X, y)
+    assert found["settings"]["max_iter"] == 10
+    assert seen == [(64, 5), (64, 10), (64, 20), (80, 10)]
 
 
 def test_chance_is_what_random_rankings_have():
@@ -128,7 +155,9 @@ def test_distances_under_a_matrix():
 
 def test_a_job_chooses_by_images_that_query_images(data, monkeypatch):
     monkeypatch.setitem(
-        retrieval.CANDIDATES, "WSABIE", [retrieval.EmbeddingWSABIE(n_steps=2000, pass_steps=1000, random_state=0)]
+        retrieval.CANDIDATES,
+        "WSABIE",
+        retrieval.Grid(retrieval.EmbeddingWSABIE(n_steps=2000, pass_steps=1000, random_state=0), {}),
     )
     found = retrieval.measure(system="WSABIE", classes=10, d=1000, fold=0, quick=True)
     assert retrieval.page_chance(10)[0] < found["map"] < 1

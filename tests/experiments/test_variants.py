@@ -17,6 +17,7 @@ def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.0
     if job["kind"] == "symmetric":
         lead = {None: 0, "symmetric": proj, "online-symmetric": -0.001, "dissim": dissim}[job["variant"]]
         found = {"map": 0.2 + fold + lead * vary, "precision": [0.3] * 50, "C": 0.1, "n_steps": 50_000}
+        found["edges"] = []
         return found | {"rho": rho, "rho_added": 0.9}
     names = [job["schedule"]] if job["schedule"].startswith("every") else ["after", "never"]
     leads = {"after": after, "every 50000": rare}
