@@ -2,7 +2,9 @@
 
 Categories: merged-20 of $VISTERM_DATA/sets.yaml, which come from three sources, and merged-novel. Each trial draws 30
 training and 20 test images per category and grows a ForestCodebook on the training images of merged-20. An image's
-vector holds the share of its blocks at each node. Without that folder: synthetic categories of three kinds.
+vector holds the share of its blocks at each node. Settings are chosen on 30 images per category that no trial tests
+with, 20 of them to learn from and to grow the forest, 10 held out. Without that folder: synthetic categories of three
+kinds.
 """
 
 from __future__ import annotations
@@ -19,21 +21,49 @@ from visterm.features import ForestCodebook, read_image
 from .vectors import CACHE, DATA, choose_images, keep
 
 N_TRAIN, N_TEST = 30, 20
+N_SHOWN, N_HELD_OUT = 20, 10  # of the images that choose settings
 # Files of `features` that decide the vectors.
 FEATURE_FILES = ("forest.py", "haar.py", "descriptors.py", "blocks.py", "images.py", "decoding.py")
 
 
-def load_trial(trial: int, known: str = "merged-20", new: str | None = "merged-novel") -> dict[str, np.ndarray]:
-    """A trial's images: vectors X (n, d), labels y, source, novel (of the set `new`) and train."""
+def draw(name: str, trial: int, *, choosing: bool = False) -> tuple[list[Path], np.ndarray, np.ndarray]:
+    """Paths, labels and the training mask of a trial's images, or of those that choose settings."""
+    paths, y, _ = choose_images(name, fold=trial, n_train=sys.maxsize, n_test=0)  # all, in an order of the trial
+    rows, train = [], []
+    for category in np.unique(y):
+        own = np.flatnonzero(y == category)
+        # The same in every trial and set: the first of the names in an order of the category.
+        names = sorted(paths[i] for i in own)
+        order = np.random.default_rng(zlib.crc32(str(category).encode())).permutation(len(names))
+        chooses = {names[i] for i in order[: N_SHOWN + N_HELD_OUT]}
+        if choosing:
+            kept = [i for i in own if paths[i] in chooses]
+            rows += kept
+            train += [place < N_SHOWN for place in range(len(kept))]
+        else:
+            tests = [i for i in own if paths[i] not in chooses][:N_TEST]
+            learns = [i for i in own if i not in tests][:N_TRAIN]
+            rows += learns + tests
+            train += [True] * len(learns) + [False] * len(tests)
+    return [paths[i] for i in rows], y[rows], np.array(train)
+
+
+def load_trial(
+    trial: int, known: str = "merged-20", new: str | None = "merged-novel", *, choosing: bool = False
+) -> dict[str, np.ndarray]:
+    """A trial's images: vectors X (n, d), labels y, source, novel (of the set `new`), train, and path below the data.
+
+    With `choosing`, of the images that choose settings.
+    """
     if not (DATA / "caltech101").is_dir():
         print(f"no {DATA / 'caltech101'}: synthetic categories, figures will differ", file=sys.stderr)
         return synthetic_trial(trial)
-    parts = [choose_images(name, fold=trial, n_train=N_TRAIN, n_test=N_TEST) for name in (known, new) if name]
+    parts = [draw(name, trial, choosing=choosing) for name in (known, new) if name]
     paths = [path for found in parts for path in found[0]]
     y, train = (np.concatenate([found[place] for found in parts]) for place in (1, 2))
     novel = np.arange(len(paths)) >= len(parts[0][0])
     sources = [Path(features.__file__).with_name(name).read_bytes() for name in FEATURE_FILES]
-    made_from = b"".join(sources) + "".join(map(str, paths)).encode()
+    made_from = b"".join(sources) + "".join(map(str, paths)).encode() + train.tobytes()
     cached = CACHE / f"{known}-{trial}-{zlib.crc32(made_from):08x}.npz"
 
     def write(path: Path) -> None:
@@ -44,7 +74,9 @@ def load_trial(trial: int, known: str = "merged-20", new: str | None = "merged-n
         np.savez_compressed(path, X=(counts / counts[:, forest.roots_[:1]]).astype(np.float32))
 
     source = np.array([path.parent.parent.name for path in paths])
-    return {"X": np.load(keep(cached, write))["X"], "y": y, "source": source, "novel": novel, "train": train}
+    names = np.array([path.relative_to(DATA).as_posix() for path in paths])
+    X = np.load(keep(cached, write))["X"]
+    return {"X": X, "y": y, "source": source, "novel": novel, "train": train, "path": names}
 
 
 def synthetic_trial(trial: int) -> dict[str, np.ndarray]:
@@ -64,4 +96,5 @@ def synthetic_trial(trial: int) -> dict[str, np.ndarray]:
         "source": np.array([f"kind-{k}" for k in kind]),
         "novel": number >= 20,
         "train": np.tile(np.arange(per_class) < N_TRAIN, n_classes),
+        "path": np.full(len(number), ""),
     }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from .statistics import mean_and_error
 
@@ -93,6 +94,10 @@ def legend(figure: Figure, axes: Any, title: str | None = None) -> None:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False, title=title)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a PNG; the same figure gives the same bytes."""
+def save(figure: Figure, path: Path, *, few_colours: bool = False) -> None:
+    """Write a PNG; the same figure gives the same bytes. With `few_colours`, a palette of 256."""
     figure.savefig(path, metadata={"Software": None})
+    if few_colours:
+        with Image.open(path) as image:
+            small = image.convert("RGB").quantize(256)
+        small.save(path, optimize=True)

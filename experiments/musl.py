@@ -1,7 +1,7 @@
 """MuSL: a few metrics and the groups of categories that share them.
 
 Babenko, Branson, Belongie: Similarity Metrics for Categorization: from Monolithic to Category Specific, ICCV 2009,
-sections 3.2 to 3.4 and figures 5, 6 and 8. ``python -m experiments musl``, or ``make reproduce ONLY=musl``.
+sections 3.2 to 3.4 and figures 3 to 8. ``python -m experiments musl``, or ``make reproduce ONLY=musl``.
 
 Data: benchmarks/musl_data.py.
 """
@@ -9,19 +9,24 @@ Data: benchmarks/musl_data.py.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image, ImageOps
 from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
-from sklearn.model_selection import train_test_split
 
-from benchmarks.musl_data import N_TEST, N_TRAIN, load_trial
+from benchmarks.musl_data import N_HELD_OUT, N_SHOWN, N_TEST, N_TRAIN, load_trial
 from benchmarks.plots import legend, mean_series, new_figure, series
 from benchmarks.statistics import clearly_above, difference, plus_minus
+from benchmarks.vectors import DATA
 from visterm.learners import MuSL
 
+from .grids import ROUNDS, next_value, open_text
 from .jobs import run_jobs
 from .pages import Finding, Page, Plot, Table
 
@@ -100,25 +105,27 @@ def metrics_of_sources(metrics: np.ndarray, sources: np.ndarray) -> dict[str, in
 def measure(
     *, trial: int, system: str, n_metrics: int, settings: dict[str, Any], validate: bool = False, part: str = ""
 ) -> dict[str, Any]:
-    """Train and test one learner on one trial; with `validate`, on two thirds and one third of its training images.
+    """Train and test one learner on one trial; with `validate`, on images that choose settings and that no trial tests.
 
     Result: `accuracy`, `novel` (among categories never seen), `all` (known and novel), each in % for NEIGHBORS; `own`,
     as `novel` with the metric that most known categories of the same source have, and `astray`, how many novel ones
     were given another; `within`, as `novel` among those of the same source, mean of the sources; `grouping` and
-    `sources`, a number a known category. Of the parts, "caltech" has the `accuracy` on Caltech-20, and "evolution" the
-    shares of the metrics in each category, round by round.
+    `sources`, a number a known category; `categories` and `photos`, the name and the first training image of each. Of
+    the parts, "caltech" has the `accuracy` on Caltech-20, and "evolution" the shares of the metrics in each category,
+    round by round.
     """
-    images = load_trial(trial, "caltech101-20", None) if part == "caltech" else load_trial(trial)
+    if part == "caltech":
+        images = load_trial(trial, "caltech101-20", None)
+    elif validate:
+        images = load_trial(trial, new=None, choosing=True)
+    else:
+        images = load_trial(trial)
     X, y, known, train = images["X"], images["y"], ~images["novel"], images["train"]
     learner = MuSL(n_metrics=n_metrics, random_state=trial, **(SYSTEMS[system] | settings))
-    if part == "caltech":
+    if part == "caltech" or validate:
         return {"accuracy": accuracy(learner.fit(X[train], y[train]), X, y, ~train, train)}
     if part == "evolution":
         return evolution(learner, X[known & train], y[known & train])
-    if validate:
-        rows = np.flatnonzero(known & train)
-        shown, held_out = train_test_split(rows, test_size=1 / 3, random_state=trial, stratify=y[rows])
-        return {"accuracy": accuracy(learner.fit(X[shown], y[shown]), X, y, held_out, shown)}
     learner.fit(X[known & train], y[known & train])
     categories, first = np.unique(y, return_index=True)
     source = images["source"][first]
@@ -127,6 +134,8 @@ def measure(
         "accuracy": accuracy(learner, X, y, known & ~train, known & train),
         "grouping": learner.metric_of_category_.tolist(),
         "sources": np.unique(source[seen], return_inverse=True)[1].tolist(),
+        "categories": categories[seen].tolist(),
+        "photos": images["path"][first[seen]].tolist(),
     }
     expected = metrics_of_sources(learner.metric_of_category_, source[seen])
     learner.assign_categories(X[train], y[train])
@@ -162,27 +171,53 @@ def evolution(learner: MuSL, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 
 
 def jobs_grid(quick: bool) -> list[dict[str, Any]]:
-    return [
-        {"trial": t, "system": system, "n_metrics": k, "settings": settings, "validate": True}
-        for t in range(1 if quick else GRID_TRIALS)
-        for settings in (GRID if not quick else [GRID[0], GRID[3], GRID[7]])
-        for system, k in TUNED.items()
-    ]
+    """The grid that is tried first."""
+    tried = [GRID[0], GRID[3], GRID[7]] if quick else GRID
+    return [job for settings in tried for system in TUNED for job in jobs_tried(system, settings, quick)]
+
+
+def jobs_tried(system: str, settings: dict[str, Any], quick: bool = False) -> list[dict[str, Any]]:
+    common = {"system": system, "n_metrics": TUNED[system], "settings": settings, "validate": True}
+    return [{"trial": t} | common for t in range(1 if quick else GRID_TRIALS)]
+
+
+def jobs_grown(quick: bool) -> list[dict[str, Any]]:
+    """The grid, and what is tried where the best alpha of a system lies at the edge."""
+    grid = jobs_grid(quick)
+    for _ in range(0 if quick else ROUNDS):
+        results = run_jobs("musl", grid)
+        more = [
+            job
+            for system, settings in jobs_chosen(results)[0].items()
+            if system in TUNED and (alpha := jobs_beyond(results, system, settings)) is not None
+            for job in jobs_tried(system, settings | {"alpha": alpha})
+        ]
+        if not more:
+            break
+        grid += more
+    return grid
+
+
+def jobs_beyond(results: list[dict[str, Any]], system: str, settings: dict[str, Any]) -> Any:
+    """The alpha beyond that of these settings of a system if it is the least or largest tried, else None."""
+    tried = [r["settings"] for r in results if r.get("validate") and r["system"] == system]
+    return next_value("alpha", settings, tried, {})
 
 
 def jobs_chosen(results: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], int]:
-    """Settings of each system, and one number of voters for all: the best mean on held-out training images."""
-    held_out = [result for result in results if result.get("validate")]
-    tried = [settings for settings in GRID if any(result["settings"] == settings for result in held_out)]
-    found = np.reshape([result["accuracy"] for result in held_out], (-1, len(tried), len(TUNED), len(NEIGHBORS)))
-    mean = found.mean(axis=0)
-    voters = mean.max(axis=0).mean(axis=0).argmax()
-    best = dict(zip(TUNED, mean[:, :, voters].argmax(axis=0), strict=True))
-    return {system: tried[best[system if system in TUNED else "joint"]] for system in SYSTEMS}, NEIGHBORS[voters]
+    """Settings of each system, and one number of voters for all: the best mean on the images that choose."""
+    tried: dict[str, dict[str, list[list[float]]]] = {system: {} for system in TUNED}
+    for result in results:
+        if result.get("validate"):
+            tried[result["system"]].setdefault(json.dumps(result["settings"]), []).append(result["accuracy"])
+    means = {system: {key: np.mean(found, axis=0) for key, found in own.items()} for system, own in tried.items()}
+    voters = int(np.mean([np.max([*own.values()], axis=0) for own in means.values()], axis=0).argmax())
+    best = {system: json.loads(max(own, key=lambda key: own[key][voters])) for system, own in means.items()}
+    return {system: best[system if system in TUNED else "joint"] for system in SYSTEMS}, NEIGHBORS[voters]
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    grid = jobs_grid(quick)
+    grid = jobs_grown(quick)
     chosen, _ = jobs_chosen(run_jobs("musl", grid))
     if quick:
         many = {"one metric": (1,), "joint": (3, 5, 20), "k-means": (3, 5), "random": (5,)}
@@ -266,6 +301,18 @@ def page_clearly(first: Sequence[float], second: Sequence[float]) -> bool:
     return clearly_above(first, second, N_TEST / N_TRAIN)
 
 
+def page_edges(results: list[dict[str, Any]], chosen: dict[str, dict[str, Any]], voters: int) -> dict[str, str]:
+    """Why a verdict over joint grouping and each of the systems is open; empty if it is not."""
+    at: dict[str, list[str]] = {}
+    for system in TUNED:
+        at[system] = ["alpha"] * (jobs_beyond(results, system, chosen[system]) is not None)
+        at[system] += ["number of voters"] * (voters == NEIGHBORS[-1])
+    return {
+        rival: open_text({system: [{"edges": at[system]}] for system in dict.fromkeys(("joint", rival))})
+        for rival in TUNED
+    }
+
+
 def page_metrics(found: Found, system: str) -> list[int]:
     return sorted(k for name, k in found if name == system)
 
@@ -275,6 +322,7 @@ def page(results: list[dict[str, Any]]) -> Page:
     found = page_found(results, chosen, voters)
     same = page_found(results, dict.fromkeys(SYSTEMS, chosen["joint"]), voters)
     one, five, means, random = (found[place]["accuracy"] for place in TUNED.items())
+    edges = page_edges(results, chosen, voters)
     most = page_metrics(found, "joint")[-1]
     every = found["joint", most]["accuracy"]
     findings = [
@@ -283,6 +331,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             "points).",
             f"K = {most}: {page_gain(every, one)} over one metric (yes: above 5).",
             page_mean(every, one) > 5,
+            edges=edges["one metric"],
             must=True,
             kind="threshold",
         ),
@@ -291,6 +340,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             f"K = 5: {page_gain(five, one)} over one metric; K = {most}: {page_gain(every, five)} over K = 5 (yes: "
             "less than that).",
             page_mean(every, five) < page_mean(five, one),
+            edges=edges["one metric"],
             why=f"Accuracy of known categories still rises at K = {most}, one metric a category.",
             kind="threshold",
         ),
@@ -298,11 +348,13 @@ def page(results: list[dict[str, Any]]) -> Page:
             "K = 5 is 10 points above one metric.",
             f"{page_gain(five, one)}{page_alike(same, 'one metric', 1)}.",
             page_reaches(five, one, 10),
+            edges=edges["one metric"],
         ),
         Finding(
             "Joint grouping is better than random grouping (K = 5).",
             f"{page_gain(five, random)}{page_alike(same, 'random', 5)} (yes: above 2).",
             page_mean(five, random) > 2,
+            edges=edges["random"],
             must=True,
             kind="threshold",
         ),
@@ -310,6 +362,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             "Joint grouping is almost 5 points better than k-means grouping (K = 5).",
             f"{page_gain(five, means)}{page_alike(same, 'k-means', 5)}.",
             page_reaches(five, means, 5),
+            edges=edges["k-means"],
             why=f"k-means grouping is {page_gain(means, random)} over random grouping here; in the paper joint "
             "grouping is almost 5 points above both.",
         ),
@@ -320,15 +373,16 @@ def page(results: list[dict[str, Any]]) -> Page:
                 "Re-training raises accuracy by a couple of points (K = 5).",
                 f"{page_gain(five, once['accuracy'])}.",
                 page_reaches(five, once["accuracy"], 2),
+                edges=edges["joint"],
             )
         )
     others = page_others(results, voters)
-    findings += page_sources(found, others)
-    findings += page_novel(found)
+    findings += page_sources(found, others, edges)
+    findings += page_novel(found, edges)
     return Page(
         title="MuSL: several metrics, and who shares them",
         source="Babenko, Branson, Belongie, *Similarity Metrics for Categorization: from Monolithic to Category "
-        "Specific*, ICCV 2009, sections 3.2 to 3.4, figures 5, 6 and 8.",
+        "Specific*, ICCV 2009, sections 3.2 to 3.4, figures 3 to 8.",
         protocol=f"`merged-20`: {most} categories of three sources (Caltech-101, Oxford flowers, and textures of DTD, "
         "which stand in for the paper's UIUC textures: photos of things, not of surfaces); `merged-novel`: 9 "
         f"more of the same sources (the paper: 10). {len(five)} trials, fewer where a table says so, each with "
@@ -337,9 +391,10 @@ def page(results: list[dict[str, Any]]) -> Page:
         "negative pairs an image; best of 5 starts: 300, so that starts differ, and of them the likeliest. Accuracy is "
         f"the mean of the diagonal of the confusion matrix, {voters} nearest training images voting.\n\n"
         "`midpoint`, `alpha` and `balanced` were chosen for each of one metric, joint, k-means and random grouping by "
-        f"itself, and the number of voters, {voters} of {', '.join(map(str, NEIGHBORS))}, for all, on held-out "
-        "training images (last table). Trials draw from the same images, and some of those are test images of "
-        "others.\n\n"
+        f"itself, and the number of voters, {voters} of {', '.join(map(str, NEIGHBORS))}, for all, on images that no "
+        f"trial tests with: {N_SHOWN + N_HELD_OUT} a category, {N_SHOWN} of them to learn from and to grow the forest, "
+        f"{N_HELD_OUT} held out, drawn {GRID_TRIALS} times (last table). Trials draw their test images from the "
+        "others, and share images.\n\n"
         "± is the standard error of the mean. Differences are taken trial by trial, of the trials that both have. One "
         "is above the other where a t test says so, and by so many points if the mean is. Other rules stand beside the "
         "figures.",
@@ -354,6 +409,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             page_caltech(results, voters),
             *page_tables(found, voters),
             *page_evolution(results),
+            *page_groups(results, chosen),
             *page_other_groups(others, found["joint", 3], chosen["joint"]),
             *page_same(same, chosen["joint"], voters),
             page_curves(
@@ -418,6 +474,47 @@ def page_evolution(results: list[dict[str, Any]]) -> list[Plot]:
     return plots
 
 
+def page_groups(results: list[dict[str, Any]], settings: dict[str, dict[str, Any]]) -> list[Plot]:
+    """Figures 6 and 7: the groups of one trial with K = 3, a training photo of each category."""
+    first = {
+        system: next(
+            r
+            for r in results
+            if "grouping" in r
+            and (r["trial"], r["system"], r["n_metrics"]) == (0, system, 3)
+            and r["settings"] == settings[system]
+        )
+        for system in ("joint", "k-means")
+    }
+    widest = max(np.bincount(result["grouping"]).max() for result in first.values())
+    figure = Figure(figsize=(0.62 * widest + 0.3, 5.6), dpi=100, layout="constrained")
+    data = []
+    for part, (system, result) in zip(figure.subfigures(2), first.items(), strict=True):
+        part.suptitle(f"{'MuSL (figure 6)' if system == 'joint' else 'k-means (figure 7)'}, K = 3", fontsize=9)
+        places = part.subplots(3, widest, squeeze=False)
+        for axes in places.flat:
+            axes.axis("off")
+        for k in range(3):
+            members = np.flatnonzero(np.array(result["grouping"]) == k)
+            for axes, c in zip(places[k], members, strict=False):
+                name, photo = result["categories"][c], result["photos"][c]
+                data.append({"grouping": system, "group": k + 1, "category": name, "photo": photo})
+                axes.set_title(name[:11], fontsize=5, pad=1)
+                if photo:
+                    axes.imshow(square(DATA / photo), interpolation="nearest")
+    text = (
+        "The groups of K = 3 in one trial, a training photo of each category (the paper's figures 6 and 7). Photos: "
+        "Caltech-101 (CC BY 4.0), Oxford flowers and DTD (for research)."
+    )
+    return [Plot("musl-groups", text, figure, data, photos=True)]
+
+
+def square(path: Path, side: int = 56) -> np.ndarray:
+    """The middle of a photo, as a small square."""
+    with Image.open(path) as photo:
+        return np.asarray(ImageOps.fit(photo.convert("RGB"), (side, side)))
+
+
 def page_others(results: list[dict[str, Any]], voters: int) -> dict[str, dict[str, list[Any]]]:
     """Results of K = 3 with joint grouping and each of OTHERS, by name; none if they were not run."""
     found = {
@@ -462,7 +559,7 @@ def page_other_groups(
     ]
 
 
-def page_sources(found: Found, others: dict[str, dict[str, list[Any]]]) -> list[Finding]:
+def page_sources(found: Found, others: dict[str, dict[str, list[Any]]], edges: dict[str, str]) -> list[Finding]:
     """Does K = 3 find the three sources, and again in every trial?"""
     joint, means, starts = (found.get((system, 3)) for system in ("joint", "k-means", STARTS))
     n, n_trials = len(joint["sources"][0]), len(joint["sources"])
@@ -485,6 +582,7 @@ def page_sources(found: Found, others: dict[str, dict[str, list[Any]]]) -> list[
             f"Of {n} categories {np.mean(joint['sourced']):.1f} are with their source, by k-means "
             f"{np.mean(means['sourced']):.1f} (yes: 2 more).",
             page_mean(joint["sourced"], means["sourced"]) > 2,
+            edges=edges["k-means"],
             must=True,
             kind="threshold",
         ),
@@ -493,6 +591,7 @@ def page_sources(found: Found, others: dict[str, dict[str, list[Any]]]) -> list[
             f"All but at most two categories are with their source in {close} of {n_trials} trials{best} (yes: in 80 % "
             "of the trials with one start, as the paper has).",
             close >= 0.8 * n_trials,
+            edges=edges["joint"],
             why=why,
             kind="threshold",
         ),
@@ -501,6 +600,7 @@ def page_sources(found: Found, others: dict[str, dict[str, list[Any]]]) -> list[
             f"{ours:.0f} %, k-means: {theirs:.0f} %{stable} (yes: with one start at least 90 %, and 20 more than "
             "k-means).",
             ours >= 90 and ours > theirs + 20,
+            edges=edges["k-means"],
             why="The share of categories on which two groupings agree stands for the paper's measure, which corrects "
             f"for chance.{elsewhere}",
             kind="threshold",
@@ -510,13 +610,14 @@ def page_sources(found: Found, others: dict[str, dict[str, list[Any]]]) -> list[
             f"But for {plus_minus(joint['astray'], 1)} of 9, the metric of a source being that of most of its known "
             "categories (yes: fewer than one).",
             np.mean(joint["astray"]) < 1,
+            edges=edges["joint"],
             why=elsewhere.strip(),
             kind="threshold",
         ),
     ]
 
 
-def page_novel(found: Found) -> list[Finding]:
+def page_novel(found: Found, edges: dict[str, str]) -> list[Finding]:
     def of(system: str, k: int, key: str) -> list[float]:
         return found[system, k][key]
 
@@ -533,11 +634,13 @@ def page_novel(found: Found) -> list[Finding]:
             "Too many metrics hurt categories that were never seen.",
             f"K = {most}: {page_gain(many, few)} over K = 3.",
             page_clearly(*page_pair(few, many)),
+            edges=edges["joint"],
         ),
         Finding(
             "On novel categories K = 3 is almost 25 points above one metric.",
             f"{page_gain(few, one)}.",
             page_reaches(few, one, 25),
+            edges=edges["one metric"],
             why="Tried as reasons, K = 3 over one metric: test images asked only about the novel categories of their "
             f"own source, {page_gain(of('joint', 3, 'within'), of('one metric', 1, 'within'))}; each novel category "
             "given the metric that most known ones of its source have, "
@@ -548,11 +651,13 @@ def page_novel(found: Found) -> list[Finding]:
             "; ".join(f"K = {k}: {page_gain(*pair)}" for k, pair in rivals.items())
             + " (yes: at each K, clearly at 5).",
             all(page_mean(*pair) > 0 for pair in rivals.values()) and page_clearly(*rivals[5]),
+            edges=edges["k-means"],
         ),
         Finding(
             "With known and novel categories together a few metrics are better than one, and than too many.",
             f"K = 5: {page_gain(few_all, one_all)} over one metric, {page_gain(few_all, many_all)} over K = {most}.",
             page_clearly(*page_pair(few_all, one_all)) and page_clearly(*page_pair(few_all, many_all)),
+            edges=edges["one metric"],
             why=f"What many metrics gain on the known categories is more than what they lose on the 9 novel ones, "
             f"{page_gain(many, few)} for K = {most} over K = 3 among these alone.",
         ),
@@ -560,6 +665,7 @@ def page_novel(found: Found) -> list[Finding]:
             "With known and novel categories together joint grouping is about 5 points above k-means grouping.",
             f"K = 5: {page_gain(few_all, means_all)}.",
             page_reaches(few_all, means_all, 5),
+            edges=edges["k-means"],
         ),
     ]
 
@@ -647,19 +753,22 @@ def page_settings(settings: dict[str, Any]) -> str:
 
 def page_grid(results: list[dict[str, Any]], chosen: dict[str, dict[str, Any]], voters: int) -> list[str | Table]:
     held_out: dict[tuple[str, str], list[float]] = {}
+    tried: dict[str, dict[str, Any]] = {}
     for result in results:
         if result.get("validate"):
-            place = page_settings(result["settings"]), result["system"]
-            held_out.setdefault(place, []).append(result["accuracy"][NEIGHBORS.index(voters)])
-    tried = [settings for settings in GRID if (page_settings(settings), "joint") in held_out]
+            name = page_settings(result["settings"])
+            tried[name] = result["settings"]
+            held_out.setdefault((name, result["system"]), []).append(result["accuracy"][NEIGHBORS.index(voters)])
     rows = []
-    for settings in tried:
-        cells = [plus_minus(held_out[page_settings(settings), system], 1) for system in TUNED]
-        alphas = [other["alpha"] for other in tried if other == settings | {"alpha": other["alpha"]}]
-        mark = " (edge)" if settings["alpha"] in (min(alphas), max(alphas)) else ""
-        best = [chosen[system] == settings for system in TUNED]
-        cells = [f"**{cell}**{mark}" if bold else cell for cell, bold in zip(cells, best, strict=True)]
-        rows.append([page_settings(settings), *cells])
+    for name, settings in sorted(tried.items(), key=lambda item: [str(v) for v in item[1].values()]):
+        cells = []
+        for system in TUNED:
+            cell = plus_minus(held_out[name, system], 1) if (name, system) in held_out else ""
+            if chosen[system] == settings:
+                edge = jobs_beyond(results, system, settings) is not None
+                cell = f"**{cell}**{' (edge)' * edge}"
+            cells.append(cell)
+        rows.append([name, *cells])
     paper = page_settings(GRID[0])
     one, five = (np.mean(held_out[paper, system]) for system in ("one metric", "joint"))
     n_trials = len(held_out[paper, "joint"])
@@ -667,9 +776,9 @@ def page_grid(results: list[dict[str, Any]], chosen: dict[str, dict[str, Any]], 
         f"With what the paper says, T / 2 and alpha = 0.1, one metric has {one:.1f} % in the next table and five "
         f"metrics {five:.1f} %; docs/musl.md tells why.",
         Table(
-            f"Settings: accuracy in % on a third of the training images, learned from the others, {n_trials} "
-            f"trial{'s' if n_trials > 1 else ''}; K = 5 but for one metric. The forest has seen all training images' "
-            "labels. Bold: chosen; edge: no smaller or no larger alpha was tried beside it",
+            f"Settings: accuracy in % on {N_HELD_OUT} images a category that no trial tests with, learned from "
+            f"{N_SHOWN} others of these, which grow the forest too; {n_trials} draw{'s' if n_trials > 1 else ''}; "
+            "K = 5 but for one metric. Bold: chosen; edge: no smaller or no larger alpha was tried beside it",
             ["midpoint, alpha", *TUNED],
             rows,
         ),

@@ -1,8 +1,9 @@
 """Quality of MuSL for docs/benchmarks.md: ``python -m experiments.musl_records [--quick]``.
 
-Accuracy and groups of the first ten trials of experiments/musl.py, with the settings that it chooses on training images
-for each system. Jobs that the experiment has already run are not run again. The records go into benchmarks/results.json
-beside those of ``python -m benchmarks musl``, and docs/benchmarks.md is rewritten; ``--quick`` only prints.
+Accuracy and groups of the first ten trials of experiments/musl.py, with the settings that it chooses for each system on
+images that no trial tests with. Jobs that the experiment has already run are not run again. The records go into
+benchmarks/results.json beside those of ``python -m benchmarks musl``, and docs/benchmarks.md is rewritten; ``--quick``
+only prints.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.__main__ import RESULTS, merge
 from benchmarks.vectors import DATA
 
 from .jobs import run_jobs
-from .musl import STARTS, jobs_chosen, jobs_grid, page_found
+from .musl import STARTS, jobs_chosen, jobs_grown, page_found
 
 NAME = "experiments.musl_records"
 COMMAND = f"python -m {NAME}"
@@ -44,7 +45,7 @@ def main() -> int:
 
 def compare_quality(quick: bool) -> list[dict[str, Any]]:
     """Records: five metrics against other groupings, and whether three groups are the three sources."""
-    grid = run_jobs("musl", jobs_grid(quick))
+    grid = run_jobs("musl", jobs_grown(quick))
     settings, voters = jobs_chosen(grid)
     asked = [("one metric", 1), *((system, k) for k in (5, 3) for system in ("joint", "k-means")), ("random", 5)]
     n_trials = 1 if quick else 10

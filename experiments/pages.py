@@ -38,6 +38,7 @@ class Plot:
     caption: str
     figure: Figure
     data: Sequence[dict[str, Any]]
+    photos: bool = False  # it has some, so that 256 colours are enough to keep the file small
 
 
 # On every page: how systems are told apart.
@@ -125,7 +126,7 @@ def write_page(folder: Path, name: str, page: Page, *, command: str, code: str, 
         if isinstance(part, Table):
             lines += [f"**{part.caption}**", "", *markdown_table(part.columns, part.rows), ""]
         elif isinstance(part, Plot):
-            save(part.figure, folder / f"{part.stem}.png")
+            save(part.figure, folder / f"{part.stem}.png", few_colours=part.photos)
             write_csv(folder / f"{part.stem}.csv", part.data)
             lines += [f"![{part.caption}]({part.stem}.png)", "", f"{part.caption} ([numbers]({part.stem}.csv))", ""]
         else:

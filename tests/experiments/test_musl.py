@@ -2,10 +2,12 @@ import itertools
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
 from benchmarks import musl_data
+from benchmarks.plots import save
 from experiments import musl
 from experiments.musl import TUNED, jobs, jobs_chosen, jobs_grid, match, measure, metrics_of_sources, page, stability
 
@@ -16,7 +18,7 @@ SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 def made_up(monkeypatch):
     """Results as a learner would give whose accuracy is that of (system, K), a little different in each trial.
 
-    `best` has the place in GRID of the settings that a system does best with, 0 for those that are not in it.
+    `best` has the place in GRID of the settings that a system does best with, 3 for those that are not in it.
     """
 
     def results_of(parameters, accuracy, best):
@@ -27,7 +29,7 @@ def made_up(monkeypatch):
             names = [f"category {c}" for c in range(20)]
             return parameters | {"categories": names, "likelihoods": (-curves).tolist(), "shares": curves.tolist()}
         if parameters.get("validate"):
-            value += musl.GRID.index(parameters["settings"]) == best.get(system, 0)
+            value += parameters["settings"] == musl.GRID[best.get(system, 3)]
         right = [value - 3, value - 2, value, value - 1]
         result = {"accuracy": right, "seconds": 1.0}
         if not parameters.get("validate"):
@@ -35,6 +37,7 @@ def made_up(monkeypatch):
             grouping = SOURCES if "joint" in system else np.random.default_rng(trial).permutation(SOURCES).tolist()
             result |= {"novel": novel, "all": novel, "own": novel, "within": novel, "astray": 0}
             result |= {"grouping": [g % k for g in grouping], "sources": SOURCES}
+            result |= {"categories": [f"category {c}" for c in range(20)], "photos": [""] * 20}
         return parameters | result
 
     def make(accuracy, *, quick=False, best=None):
@@ -117,7 +120,7 @@ class TestChoice:
         return [job | {"accuracy": accuracy(job)} for job in jobs_grid(False)]
 
     def test_each_system_by_itself(self):
-        best = dict(zip(TUNED, (1, 5, 7, 9), strict=True))
+        best = dict(zip(TUNED, (1, 4, 7, 9), strict=True))
         found = self.grid(lambda job: [50 + (musl.GRID.index(job["settings"]) == best[job["system"]])] * 4)
         chosen, _ = jobs_chosen(found)
         assert {system: musl.GRID.index(chosen[system]) for system in TUNED} == best
@@ -132,8 +135,73 @@ class TestChoice:
 
         assert jobs_chosen(self.grid(accuracy))[0]["joint"] == musl.GRID[2]
 
+    def test_the_grid_grows_where_the_best_alpha_is_at_its_edge(self, monkeypatch):
+        def run(name, todo):
+            return [
+                job
+                | {"accuracy": [50 - abs(job["settings"]["alpha"] - 20) - 40 * (not job["settings"]["balanced"])] * 4}
+                if job["system"] == "joint"
+                else job | {"accuracy": [50 + (job["settings"] == musl.GRID[3])] * 4}
+                for job in todo
+            ]
+
+        monkeypatch.setattr(musl, "run_jobs", run)
+        grown = musl.jobs_grown(False)
+        more = grown[len(jobs_grid(False)) :]
+        assert [job["settings"]["alpha"] for job in more] == [a for a in (8.0, 20.0, 50.0) for _ in range(3)]
+        assert {job["system"] for job in more} == {"joint"}
+        assert musl.jobs_grown(True) == jobs_grid(True)
+        results = run("musl", grown)
+        chosen, voters = jobs_chosen(results)
+        assert chosen["joint"]["alpha"] == 20
+        assert set(musl.page_edges(results, chosen, voters).values()) == {""}
+        at_edge = run("musl", grown[:-3])
+        assert "joint: alpha" in musl.page_edges(at_edge, *jobs_chosen(at_edge))["random"]
+
     def test_neighbors_that_vote(self):
         assert jobs_chosen(self.grid(lambda job: [1, 2, 4, 3]))[1] == 10
+
+
+def test_images_that_choose_settings_test_nothing(tmp_path, monkeypatch):
+    names = ["crab", "lily"]
+    drawn = {name: [tmp_path / name / f"{i:02}.jpg" for i in range(60)] for name in names}
+
+    def choose_images(name, fold, n_train, n_test):
+        rng = np.random.default_rng(fold)
+        paths = [drawn[category][i] for category in names for i in rng.permutation(60)]
+        return paths, np.repeat(names, 60), np.ones(120, bool)
+
+    monkeypatch.setattr(musl_data, "choose_images", choose_images)
+    trials = [musl_data.draw("two", trial) for trial in range(3)]
+    choosing = [musl_data.draw("two", trial, choosing=True) for trial in range(2)]
+    for paths, y, train in trials:
+        assert len(set(paths)) == len(paths)
+        assert [path.parent.name for path in paths] == y.tolist()
+        assert [train[y == name].sum() for name in names] == [musl_data.N_TRAIN] * 2
+        assert [(~train[y == name]).sum() for name in names] == [musl_data.N_TEST] * 2
+    tested = {path for paths, _, train in trials for path, learned in zip(paths, train, strict=True) if not learned}
+    assert all(not tested & set(paths) for paths, *_ in choosing)
+    assert [sum(train) for *_, train in choosing] == [2 * musl_data.N_SHOWN] * 2
+    assert set(choosing[0][0]) == set(choosing[1][0])
+    assert choosing[0][0] != choosing[1][0]
+    assert tested != set(trials[0][0])
+
+
+def test_a_sheet_of_photos_is_small(made_up, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(musl, "DATA", tmp_path)
+    results = made_up(as_in_the_paper)
+    for i in range(20):  # noise packs worst
+        Image.fromarray(rng.integers(0, 255, (90, 120, 3), dtype=np.uint8)).save(tmp_path / f"{i}.png")
+    for result in results:
+        if "photos" in result:
+            result["photos"] = [f"{i}.png" for i in range(20)]
+    (sheet,) = musl.page_groups(results, jobs_chosen(results)[0])
+    assert len(sheet.data) == 40
+    assert {row["group"] for row in sheet.data if row["grouping"] == "joint"} == {1, 2, 3}
+    save(sheet.figure, tmp_path / "sheet.png", few_colours=sheet.photos)
+    assert (tmp_path / "sheet.png").stat().st_size < 300_000
+    assert len(np.unique(np.asarray(Image.open(tmp_path / "sheet.png")))) > 100
 
 
 def test_match():
@@ -157,7 +225,7 @@ def test_stability_corrected_for_chance():
 def small(monkeypatch):
     """Made-up categories, few of their images and features."""
 
-    def load(trial, known="merged-20", new="merged-novel"):
+    def load(trial, known="merged-20", new="merged-novel", choosing=False):
         whole = musl_data.synthetic_trial(trial)
         rows = np.arange(len(whole["y"])) % 50 % 30 < 10  # ten of those to learn from, ten to test
         rows &= ~whole["novel"] | (new is not None)
@@ -174,6 +242,7 @@ def test_measure(small):
     assert one["astray"] == 0
     assert one["novel"] == one["own"]
     assert len(several["novel"]) == len(several["within"]) == len(musl.NEIGHBORS)
+    assert len(several["categories"]) == len(several["photos"]) == 20
     held_out = measure(n_metrics=3, validate=True, **options)
     assert held_out.keys() == {"accuracy"}
     assert held_out == measure(n_metrics=3, validate=True, **options)
