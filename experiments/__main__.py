@@ -17,7 +17,7 @@ from .coverage import write_coverage
 from .jobs import ROOT, code_of, run_jobs
 from .pages import write_page, write_summary
 
-NAMES = ("retrieval", "learning", "variants", "newsgroups", "annotation", "corel", "musl", "speed")
+NAMES = ("retrieval", "learning", "lead", "variants", "newsgroups", "annotation", "corel", "musl", "speed")
 
 
 def main() -> int:

@@ -1,0 +1,97 @@
+"""AROMA's lead: the rules of the page on made-up figures, and what the vectors are made from."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import lead
+
+
+def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27, 129), edges=(), ahead=""):
+    """Results of all jobs; on the vectors named `ahead` AROMA has 0.33."""
+    results = []
+    for job in lead.jobs(quick):
+        level = {"AROMA": aroma, "OASIS": oasis, "Euclidean": euclidean}[job["system"]]
+        if job["system"] == "AROMA" and job["condition"] == ahead:
+            level = 0.33
+        found = {
+            "p1": level + 0.001 * (job["fold"] - (0.5 if quick else 2)),
+            "entries": [*entries],
+            "settings": {},
+            "edges": [],
+        }
+        if job["chosen"]:
+            found |= {"settings": {"n_steps": 1000}, "edges": [*edges]}
+        results.append(job | found | {"p10": 0.1, "map": 0.1, "seconds": 1.0})
+    return results
+
+
+def findings(results):
+    return {finding.paper[:20]: finding for finding in lead.page(results).findings}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_page_of_all_jobs(quick):
+    page = lead.page(made_up(quick))
+    assert [finding.agrees for finding in page.findings] == [False, True] + [True] * (not quick)
+    text = next(part for part in page.parts if isinstance(part, str))
+    # 0.22 / 1.5 is below the Euclidean distance.
+    assert "would have to be at 0.147 in place of 0.240, or AROMA at 0.360 in place of 0.220" in text
+    n = len(page.parts[0].rows)
+    assert f"On {n} of {n} kinds" in text
+    assert "On 0 of" in next(part for part in lead.page(made_up(euclidean=0.1)).parts if isinstance(part, str))
+
+
+def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it():
+    (name,) = [name for name in lead.CONDITIONS if name.startswith("50") and "l1" in name]
+    found = findings(made_up(ahead=name))["Figure 3: AROMA lead"]
+    assert found.agrees
+    assert found.verdict == "yes"
+    found = findings(made_up(ahead=name, edges=["C"]))["Figure 3: AROMA lead"]
+    assert found.verdict == "open"
+    assert f"OASIS, {name}: C" in found.edges
+
+
+def test_an_oasis_that_learns_nothing_breaks_what_must_hold():
+    assert [f.paper[:12] for f in findings(made_up(oasis=0.1)).values() if f.must and not f.agrees] == ["OASIS starts"]
+
+
+def test_other_numbers_of_non_zeros_are_said_not_to_be_the_papers():
+    assert findings(made_up())["Vectors have as many"].agrees
+    assert not findings(made_up(entries=(27, 70)))["Vectors have as many"].agrees
+
+
+def test_sizes_are_the_same_in_every_fold_and_spread(tmp_path):
+    sizes = [lead.longest_side(tmp_path / "crab" / f"{i}.jpg", 300, 0.5) for i in range(300)]
+    assert sizes[:5] == [lead.longest_side(tmp_path / "x" / "crab" / f"{i}.jpg", 300, 0.5) for i in range(5)]
+    assert np.median(sizes) == pytest.approx(300, rel=0.1)
+    assert np.std(np.log(sizes)) == pytest.approx(0.5, rel=0.15)
+    assert max(sizes) <= lead.LARGEST
+
+
+def test_a_job_chooses_within_the_training_images(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 20)
+    X = np.abs(rng.normal(size=(80, 30))) * (rng.random((80, 30)) < 0.4)
+    X[np.arange(80), y] += 1
+    X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    monkeypatch.setattr(lead, "load_fold", lambda *given: (X[::2], y[::2], X[1::2], y[1::2]))
+    seen = []
+    choose = lead.choose
+    monkeypatch.setattr(
+        lead, "choose", lambda grid, X, y, **options: seen.append(len(y)) or choose(grid, X, y, **options)
+    )
+    few = {
+        name: lead.Grid(grid.learner.set_params(n_steps=400, pass_steps=200), grid.axes)
+        for name, grid in lead.GRIDS.items()
+    }
+    monkeypatch.setattr(lead, "GRIDS", few)
+    name = next(iter(lead.CONDITIONS))
+    found = lead.measure(condition=name, system="OASIS", start="zero", chosen=True, fold=0, quick=True)
+    assert seen == [40]
+    assert set(found["settings"]) == {"C", "n_steps"}
+    assert found["entries"][1] == max(np.diff(X.indptr))
+    euclidean = lead.measure(condition=name, system="Euclidean", start="", chosen=False, fold=0, quick=True)
+    assert euclidean["settings"] == {}
+    assert 0.25 < euclidean["p1"] <= 1
