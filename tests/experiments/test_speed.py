@@ -52,10 +52,29 @@ def test_other_times_do_not(results, broken):
     assert verdicts(results) == [i != broken for i in range(5)]
 
 
+def test_a_verdict_over_times_is_open_where_the_settings_lie_at_the_edge():
+    results = made_up()
+    for result in results:
+        if result["system"] == "MCML":
+            result["edges"] = ["trace_penalty"]
+    found = [finding.edges for finding in speed.page(results).findings]
+    assert [bool(edges) for edges in found] == [True, True, False, False, False]
+    assert "MCML: trace_penalty" in found[1]
+
+
+def test_figure_4_has_lmnn_beside_oasis():
+    lmnn = {"system": "LMNN", "stops": True, "d": 1000, "settings": {}}
+    results = made_up() + [lmnn | {"images": n, "times": [n / 100]} for n in (1000, 2000)]
+    (plot,) = (part for part in speed.page(results).parts if getattr(part, "stem", "") == "speed-stopping")
+    assert {row["series"] for row in plot.data} == {"OASIS, to early stopping", "LMNN"}
+    assert [row["seconds"] for row in plot.data if row["series"] == "LMNN"] == [10, 20]
+
+
 def test_each_system_is_timed_for_the_steps_that_were_chosen(monkeypatch):
     default = speed.LEGO().n_steps  # not among the settings, which hold what differs
     own = {"system": "LEGO", "d": 1000, "classes": 10, "fold": 0}
-    chosen = [own | {"settings": {"eta": 0.08}}, own | {"settings": {"n_steps": 4000}}, own | {"failed": "no network"}]
+    settings = ({"eta": 0.08}, {"n_steps": 4000})
+    chosen = [own | {"settings": one, "edges": []} for one in settings] + [own | {"failed": "no network"}]
     monkeypatch.setattr(speed.retrieval, "jobs", lambda quick: [])
     monkeypatch.setattr(speed, "run_jobs", lambda name, jobs: chosen)
     found = [job["settings"]["n_steps"] for job in speed.jobs(quick=True) if "classes" in job]
