@@ -28,6 +28,7 @@ from benchmarks.plots import legend, mean_series, new_figure
 from benchmarks.statistics import clearly_above, difference, plus_minus
 from benchmarks.vectors import CACHE, DATA, keep
 from visterm.learners import AROMA, OASIS, Cosine
+from visterm.pipeline.console import count
 from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
 from .grids import ROUNDS, RULE, Curve, Grid, Point, open_text, search
@@ -183,7 +184,7 @@ def settings_chosen(chosen: Any, grid: Grid, edges: list[str]) -> dict[str, Any]
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
     systems = ["cosine", "OASIS", "AROMA diagonal"] + ([] if quick else ["AROMA factored", "ITML"])
-    repeats = 2 if quick else N_REPEATS
+    repeats = 1 if quick else N_REPEATS
     # Long ones first.
     found = [
         {"part": "system", "system": system, "repeat": repeat, "small": quick}
@@ -553,7 +554,7 @@ def page(results: list[dict[str, Any]]) -> Page:
         "unit rows; idf is that of scikit-learn, smoothed, log((1 + n) / (1 + df)) + 1, as the paper does not say "
         "which it takes, and this one is that of most programs for text (visterms have log(n / df), as their papers "
         "say). "
-        f"65 % of each group to learn from, 35 % to test, {len(systems['OASIS'])} repeats. Terms, idf, "
+        f"65 % of each group to learn from, 35 % to test, {count(len(systems['OASIS']), 'repeat')}. Terms, idf, "
         "settings and numbers of steps come from the posts to learn from, settings by cross-validation in "
         f"{N_INNER_FOLDS} folds, to stay within the time of all experiments; up to {MOST_STEPS:,} steps at first. "
         f"{RULE} {N_QUERIES:,} test posts drawn at random query all other test posts "
