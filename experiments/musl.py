@@ -220,18 +220,15 @@ def jobs_chosen(results: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]
 def jobs(quick: bool) -> list[dict[str, Any]]:
     grid = jobs_grown(quick)
     chosen, _ = jobs_chosen(run_jobs("musl", grid))
-    if quick:
-        many = {"one metric": (1,), "joint": (3, 5, 20), "k-means": (3, 5), "random": (5,)}
-        few = {}
+    if quick:  # trials by system and K: more of them for the groups of K = 3, which differ much and are soon learned
+        n_trials = {("one metric", 1): 2, ("joint", 3): 4, ("joint", 5): 2, ("joint", 20): 1}
+        n_trials |= {("k-means", 3): 4, ("k-means", 5): 2, ("random", 5): 2}
     else:
         many = {"one metric": (1,), "joint": (3, 5), "k-means": (3, 5), "random": (3, 5), "joint, not re-trained": (5,)}
         few = {"joint": (2, 7, 10, 20), "k-means": (10,), "random": (10,), STARTS: (3,)}
-    runs = [
-        (system, k, chosen[system], n_trials)
-        for curve, n_trials in ((many, 2 if quick else N_TRIALS), (few, FEW_TRIALS))
-        for system, metrics in curve.items()
-        for k in metrics
-    ]
+        n_trials = {(system, k): N_TRIALS for system, metrics in many.items() for k in metrics}
+        n_trials |= {(system, k): FEW_TRIALS for system, metrics in few.items() for k in metrics}
+    runs = [(system, k, chosen[system], n) for (system, k), n in n_trials.items()]
     if not quick:
         runs += [
             (system, k, chosen["joint"], FEW_TRIALS) for system, k in TUNED.items() if chosen[system] != chosen["joint"]

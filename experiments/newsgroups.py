@@ -249,7 +249,7 @@ def measure_itml(X: Any, y: np.ndarray, Q: Any, y_query: np.ndarray) -> dict[str
         systems = [learned(shown, point) for point in points]
         return [[(None, figures(system, X[held_out], y[held_out], ITML_QUERIES)["map"])] for system in systems]
 
-    chosen = search(ITML_POINTS, measure, rounds=1)
+    chosen = search(ITML_POINTS, measure, rounds=0)
     found = figures(learned(np.arange(len(y)), chosen.point), Q, y_query)
     return found | {"settings": chosen.point, "edges": chosen.edges}
 

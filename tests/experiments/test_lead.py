@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import lead
@@ -62,12 +63,16 @@ def test_other_numbers_of_non_zeros_are_said_not_to_be_the_papers():
     assert not findings(made_up(entries=(27, 70)))["Vectors have as many"].agrees
 
 
-def test_sizes_are_the_same_in_every_fold_and_spread(tmp_path):
-    sizes = [lead.longest_side(tmp_path / "crab" / f"{i}.jpg", 300, 0.5) for i in range(300)]
-    assert sizes[:5] == [lead.longest_side(tmp_path / "x" / "crab" / f"{i}.jpg", 300, 0.5) for i in range(5)]
-    assert np.median(sizes) == pytest.approx(300, rel=0.1)
-    assert np.std(np.log(sizes)) == pytest.approx(0.5, rel=0.15)
-    assert max(sizes) <= lead.LARGEST
+def test_sizes_are_the_same_in_every_fold_and_bounded(write_images, tmp_path):
+    write_images(tmp_path, [f"crab/{i}.jpg" for i in range(200)])
+    paths = [tmp_path / "crab" / f"{i}.jpg" for i in range(200)]
+    with Image.open(paths[0]) as photo:
+        own = max(photo.size)
+    sizes = [lead.longest_side(path, lead.Size(2.0, 0.5, 5 * own)) for path in paths]
+    assert sizes == [lead.longest_side(path, lead.Size(2.0, 0.5, 5 * own)) for path in paths]
+    assert np.median(sizes) == pytest.approx(2 * own, rel=0.15)
+    assert max(sizes) == 5 * own
+    assert set(lead.longest_side(path, lead.Size(1.5, 0.0, 900)) for path in paths) == {round(1.5 * own)}
 
 
 def test_a_job_chooses_within_the_training_images(monkeypatch):
