@@ -29,7 +29,7 @@ from visterm.pipeline.console import count
 from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.retrieval import average_precision, label_precision_at, sibling_precision_at
 
-from .grids import RULE, Curve, Grid, Point, open_text, saturation, search
+from .grids import ROUNDS, RULE, Curve, Grid, Point, open_text, saturation, search
 from .jobs import ROOT
 from .newsgroups import TERM, page_chosen, read_posts, settings_chosen
 from .pages import Finding, Page, Plot, Table
@@ -46,7 +46,7 @@ LEAVES = (760, 380, 190, 95)  # 1,520 training images halved once to four times
 N_TRAINED = 1216  # of an inner fold: more neighbours there are not
 COMMON = {"random_state": 0}
 N_PASSES = 12
-QUICK_FOLDS = 2  # inner ones
+INNER_FOLDS, QUICK_FOLDS = 3, 2
 MOST_STEPS = {"warp": 120_000, "auc": 240_000}
 # Settings tried first: validation chooses, and grids grow.
 GRIDS = {
@@ -123,8 +123,8 @@ def fit_and_measure(learner: Any, X: Any, y: np.ndarray, Q: Any, y_query: np.nda
 
 def choose_and_measure(grid: Grid, split: Sequence[Any], small: bool) -> tuple[Any, dict[str, Any]]:
     """Choose a learner's settings on training images; return its figures and the settings."""
-    few = {"n_folds": QUICK_FOLDS, "rounds": 0} if small else {}
-    chosen, edges = choose(grid.small() if small else grid, *split[:2], **few)
+    tried, n_folds, rounds = (grid.small(), QUICK_FOLDS, 0) if small else (grid, INNER_FOLDS, ROUNDS)
+    chosen, edges = choose(tried, *split[:2], n_folds=n_folds, rounds=rounds)
     return chosen, fit_and_measure(clone(chosen), *split) | settings_chosen(chosen, grid, edges)
 
 
@@ -685,8 +685,8 @@ def page(results: list[dict[str, Any]]) -> Page:
         "15,952 labels.",
         protocol=f"Photos of {CLASSES} categories of Caltech-101, "
         f"{count(len(systems[1000, 'PAMIR-IA']), 'fold')} of 40 training and 25 test "
-        "images a category; settings and numbers of steps by cross-validation on the training images, in five folds "
-        f"({QUICK_FOLDS} of a quick run), precision at 1 chooses. {RULE} "
+        "images a category; settings and numbers of steps by cross-validation on the training images, in "
+        f"{INNER_FOLDS} folds ({QUICK_FOLDS} of a quick run), precision at 1 chooses. {RULE} "
         "Sizes and the ensemble take the longest vector and the learning rate "
         "chosen for D = 100, the ensemble its weights and steps from a fifth of the training images before it learns "
         "from all. An image has one label: precision at 10 is 0.1 at most, and MAP the mean of one over the rank of "

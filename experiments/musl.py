@@ -32,7 +32,7 @@ from .pages import Finding, Page, Plot, Table
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/musl_data.py",)
-N_TRIALS, FEW_TRIALS, FEWEST_TRIALS = 20, 8, 5
+N_TRIALS, FEW_TRIALS, FEWEST_TRIALS = 20, 6, 4
 NEIGHBORS = (1, 5, 10, 20)  # numbers of voters; the paper does not state its own
 
 STARTS = "joint, best of 5 starts"

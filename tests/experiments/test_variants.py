@@ -104,7 +104,7 @@ def test_a_projected_model_ranks_by_the_positive_part():
 def test_schedules(monkeypatch):
     monkeypatch.setattr(variants, "PSD_PASS", 50_000)
     monkeypatch.setattr(variants, "PASS", 25_000)
-    found = variants.measure(kind="psd", schedule="after", quick=True, fold=0, n_folds=2)
+    found = variants.measure(kind="psd", schedule="after", quick=True, fold=0)
     assert [point["step"] for point in found["curves"]["after"]] == [50_000, 100_000]
     assert set(found["stopped"]) == {"after", "never"}
     assert found["stopped"]["after"] > 0.3
