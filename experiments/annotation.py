@@ -689,15 +689,16 @@ def page(results: list[dict[str, Any]]) -> Page:
         f"{INNER_FOLDS} folds ({QUICK_FOLDS} of a quick run), precision at 1 chooses. {RULE} "
         "Sizes and the ensemble take the longest vector and the learning rate "
         "chosen for D = 100, the ensemble its weights and steps from a fifth of the training images before it learns "
-        "from all. An image has one label: precision at 10 is 0.1 at most, and MAP the mean of one over the rank of "
+        "from all.\n\nAn image has one label: precision at 10 is 0.1 at most, and MAP the mean of one over the rank of "
         "the label. Siblings share a parent in configs/caltech101-is-a.csv. Means and standard errors over folds. One "
         "system is above another where it is in the mean at every d, and at the largest by a t test over the "
-        "folds (one-sided, p < 0.025), unless another margin is named. Times are processor time of one thread, taken "
-        "beside another job on the second core, medians over folds: of one fit with the settings chosen (with the "
-        "search of its weights for an ensemble), and of the ten best labels of a test image, in a batch of all. The "
-        "model is what is kept to answer; k-NN keeps the training images. The second data set are the words of subject "
-        f"lines of 20 Newsgroups that stand in at least {MIN_POSTS} of them, learned from the {BODY_TERMS:,} most "
-        f"frequent terms of the body, vectors up to {WORD_NORM:g} long: learning rates and numbers of steps (the most: "
+        "folds (one-sided, p < 0.025), unless another margin is named.\n\nTimes are processor time of one thread, "
+        "taken beside another job on the second core, medians over folds: of one fit with the settings chosen (with "
+        "the search of its weights for an ensemble), and of the ten best labels of a test image, in a batch of all. "
+        "The model is what is kept to answer; k-NN keeps the training images.\n\nThe second data set are the words of "
+        f"subject lines of 20 Newsgroups that stand in at least {MIN_POSTS} of them, learned from the {BODY_TERMS:,} "
+        f"most frequent terms of the body, vectors up to {WORD_NORM:g} long: learning rates and numbers of steps (the "
+        "most: "
         + ", ".join(f"{words[loss][0]['steps'][-1]:,} of {loss.upper()}" for loss in words)
         + ") chosen on a fifth of the posts.",
         findings=findings,

@@ -120,10 +120,11 @@ def write_coverage(folder: Path, names: Sequence[str]) -> None:
     if missing := set(names) - {row.where for row in ROWS}:
         raise ValueError(f"no row of coverage names the experiment {min(missing)}")
     lines = [
-        "# What of the papers is where",
+        "# Where each system, table and figure of the papers is",
         "",
         f"{sum(bool(row.where) for row in ROWS)} of {len(ROWS)} systems, tables and figures of the five papers have a "
-        "page; for the others the reason is given. Findings: those of the papers that hold on that page, of all on it.",
+        "page; for the others the reason is given. The column of findings says how many of the papers' findings on "
+        "that page hold.",
         "",
     ]
     for paper, title in PAPERS.items():
@@ -141,7 +142,7 @@ def _link(folder: Path, where: str) -> str:
         return f"[{where.removesuffix('.md')}](../{where})"
     if (folder / f"{where}.md").is_file():
         return f"[{where}]({where}.md)"
-    return f"`make reproduce ONLY={where}`" if where else "**nowhere**"
+    return f"`make reproduce ONLY={where}`" if where else "**not repeated**"
 
 
 def _found(folder: Path, where: str) -> str:

@@ -383,10 +383,11 @@ def page(results: list[dict[str, Any]]) -> Page:
         protocol=f"`merged-20`: {most} categories of three sources (Caltech-101, Oxford flowers, and textures of DTD, "
         "which stand in for the paper's UIUC textures: photos of things, not of surfaces); `merged-novel`: 9 "
         f"more of the same sources (the paper: 10). {len(five)} trials, fewer where a table says so, each with "
-        f"{N_TRAIN} images a category to learn from and {N_TEST} to test, drawn anew. A forest of 2,000 visterms is "
-        f"grown on the {N_TRAIN}; an image is the share of its blocks at each node. T = 32 stumps a metric, 1,000 "
-        "negative pairs an image; best of 5 starts: 300, so that starts differ, and of them the likeliest. Accuracy is "
-        f"the mean of the diagonal of the confusion matrix, {voters} nearest training images voting.\n\n"
+        f"{N_TRAIN} images a category to learn from and {N_TEST} to test, drawn for that trial. A forest of 2,000 "
+        f"visterms is grown on the {N_TRAIN}; an image is the share of its blocks at each node. T = 32 stumps a "
+        "metric, 1,000 negative pairs an image; best of 5 starts: 300, so that starts differ, and of them the "
+        f"likeliest. Accuracy is the mean of the diagonal of the confusion matrix, {voters} nearest training images "
+        "voting.\n\n"
         "`midpoint`, `alpha` and `balanced` were chosen for each of one metric, joint, k-means and random grouping by "
         f"itself, and the number of voters, {voters} of {', '.join(map(str, NEIGHBORS))}, for all, on images that no "
         f"trial tests with: {N_SHOWN + N_HELD_OUT} a category, {N_SHOWN} of them to learn from and to grow the forest, "
@@ -572,7 +573,7 @@ def page_sources(found: Found, others: dict[str, dict[str, list[Any]]], edges: d
         elsewhere = " A table below has what other settings find."
         name, nearest = max(others.items(), key=lambda other: np.mean(other[1]["sourced"]))
         why = (
-            f"Other settings do not mend it: with {name}, the one of {len(others)} that does best, it is so in "
+            f"It is no better with other settings: with {name}, the one of {len(others)} that does best, it is so in "
             f"{page_close(nearest)} trials, at an accuracy of {plus_minus(nearest['accuracy'], 1)} % in place of "
             f"{plus_minus(joint['accuracy'], 1)} %."
         )

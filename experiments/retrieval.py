@@ -478,8 +478,8 @@ def page_settings(some: list[dict[str, Any]]) -> str:
 
 
 def page_edges(results: list[dict[str, Any]], systems: Sequence[str], classes: Sequence[int]) -> str:
-    """Why a verdict over these systems is open, from the most classes; empty if it is not."""
-    return open_text({system: page_of(results, system, classes[-1]) for system in systems})
+    """Why a verdict over these systems is open, at any number of classes; empty if it is not."""
+    return open_text({f"{system}, {c} classes": page_of(results, system, c) for system in systems for c in classes})
 
 
 def page_of(results: list[dict[str, Any]], system: str, classes: int) -> list[dict[str, Any]]:
