@@ -143,6 +143,9 @@ def _train(
     if learner_name in ONE_LABEL:
         check_one_label(learner_name, images, clicks)
     X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
+    for name in names if len(names) > 1 and not clicks else ():
+        if all(name in image.labels for image in images):
+            console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
     _check_feasible(learner_name, learner, config, X, time_limit)
     if time_limit is not None and not hasattr(learner, "end_after"):
@@ -402,7 +405,7 @@ def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: 
         console.say(
             f"{learner_name}: validation {measure} was still improving when the steps ended, after {steps:,}: {advice}"
         )
-    if learner.validation_map_ < _HARDLY_BETTER * learner.cosine_map_:
+    if learner.validation_map_ < _HARDLY_BETTER * learner.cosine_map_ and learner.cosine_map_ < 1:
         figures = f"mAP {learner.validation_map_:.3f}, cosine {learner.cosine_map_:.3f}"
         console.say(
             f"{learner_name} is hardly better than cosine on held-out images ({figures}): try vectors of a network "

@@ -368,6 +368,19 @@ def test_a_refused_learner_does_not_stop_the_others(mine):
     assert summary["learner"] == "knn"
 
 
+def test_a_label_of_every_image(mine):
+    rows = [f"{c}/{i}.jpg,{label}\n" for c in CLASSES for i in range(10) for label in (c, "fruit")]
+    (mine / "labels.csv").write_text("path,label\n" + "".join(rows))
+    visterm("features", "fruit", *small(), "--set", "collection.labels=labels.csv", cwd=mine)
+    warning = "warning: every training image has the label fruit, by which all are similar: leave this label out"
+    result = visterm("train", "--learner", "oasis", cwd=mine, check=2)
+    assert warning in result.stderr
+    assert "oasis: no triplet can be drawn: no image has both a related and an unrelated image" in result.stderr
+    result = visterm("train", "--learner", "pamir", cwd=mine)
+    assert result.stderr.count("every training image has the label") == 1
+    assert "hardly better" not in result.stderr  # cosine's mAP is 1: nothing can be better
+
+
 def test_a_label_that_came_after_training(mine):
     rows = [f"{c}/{i}.jpg,{c}\n" for c in CLASSES for i in range(10)]
     (mine / "labels.csv").write_text(
