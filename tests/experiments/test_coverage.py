@@ -7,13 +7,20 @@ from experiments import coverage
 from experiments.__main__ import NAMES
 from experiments.pages import Finding, Page, write_page
 
+FINDINGS = [
+    Finding("One.", "yes", True),
+    Finding("Two.", "no", False),
+    Finding("Three.", "ours", True, of_paper=False),
+]
+
 
 def test_rows_lead_to_pages_and_say_what_holds(tmp_path):
-    page = Page("Ranking", "A paper.", "Folds.", [Finding("One.", "yes", True), Finding("Two.", "no", False)])
+    page = Page("Ranking", "A paper.", "Folds.", FINDINGS)
     write_page(tmp_path, "retrieval", page, command="make", code="code", quick=False, seconds=1)
     coverage.write_coverage(tmp_path, NAMES)
     text = (tmp_path / "coverage.md").read_text()
-    assert "| OASIS | [retrieval](retrieval.md) | 1 of 2 |  |" in text
+    assert "| OASIS | [retrieval](retrieval.md) |  |" in text
+    assert "| [retrieval](retrieval.md) | 1 of 2 |  |  | 1 of 1 |" in text
     assert "`make reproduce ONLY=corel`" in text  # a page that is not there yet
     assert "[judging](../judging.md)" in text
     assert text.count("**not repeated**") == sum(not row.where for row in coverage.ROWS)
