@@ -291,8 +291,8 @@ def page_findings(
 
 
 def page_edges(results: list, systems: list[str], classes: list[int]) -> str:
-    """Why a verdict over the times of these systems is open: the steps and settings that they are for, in most jobs."""
-    return open_text({system: [r for c in classes for r in page_of(results, system, c)] for system in systems})
+    """Why a verdict over the times of these systems is open: the steps and settings that they are for."""
+    return open_text({f"{system}, {c} classes": page_of(results, system, c) for system in systems for c in classes})
 
 
 def page_limits(system: str) -> str:

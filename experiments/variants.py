@@ -278,8 +278,11 @@ def page_symmetric_findings(results: list) -> list[Finding]:
         ),
         Finding(
             "Figure 8: all symmetric variants are slightly worse than OASIS, or equal.",
-            f"mAP less OASIS's, {texts(SYMMETRIC)}. (It agrees if none is clearly above OASIS.)",
-            not any(clearly_above(*pair) for pair in pairs.values()),
+            f"mAP less OASIS's, {texts(SYMMETRIC)}. (It agrees if none is above OASIS clearly, or by 3 %.)",
+            not any(
+                clearly_above(above, plain) or above.mean() > 1.03 * plain.mean() for above, plain in pairs.values()
+            ),
+            kind="threshold",
             edges=page_edges(results, SYMMETRIC),
             why="Labels make relevance symmetric, so that what is not symmetric in W may be noise.",
         ),

@@ -112,7 +112,7 @@ def test_conclusion_of_the_causes():
     assert conclusion.endswith("So the start and the size of the steps set the two apart here.")
     _, conclusion = learning.page_causes(made_up(p1=lambda name, start: 0.2, among_training=fit))
     holding, failing = conclusion.split("do not, or not clearly")
-    assert "start from the identity" in failing
+    assert "better from the identity" in failing
     assert "from the same start" in holding
 
 
