@@ -491,7 +491,7 @@ def page_systems(systems: dict) -> list[Finding]:
             "A linear model trained by WARP is above WSABIE itself (table 5: 4.25 against 4.03 %).",
             f"p@1, linear WARP less WSABIE: {text}",
             agrees,
-            why="As for PAMIR-IA.",
+            why=f"{CLASSES} labels with 40 images each may be too few labels for the two to differ.",
             edges=page_edges(systems, "linear WARP", "WSABIE, WARP"),
         )
     )
@@ -527,7 +527,7 @@ def page_systems(systems: dict) -> list[Finding]:
             f"{size['WSABIE, WARP'] / 1e6:.2f} against {size['PAMIR-IA'] / 1e6:.2f} MB at d = {ds[-1]:,}",
             size["WSABIE, WARP"] < 0.1 * size["PAMIR-IA"],
             why=f"(d + Y) D numbers are fewer than d Y where labels outnumber components: Y is {CLASSES}, D {SIZE}.",
-            kind="threshold",
+            kind="construction",
         )
     )
     return findings
@@ -538,7 +538,7 @@ def page_sizes(systems: dict) -> list[Finding]:
     found = {size: page_values(systems[1000, page_size(size)], "p@1") for size in sorted([SIZE, *SIZES])}
     means = {size: np.mean(values) for size, values in found.items()}
     wide = [mean for size, mean in means.items() if size >= SIZE]
-    ensemble = page_values(systems[1000, ENSEMBLE_NAME], "p@1")
+    ensemble, equal = (page_values(systems[1000, name], "p@1") for name in (ENSEMBLE_NAME, EQUAL_NAME))
     single = max((found[size] for size in ENSEMBLE), key=np.mean)
     return [
         Finding(
@@ -549,20 +549,21 @@ def page_sizes(systems: dict) -> list[Finding]:
             edges=page_edges_of_sizes(systems),
         ),
         Finding(
-            "So do ensembles of three models of equal size (table 7).",
-            f"p@1, three of D = {EQUAL[0]} less one: "
-            f"{difference(page_values(systems[1000, EQUAL_NAME], 'p@1'), found[EQUAL[0]])}",
-            clearly_above(page_values(systems[1000, EQUAL_NAME], "p@1"), found[EQUAL[0]]),
-            why="As for three sizes.",
-            edges=page_edges_of_sizes(systems),
-        ),
-        Finding(
-            "Ensembles give an impressive boost (4.03 to 6.14 %, table 7).",
+            "Ensembles of three sizes give an impressive boost (4.03 to 6.14 %, half as much again, table 7; here: "
+            "clearly above, by a tenth).",
             f"p@1, three sizes together less the best of the three alone: {difference(ensemble, single)}",
-            clearly_above(ensemble, single),
+            clearly_above(ensemble, single) and np.mean(ensemble) > 1.1 * np.mean(single),
             edges=page_edges_of_sizes(systems),
+            kind="threshold",
             why="On these images a single model may be as good as linear models get, which leaves little to average "
             "out, and a fifth of the training images, 304, is little to choose weights from.",
+        ),
+        Finding(
+            "Ensembles of three models of equal size are above one of them (table 7).",
+            f"p@1, three of D = {EQUAL[0]} less one: {difference(equal, found[EQUAL[0]])}",
+            clearly_above(equal, found[EQUAL[0]]),
+            why="On these images a single model may be as good as linear models get.",
+            edges=page_edges_of_sizes(systems),
         ),
     ]
 
@@ -577,8 +578,9 @@ def page_examples(results: list[dict[str, Any]]) -> list[Table]:
     found = next(result["examples"] for result in results if result["part"] == "examples")
     systems = list(next(iter(found["labels"].values())))
     captions = {
-        "neighbours": "Labels nearest to a label (table 3)",
-        "labels": "Best labels of a test image of each of these labels (table 8); its own is bold",
+        "neighbours": "Labels nearest to a label (table 3); systems with their default settings",
+        "labels": "Best labels of a test image of each of these labels (table 8), its own in bold; systems with their "
+        "default settings",
     }
     tables = []
     for kind, caption in captions.items():

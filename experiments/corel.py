@@ -364,12 +364,11 @@ def page_protocol(quick: bool) -> str:
         "Precision and recall are means over the words that test photos have, each photo annotated with five words. "
         "Settings, the number of steps, and whether the scores of a word are taken as they are or less their mean and "
         "divided by their deviation over training photos, are chosen by F1 on a fifth of the training photos. "
-        f"{RULE} All "
-        f"training photos then learn, {N_SEEDS} times with other random numbers where there are any: ± is the "
-        "standard error of these, and says nothing of other photos. Queries of two words: all pairs that at least two "
-        "test photos have; both words must be there. Photos for photos: relevant with a shared word; overlap: the mean "
-        "share of the words of both that both have. Visterms: 1,000 in each of 3 x 3 cells, blocks of 32 pixels, 16 "
-        "apart. "
+        f"{RULE} All training photos then learn, {N_SEEDS} times with other random numbers where there are any: ± is "
+        "the standard error of these, and says nothing of other photos.\n\nQueries of two words: all pairs that at "
+        "least two test photos have; both words must be there. Photos for photos: relevant with a shared word; "
+        "overlap: the mean share of the words of both that both have. Visterms: 1,000 in each of 3 x 3 cells, blocks "
+        "of 32 pixels, 16 apart. "
         "Deep vectors: EfficientNet-Lite0, trained on ImageNet."
     )
 
@@ -416,7 +415,8 @@ def page_findings(results: list[dict[str, Any]], kinds: list[str], quick: bool) 
             Finding(
                 f"The best annotator on {page_name(vectors).lower()} is at least at {target}: "
                 f"precision {least[0]:.2f}, recall {least[1]:.2f}.",
-                f"{best}: precision {reached[best][0]:.3f}, recall {reached[best][1]:.3f}.",
+                f"{best}: precision {reached[best][0]:.3f}, recall {reached[best][1]:.3f}; the best of {len(some)} by "
+                "these figures of the test photos.",
                 all(a >= b for a, b in zip(reached[best], least, strict=True)),
                 of_paper=False,
                 edges=open_text({best: [some[best]]}),
@@ -433,6 +433,7 @@ def page_findings(results: list[dict[str, Any]], kinds: list[str], quick: bool) 
                     f"mAP of one word {pamir:.3f} against {rest:.3f}, in the mean of {N_SEEDS} trainings; no test, as "
                     "there is one split.",
                     pamir > rest,
+                    of_paper=False,
                     edges=open_text({name: [some[name]] for name in ("PAMIR", "one-vs-rest")}),
                     why="Its classifiers were support vector machines, and its kernel was made for regions.",
                 )

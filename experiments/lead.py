@@ -214,17 +214,7 @@ def page(results: list[dict[str, Any]]) -> Page:
         title="AROMA's lead over OASIS",
         source="K. Crammer, G. Chechik: *Adaptive Regularization for Weight Matrices*, ICML 2012, section 5.1 and "
         f"figure 3: precision at 1 of {PAPER_AROMA} against {PAPER_OASIS}, {PAPER_AROMA / PAPER_OASIS:.1f} times.",
-        protocol=f"38 categories of Caltech-101, and the 50 CDs of Corel-5K as labels, since the paper has 50; "
-        f"{N_TRAIN} training and {N_TEST} test images of each, {count(n_folds, 'fold')}; 1,000 visterms; test "
-        "images query "
-        f"test images. The paper says that an image has a median of {MEDIAN} and a maximum of {MOST} non-zero values. "
-        "Photos are scaled to have these numbers, without looking at labels: of Caltech-101 by a factor, of Corel, "
-        "which are all of one size, by random factors about one. On l1 descriptors those of Caltech-101 have about "
-        "these numbers as they are. Block descriptors are the square "
-        "roots of histograms (Hellinger) or the histograms (l1): the paper does not say. C, r and the number of steps "
-        f"are chosen by cross-validation on the training images, {INNER_FOLDS} inner folds. {RULE} OASIS starts at the "
-        "identity and AROMA at zero, as in the paper, where nothing else is said. C = 0.1 and r = 0.01 are the "
-        f"paper's, after {ONLINE['n_steps']:,} steps.",
+        protocol=page_protocol(n_folds),
         findings=page_findings(results, names),
         parts=[
             page_table(results, names),
@@ -233,6 +223,28 @@ def page(results: list[dict[str, Any]]) -> Page:
             page_different(results, names),
             page_settings(results, names),
         ],
+    )
+
+
+def page_protocol(n_folds: int) -> str:
+    scaled = "; ".join(
+        f"{name}: {size.factor:g}"
+        + (f", standard deviation of its logarithm {size.spread:g}" if size.spread else "")
+        + f", at most {size.most} pixels"
+        for name, (_, _, size) in CONDITIONS.items()
+        if size
+    )
+    return (
+        f"38 categories of Caltech-101, and the 50 CDs of Corel-5K as labels, since the paper has 50; {N_TRAIN} "
+        f"training and {N_TEST} test images of each, {count(n_folds, 'fold')}; 1,000 visterms; test images query test "
+        f"images.\n\nThe paper says that an image has a median of {MEDIAN} and a maximum of {MOST} non-zero values. "
+        "Photos are scaled to have these numbers, without looking at labels; those of Corel, which are all of one "
+        f"size, by random factors. Factors (medians): {scaled}. On l1 descriptors the photos of Caltech-101 have about "
+        "these numbers as they are. Block descriptors are the square roots of histograms (Hellinger) or the histograms "
+        "(l1): the paper does not say.\n\nC, r and the number of steps are chosen by mean average precision in "
+        f"cross-validation on the training images, {INNER_FOLDS} inner folds; what is judged is precision at 1. {RULE} "
+        "OASIS starts at the identity and AROMA at zero, as in the paper, where nothing else is said. C = 0.1 and r = "
+        f"0.01 are the paper's, after {ONLINE['n_steps']:,} steps."
     )
 
 
