@@ -104,10 +104,10 @@ ROWS = (
     Row("MuSL", "MuSL; one metric, one per category, random and k-means grouping", "musl"),
     Row("MuSL", "figures 1 and 2: the idea and the algorithm", "musl.md"),
     Row("MuSL", "figure 3: the matrix L at three stages", "musl"),
-    Row("MuSL", "figure 4: the weights of an easy and of a difficult pair", "musl"),
+    Row("MuSL", "figure 4: the weights of two pairs", "musl", "the factor that assigns categories to metrics, alone"),
     Row("MuSL", "figure 5 A: Caltech-20", "musl", "settings of merged-20"),
     Row("MuSL", "figure 5 B: accuracy by the number of metrics", "musl", "textures of DTD in place of UIUC"),
-    Row("MuSL", "figures 6 and 7: the groups", "musl", "K = 3, with photos"),
+    Row("MuSL", "figures 6 and 7: the groups", "musl", "K = 3 with photos"),
     Row("MuSL", "figure 8: novel categories", "musl", "nine in place of ten"),
     Row("MuSL", "section 3.3: stability", "musl", "corrected for chance as by Lange et al., the share beside it"),
 )
