@@ -341,6 +341,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             for name, result in some.items()
         ]
         parts.append(Table(f"{page_name(vectors)}: photos for photos", columns, rows))
+        parts.append(page_first(some))
     if "deep" not in kinds and not quick:
         parts.append("Deep vectors are absent: visterm[deep] is not installed.")
     parts.append(
@@ -354,6 +355,20 @@ def page(results: list[dict[str, Any]]) -> Page:
         protocol=page_protocol(quick),
         findings=page_findings(results, kinds, quick),
         parts=parts,
+    )
+
+
+def page_first(images: dict[str, dict[str, Any]]) -> str:
+    """How the first result fares, which mAP over a shared word says little about."""
+    own, base = (
+        [100 * np.mean([one[key]["1"] for one in images[system]["figures"]]) for key in ("precision", "overlap")]
+        for system in ("OASIS", "cosine")
+    )
+    return (
+        f"Of the first results of OASIS {own[0]:.0f} % share a word with the query, of cosine's {base[0]:.0f} %; of "
+        f"all words of the two photos {own[1]:.0f} % and {base[1]:.0f} % are shared. mAP is of the whole list and asks "
+        "for one shared word: a learner can be above cosine in it and yet put photos with fewer of the same words "
+        "first."
     )
 
 
