@@ -658,7 +658,7 @@ def page_sources(found: Found, others: dict[str, dict[str, list[Any]]], edges: d
         elsewhere = " A table below has what other settings find."
         name, nearest = max(others.items(), key=lambda other: np.mean(other[1]["sourced"]))
         why = (
-            f"It is no better with other settings: with {name}, the one of {len(others)} that does best, it is so in "
+            f"Other settings do not find them either: with {name}, the best of {len(others)}, it is so in "
             f"{page_close(nearest)} trials, at an accuracy of {plus_minus(nearest['accuracy'], 1)} % in place of "
             f"{plus_minus(joint['accuracy'], 1)} %."
         )
