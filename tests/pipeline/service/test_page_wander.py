@@ -100,6 +100,23 @@ def test_a_query_of_three_images_with_weights(page, ids):
     page.wait_until(f"document.querySelector('{RANK}')?.dataset.id === '{alone[0]}'")
 
 
+def test_an_example_removed_just_after_its_weight_changed_stays_away(page, ids):
+    page.goto(f"/?id={ids['pear/1.jpg']}&also=id:{ids['plum/1.jpg']}&also=id:{ids['fig/1.jpg']}")
+    expect(page.locator(".examples li:not(.add)")).to_have_count(3)
+    page.evaluate("""() => {
+        for (const [name, value] of [["example 2", -0.5], ["example 3", 0.5]]) {
+            const slider = document.querySelector(`[aria-label="Weight of ${name}"]`);
+            slider.value = value;
+            slider.dispatchEvent(new Event("change"));
+        }
+        document.querySelector('[aria-label="Remove example 2"]').click();
+    }""")
+    page.wait_until("location.search.includes('0.5')")  # a quarter of a second later
+    assert f"also=id%3A{ids['fig/1.jpg']}%400.5" in page.url
+    assert f"id%3A{ids['plum/1.jpg']}" not in page.url
+    expect(page.locator(".examples li:not(.add)")).to_have_count(2)
+
+
 def test_keys_add_and_subtract_a_result(page, ids):
     page.ask(ids["pear/1.jpg"])
     page.locator("#results a").first.focus()
