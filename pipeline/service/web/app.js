@@ -19,7 +19,7 @@ import { bindSearchBox } from "./searchbox.js";
 import { bindActs, clearSelection, extend, selectAll, toggle } from "./select.js";
 import { marksChanged, show } from "./show.js";
 import { drawSamples } from "./start.js";
-import { lists, marks, state } from "./state.js";
+import { hasBegun, lists, marks, state } from "./state.js";
 import { toggleDetails, viewer, zoomBy } from "./viewer.js";
 
 const IN_GALLERY = "#results, #photos, #album, #added";
@@ -135,7 +135,9 @@ async function begin() {
     $("#start").hidden = false;
     return failure(error, begin);
   }
-  await start();
+  const started = start();
+  hasBegun();
+  await started;
 }
 
 marks.changed = marksChanged;

@@ -8,7 +8,7 @@ import { go, redraw } from "./history.js";
 import { busy, failure, say, showSkeleton } from "./messages.js";
 import { addExample } from "./refine.js";
 import { isAdding } from "./searchbox.js";
-import { PAGE, settings, state } from "./state.js";
+import { begun, PAGE, settings, state } from "./state.js";
 import { showOnly } from "./views.js";
 
 const KEPT = 150_000; // results of this session, so that Back is immediate
@@ -76,8 +76,8 @@ export async function searchFiles(files) {
   if (!file) return toast("No image file received.");
   if (isAdding() && queryOf(state.request)) return addFile(file);
   const name = file.name || "pasted image";
-  if (state.turn) state.turn += 1; // a page that is being drawn, such as the first one, must not come over this
-  const mine = state.turn;
+  await begun;
+  const mine = ++state.turn; // a page that is being drawn, such as the first one, must not come over this
   let waiting;
   try {
     const most = state.run.limits.upload_bytes;

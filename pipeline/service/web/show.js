@@ -21,7 +21,7 @@ const PANELS = [["#start", ["start"]], ["#asked", ["results", "compare"]], ["#re
 
 export async function show(request, { scroll } = {}) {
   const turn = ++state.turn;
-  const first = turn === 1; // a file may have been dropped before
+  const first = turn === 1;
   if (scroll !== undefined && !first) cancelSearch(); // a new request replaces the one under way
   state.request = request;
   if (!request.open && scroll !== undefined) clearSelection();

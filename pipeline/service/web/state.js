@@ -23,6 +23,11 @@ export const state = {
   turn: 0, // number of the last request: a later one stops an earlier one
 };
 
+// Resolved when the run has been read and the first page has its turn: a file dropped before waits for it.
+let tellBegun;
+export const begun = new Promise((resolve) => { tellBegun = resolve; });
+export const hasBegun = () => tellBegun();
+
 export const marks = new Marks(); // of the present query
 
 export const viewOf = (request) =>

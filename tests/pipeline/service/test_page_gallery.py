@@ -348,6 +348,23 @@ def test_the_dropped_picture_is_shown_at_once_and_skeletons_stand_for_results(pa
     expect(page.locator("#end")).to_contain_text("results shown")
 
 
+def test_a_picture_dropped_before_the_run_is_read_is_not_replaced_by_the_start_page(page, shown):
+    runs, searches = [], []
+    page.route(re.compile("api/run$"), lambda route: runs.append(route))
+    page.route(re.compile("/search$"), lambda route: searches.append(route))
+    with page.expect_request(re.compile("api/run$")):
+        page.goto("")
+    page.locator("#file").set_input_files(shown.folder.parents[1] / "photos" / "pear" / "3.jpg")
+    page.wait_for_timeout(200)
+    runs[0].continue_()
+    expect(page.locator("#results .waiting .tile").first).to_be_visible()
+    page.wait_for_timeout(300)  # for what the page does when it begins
+    expect(page.get_by_role("heading", level=1)).to_have_text("3.jpg")
+    expect(page.locator("#start")).to_be_hidden()
+    searches[0].continue_()
+    expect(page.locator("#end")).to_contain_text("results shown")
+
+
 def test_photos_of_the_start_page_that_come_late_leave_a_dropped_one_alone(page, shown):
     samples, searches = [], []
     page.route(re.compile("api/images.sample="), lambda route: samples.append(route))
