@@ -19,7 +19,7 @@ import { bindSearchBox } from "./searchbox.js";
 import { bindActs, clearSelection, extend, selectAll, toggle } from "./select.js";
 import { marksChanged, show } from "./show.js";
 import { drawSamples } from "./start.js";
-import { hasBegun, lists, marks, state } from "./state.js";
+import { lists, marks, state, tellBegun } from "./state.js";
 import { toggleDetails, viewer, zoomBy } from "./viewer.js";
 
 const IN_GALLERY = "#results, #photos, #album, #added";
@@ -136,7 +136,7 @@ async function begin() {
     return failure(error, begin);
   }
   const started = start();
-  hasBegun();
+  tellBegun();
   await started;
 }
 

@@ -22,7 +22,7 @@ const PANELS = [["#start", ["start"]], ["#asked", ["results", "compare"]], ["#re
 export async function show(request, { scroll } = {}) {
   const turn = ++state.turn;
   const first = turn === 1;
-  if (scroll !== undefined && !first) cancelSearch(); // a new request replaces the one under way
+  if (scroll !== undefined) cancelSearch(); // a new request replaces the one under way
   state.request = request;
   if (!request.open && scroll !== undefined) clearSelection();
   if (!request.open) leaveDialog();

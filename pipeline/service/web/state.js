@@ -24,9 +24,9 @@ export const state = {
 };
 
 // Resolved when the run has been read and the first page has its turn: a file dropped before waits for it.
-let tellBegun;
-export const begun = new Promise((resolve) => { tellBegun = resolve; });
-export const hasBegun = () => tellBegun();
+let resolveBegun;
+export const begun = new Promise((resolve) => { resolveBegun = resolve; });
+export const tellBegun = () => resolveBegun();
 
 export const marks = new Marks(); // of the present query
 
