@@ -107,6 +107,8 @@ def search(
             edges.append("n_steps")
             if steps < max(point["n_steps"] for point in points) * 2**most:
                 more["n_steps"] = 2 * steps
+        elif steps is not None and steps == curve[0][0]:  # fewer were not looked at
+            edges.append("n_steps")
         todo = [best | {name: value} for name, value in more.items()]
         if not todo or turn == rounds:
             break

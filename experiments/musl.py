@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from matplotlib.figure import Figure
 from PIL import Image, ImageOps
 from scipy.optimize import linear_sum_assignment
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from benchmarks.musl_data import N_HELD_OUT, N_SHOWN, N_TEST, N_TRAIN, load_trial
 from benchmarks.plots import legend, mean_series, new_figure, series
@@ -152,22 +153,51 @@ def measure(
 
 
 def evolution(learner: MuSL, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """Of each category and metric along the rounds of grouping, log likelihood a pair and share in the weights.
-
-    The share is that of equation 9, a softmax of r / n times the log likelihoods, n being the number of pairs.
-    """
+    """Along the rounds of grouping: log likelihood a pair of each category and metric, and the weights of two pairs."""
     n_own = np.unique(y, return_counts=True)[1]
     n_negative = n_own * np.minimum(learner.negatives_per_example, len(y) - n_own)
     n_positive = n_own * (n_own - 1)
     n_pairs = n_negative + (n_negative if learner.balanced else n_positive)  # (C,), as they are weighted
     rounds: list[np.ndarray] = []
-    learner.fit(X, y, callback=lambda learned: rounds.append(learned.likelihoods_.copy()))
-    L = np.array(rounds[: learner.n_bits])  # (T, C, K), before re-training
+    learner.set_params(retrain=False).fit(X, y, callback=lambda learned: rounds.append(learned.likelihoods_.copy()))
+    L = np.array(rounds)  # (T, C, K)
+    shares = softmax(learner.r / n_pairs.sum() * L, axis=2)
     return {
         "categories": np.unique(y).tolist(),
         "likelihoods": (L / n_pairs[:, None]).tolist(),
-        "shares": softmax(learner.r / n_pairs.sum() * L, axis=2).tolist(),
+        "pairs": pair_weights(learner, X, y, shares),
     }
+
+
+def pair_weights(learner: MuSL, X: np.ndarray, y: np.ndarray, shares: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Weight of two pairs under each metric after each round (equation 9), from the share of it that categories have.
+
+    Both are of two images of one category: of all such, those that the category's metric has nearest and farthest in
+    the end.
+
+    Parameters
+    ----------
+    learner : MuSL
+        Fitted without re-training.
+    shares : array of shape (T, C, K)
+    """
+    n_rounds, _, n_metrics = shares.shape
+    X = X.toarray() if sp.issparse(X) else np.asarray(X)
+    below = [X[:, learner.stump_features_[k]] < learner.stump_thresholds_[k] for k in range(n_metrics)]
+    sides = np.stack(below, axis=1)  # (n, K, T)
+    codes = np.unique(y, return_inverse=True)[1]
+    i, j = np.triu_indices(len(y), 1)
+    i, j = i[codes[i] == codes[j]], j[codes[i] == codes[j]]
+    own = learner.metric_of_category_[codes[i]]
+    distances = (sides[i, own] != sides[j, own]).sum(axis=1)
+    t = np.arange(1, n_rounds + 1)
+    midpoint = (n_rounds if learner.midpoint == "final" else t) / 2
+    found = {}
+    for name, pair in (("easy", distances.argmin()), ("difficult", distances.argmax())):
+        H = np.cumsum(sides[i[pair]] != sides[j[pair]], axis=1)  # (K, T)
+        weights = shares[:, codes[i[pair]]].T * (1 - expit(learner.alpha * (midpoint - H)))
+        found[name] = {"category": str(y[i[pair]]), "weights": weights.T.tolist()}
+    return found
 
 
 def jobs_grid(quick: bool) -> list[dict[str, Any]]:
@@ -485,9 +515,9 @@ def page_caltech(results: list[dict[str, Any]], voters: int) -> list[Plot]:
 
 
 def page_evolution(results: list[dict[str, Any]]) -> list[Plot]:
-    """Figure 3, how likely each category is under each metric; of figure 4, how far each metric learns a category."""
+    """Figures 3 and 4: how likely each category is under each metric, and the weights of two pairs."""
     (found,) = (result for result in results if result.get("part") == "evolution")
-    return [page_likelihoods(found), page_shares(found)]
+    return [page_likelihoods(found), page_weights(found["pairs"])]
 
 
 def page_likelihoods(found: dict[str, Any]) -> Plot:
@@ -519,27 +549,31 @@ def page_likelihoods(found: dict[str, Any]) -> Plot:
     return Plot("musl-likelihoods", text, figure, data)
 
 
-def page_shares(found: dict[str, Any]) -> Plot:
-    names = found["categories"]
-    values = np.array(found["shares"])  # (T, C, K)
-    some = np.linspace(0, len(names) - 1, 3).astype(int)
-    figure, panels = new_figure(len(some), width=12)
-    rounds = np.arange(1, len(values) + 1)
+def page_weights(pairs: dict[str, dict[str, Any]]) -> Plot:
+    figure, panels = new_figure(2)
     data = []
-    for axes, c in zip(panels, some, strict=True):
-        for k in range(values.shape[2]):
-            series(axes, k, rounds, values[:, c, k], label=f"metric {k + 1}")
+    for axes, name in zip(panels, ("difficult", "easy"), strict=True):
+        values = np.array(pairs[name]["weights"])  # (T, K)
+        rounds = np.arange(1, len(values) + 1)
+        for k in range(values.shape[1]):
+            series(axes, k, rounds, values[:, k], label=f"metric {k + 1}")
             data += [
-                {"category": names[c], "metric": k + 1, "round": int(t), "share": float(v)}
-                for t, v in zip(rounds, values[:, c, k], strict=True)
+                {
+                    "pair": name,
+                    "category": pairs[name]["category"],
+                    "metric": k + 1,
+                    "round": int(t),
+                    "weight": float(v),
+                }
+                for t, v in zip(rounds, values[:, k], strict=True)
             ]
-        axes.set(xlabel="round", ylabel="share of the weights", title=names[c])
+        axes.set(xlabel="round", ylabel="weight", title=f"{name} pair ({pairs[name]['category']})", ylim=(0, None))
     legend(figure, panels[0])
     text = (
-        "How far each metric learns a category: the left factor of equation 9, for the pairs of three categories along "
-        "the rounds of one trial, K = 3 (the paper's figure 4 has its product with |p - y|, for two pairs)."
+        "Weights of two pairs along the rounds of one trial, K = 3 (the paper's figure 4): of all pairs of two images "
+        "of one category those that its metric has farthest (difficult) and nearest (easy) in the end."
     )
-    return Plot("musl-shares", text, figure, data)
+    return Plot("musl-weights", text, figure, data)
 
 
 def page_groups(results: list[dict[str, Any]], settings: dict[str, dict[str, Any]]) -> list[Plot]:

@@ -77,6 +77,15 @@ def test_steps_are_doubled_while_learning_goes_on():
     assert search(start, measure) == ({"C": 0.1, "n_steps": 2000}, 2000, ["n_steps"])  # four times as many at most
 
 
+def test_the_fewest_steps_looked_at_are_an_edge():
+    def measure(points):
+        return [[(n, -n) for n in range(500, point["n_steps"] + 1, 500)] for point in points]
+
+    found = search([{"C": 0.1, "n_steps": 1000}], measure)
+    assert found.point["n_steps"] == 500
+    assert found.edges == ["n_steps"]
+
+
 def test_no_more_steps_than_learning_needs():
     assert saturation([(1, 0.5), (2, 0.996), (3, 0.9), (4, 1.0)]) == (2, 0.996)
     assert saturation([(1, 0.5), (2, 0.99), (3, 1.0)]) == (3, 1.0)

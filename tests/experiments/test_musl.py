@@ -27,7 +27,8 @@ def made_up(monkeypatch):
         if parameters.get("part") == "evolution":
             curves = np.random.default_rng(0).random((4, 20, 3))
             names = [f"category {c}" for c in range(20)]
-            return parameters | {"categories": names, "likelihoods": (-curves).tolist(), "shares": curves.tolist()}
+            pairs = {name: {"category": names[0], "weights": curves[:, 0].tolist()} for name in ("easy", "difficult")}
+            return parameters | {"categories": names, "likelihoods": (-curves).tolist(), "pairs": pairs}
         if parameters.get("validate"):
             value += parameters["settings"] == musl.GRID[best.get(system, 3)]
         right = [value - 3, value - 2, value, value - 1]
@@ -253,7 +254,8 @@ def test_parts(small):
     options = {"trial": 0, "system": "joint", "n_metrics": 3, "settings": {"alpha": 1.0, "balanced": True, "n_bits": 4}}
     assert len(measure(part="caltech", **options)["accuracy"]) == len(musl.NEIGHBORS)
     found = measure(part="evolution", **options)
-    shares = np.array(found["shares"])
-    assert shares.shape == (4, len(found["categories"]), 3)
-    np.testing.assert_allclose(shares.sum(axis=2), 1)
+    easy, difficult = (np.array(found["pairs"][name]["weights"]) for name in ("easy", "difficult"))
+    assert easy.shape == difficult.shape == (4, 3)
+    assert (easy > 0).all()
+    assert easy[-1].sum() < difficult[-1].sum() < 1
     assert (np.array(found["likelihoods"]) < 0).all()

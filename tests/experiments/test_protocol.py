@@ -52,6 +52,14 @@ def test_of_a_learner_without_steps_the_settings_alone_are_chosen(classes):
     assert edges == []
 
 
+def test_images_of_the_same_score_come_in_random_order():
+    """All are equal, and rows are sorted by class: precision at 1 is the share of the others with the class."""
+    y = np.repeat(np.arange(20), 10)
+    X = sp.csr_array(np.ones((200, 1), np.float32))
+    assert figures(Cosine().fit(X), X, y)["precision"][0] == pytest.approx(9 / 199, abs=0.001)
+    assert figures(Cosine().fit(X), X, y)["map"] < 0.1
+
+
 def test_figures_are_those_of_the_test_images(classes):
     X, y = classes
     found = figures(Cosine().fit(X), X, y)
