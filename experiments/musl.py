@@ -253,8 +253,14 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         n_trials = {("one metric", 1): 2, ("joint", 3): 4, ("joint", 5): 2, ("joint", 20): 1}
         n_trials |= {("k-means", 3): 4, ("k-means", 5): 2, ("random", 5): 2}
     else:
-        many = {"one metric": (1,), "joint": (3, 5), "k-means": (3, 5), "random": (3, 5), "joint, not re-trained": (5,)}
-        few = {"joint": (2, 7, 10, 20), "k-means": (10,), "random": (10,), STARTS: (3,)}
+        many = {"one metric": (1,), "joint": (3, 5), "k-means": (3, 5), "random": (5,)}
+        few = {
+            "joint": (2, 7, 10, 20),
+            "joint, not re-trained": (5,),
+            "k-means": (10,),
+            "random": (3, 10),
+            STARTS: (3,),
+        }
         n_trials = {(system, k): N_TRIALS for system, metrics in many.items() for k in metrics}
         n_trials |= {(system, k): FEW_TRIALS for system, metrics in few.items() for k in metrics}
     runs = [(system, k, chosen[system], n) for (system, k), n in n_trials.items()]
