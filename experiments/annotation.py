@@ -72,8 +72,8 @@ TRACED = (5000, 10_000, 20_000, 40_000, 80_000, 160_000)
 # Words of subject lines: looked at after 12,500 steps, and then each time after twice as many.
 MIN_POSTS, BODY_TERMS = 10, 5000
 WORD_NORM = 2.0
-WORD_RATES = {"warp": (0.003, 0.01, 0.03), "auc": (0.03, 0.1, 0.3), "owpc": (0.01, 0.03, 0.1)}
-WORD_LOOKS = {loss: [12_500 * 2**i for i in range(n)] for loss, n in (("warp", 8), ("auc", 10), ("owpc", 6))}
+WORD_RATES = {"warp": (0.003, 0.01, 0.03, 0.1), "auc": (0.03, 0.1, 0.3, 1.0), "owpc": (0.01, 0.03, 0.1)}
+WORD_LOOKS = {loss: [12_500 * 2**i for i in range(n)] for loss, n in (("warp", 7), ("auc", 11), ("owpc", 6))}
 EARLY_LOOKS = WORD_LOOKS["warp"][:4]
 N_WORD_REPEATS = 3
 
@@ -247,7 +247,7 @@ def measure_words(repeat: int, losses: Sequence[str], small: bool) -> dict[str, 
     curves = {}
     for loss in losses:
         common = {"n_components": SIZE, "loss": loss, "max_norm": WORD_NORM, "decay_steps": None, "random_state": 0}
-        rates, steps = (WORD_RATES[loss][-2:], EARLY_LOOKS) if small else (WORD_RATES[loss], WORD_LOOKS[loss])
+        rates, steps = (WORD_RATES[loss][1:3], EARLY_LOOKS) if small else (WORD_RATES[loss], WORD_LOOKS[loss])
         found = curves[loss] = []
 
         def measure(
