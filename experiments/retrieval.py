@@ -85,12 +85,8 @@ CANDIDATES: dict[str, Grid] = {
     "RCA": Grid(RCA(), {"shrinkage": (0.3, 0.9, 1.0)}, {"shrinkage": (0.0, 1.0)}),
     "Xing": Grid(Xing(n_steps=6, pass_steps=1), {"shrinkage": (0.03, 0.3)}, {"shrinkage": (0.0, 1.0)}),
 }
-CANDIDATES_10000: dict[str, Grid] = {
-    "OASIS": Grid(OASIS(**ONLINE), {"C": (0.03, 0.1, 0.3)}),
-    "AROMA diagonal": Grid(AROMA(**ONLINE), {"r": (1.0, 10.0, 100.0)}),
-}
 INNER_FOLDS = 3
-FEW_INNER_FOLDS = 2  # of a quick run, of d = 10,000, and of the factored form, whose updates take milliseconds
+FEW_INNER_FOLDS, FEW_FOLDS = 2, 3  # of the factored form, whose updates take a tenth of a millisecond
 
 # Of the methods of metric-learn: what keeps their time in bounds, and what of it is chosen on a fifth of the training
 # images of each fold. LMNN's margin is 1: among longer vectors fewer images lie within it, and iterations are faster.
@@ -116,19 +112,18 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         systems += ["MCML", *jobs_peers()]
         # Long jobs first, so that no core idles at the end.
         # Of the paper's figure alone: the first takes minutes; the second is another reading of a system.
-        found += [(system, 1000, classes[-1]) for system in ("AROMA factored", "LEGO, triplets")]
-        found += [("Xing", 1000, classes[0])]  # a step is an eigendecomposition, and n^2 distances
-        found += [(system, 10_000, CLASSES[-1]) for system in ("AROMA diagonal", "OASIS", "Euclidean")]
+        found += [("AROMA factored", classes[-1], FEW_FOLDS), ("LEGO, triplets", classes[-1], folds)]
+        found += [("Xing", classes[0], folds)]  # a step is an eigendecomposition, and n^2 distances
     found += [
-        (system, 1000, c)
+        (system, c, folds)
         for system in reversed(systems)
         for c in reversed(classes)
         if c == CLASSES[1] or system not in ("NCA", "ITML")  # which no paper compared on images
     ]
     return [
-        {"system": system, "classes": c, "d": d, "fold": fold, "quick": quick}
-        for system, d, c in found
-        for fold in range(folds)
+        {"system": system, "classes": c, "fold": fold, "quick": quick}
+        for system, c, n_folds in found
+        for fold in range(n_folds)
     ]
 
 
@@ -142,9 +137,9 @@ def jobs_peers() -> list[str]:
     return list(PEERS)
 
 
-def measure(system: str, classes: int, d: int, fold: int, quick: bool) -> dict[str, Any]:
+def measure(system: str, classes: int, fold: int, quick: bool) -> dict[str, Any]:
     """Figures of a system on the test images of a fold, its chosen settings, and which of them are at the edge."""
-    X, y, test, test_y = load_fold(classes, d, fold)
+    X, y, test, test_y = load_fold(classes, 1000, fold)
     if system in PEERS:
         try:
             return measure_peer(system, X, y, test, test_y)
@@ -154,12 +149,12 @@ def measure(system: str, classes: int, d: int, fold: int, quick: bool) -> dict[s
     if system == "Euclidean":  # ranks unit rows as the inner product does
         learner = Cosine()
     else:
-        grid = (CANDIDATES if d == 1000 else CANDIDATES_10000)[system]
+        grid = CANDIDATES[system]
         if system == "HIER":
             is_a = parents_of(sorted(set(y.tolist())), IS_A, numbered=False)
             grid = replace(grid, learner=clone(grid.learner).set_params(is_a=is_a))
         tried, rounds = (grid.small(), 0) if quick else (grid, ROUNDS)
-        few = quick or d > 1000 or system == "AROMA factored"
+        few = quick or system == "AROMA factored"
         learner, edges = choose(tried, X, y, n_folds=FEW_INNER_FOLDS if few else INNER_FOLDS, rounds=rounds)
     learner.fit(X, y)
     found = figures(learner, test, test_y) | {"settings": settings_of(learner), "edges": edges}
@@ -192,9 +187,7 @@ def page(results: list[dict[str, Any]]) -> Page:
     quick = results[0]["quick"]
     failed = {result["system"]: result for result in results if "failed" in result}
     results = [result for result in results if result["system"] not in failed]
-    small = [result for result in results if result["d"] == 1000]
-    large = [result for result in results if result["d"] > 1000]
-    classes = sorted({result["classes"] for result in small})
+    classes = sorted({result["classes"] for result in results})
     order = [
         "OASIS",
         "AROMA diagonal",
@@ -209,31 +202,25 @@ def page(results: list[dict[str, Any]]) -> Page:
         *PEERS,
         "Euclidean",
     ]
-    systems = [system for system in order if any(page_of(small, system, c) for c in classes)]
+    systems = [system for system in order if any(page_of(results, system, c) for c in classes)]
     parts: list[str | Table | Plot] = []
     columns = ["", "mAP", "top 1", "top 10", "top 50"]
     for c in classes:
-        rows = [page_row(system, page_of(small, system, c)) for system in systems if page_of(small, system, c)]
+        rows = [page_row(system, page_of(results, system, c)) for system in systems if page_of(results, system, c)]
         rows.append(["chance", *(f"{value:.3f}" for value in page_chance(c))])
         parts.append(Table(f"{c} classes, d = 1,000; mean ± standard deviation of the folds", columns, rows))
     compared = [system for system in systems if not system.startswith(("AROMA", "WSABIE", "HIER"))]
-    parts.append(page_plot("retrieval-metrics", "OASIS and metrics, d = 1,000", small, compared, chance=True))
+    parts.append(page_plot("retrieval-metrics", "OASIS and metrics, d = 1,000", results, compared, chance=True))
     similarities = [s for s in systems if s.startswith(("OASIS", "AROMA", "WSABIE", "HIER", "Euclidean"))]
-    parts.append(page_plot("retrieval-similarities", "Similarities, d = 1,000", small, similarities))
-    if large:
-        names = [system for system in systems if page_of(large, system, CLASSES[-1])]
-        rows = [page_row(system, page_of(large, system, CLASSES[-1])) for system in names]
-        parts.append(Table(f"{CLASSES[-1]} classes, d = 10,000; mean ± standard deviation of the folds", columns, rows))
-        parts.append(page_plot("retrieval-10000", "d = 10,000", large, names))
+    parts.append(page_plot("retrieval-similarities", "Similarities, d = 1,000", results, similarities))
     rows = [
-        [system + suffix, *(page_settings(page_of(some, system, c)) for c in classes)]
-        for suffix, some in (("", small), (", d = 10,000", large))
+        [system, *(page_settings(page_of(results, system, c)) for c in classes)]
         for system in systems
-        if system != "Euclidean" and any(page_of(some, system, c) for c in classes)
+        if system != "Euclidean"
     ]
     caption = "Settings taken, with the number of folds, and the median of the steps. * At the edge of what was tried"
     parts.append(Table(caption, ["", *(f"{c} classes" for c in classes)], rows))
-    parts += page_systems(small, failed, quick)
+    parts += page_systems(results, failed, quick)
     return Page(
         title="Images that query images: all similarities",
         source=(
@@ -242,7 +229,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             "Matrices*, ICML 2012, section 5.1, figure 3."
         ),
         protocol=page_protocol(classes, 1 + max(result["fold"] for result in results), quick),
-        findings=page_findings(small, large, systems, classes),
+        findings=page_findings(results, systems, classes),
         parts=parts,
     )
 
@@ -252,9 +239,9 @@ def page_protocol(classes: Sequence[int], n_folds: int, quick: bool) -> str:
         f"{page_list(classes)} classes of Caltech-101 in place of 10, 20 and 50 of Caltech-256; of each class 40 "
         f"images to learn from and {N_TEST} that query each other, {count(n_folds, 'fold')}. Settings and steps are "
         "chosen on the training images, by mean average precision in cross-validation over "
-        f"{FEW_INNER_FOLDS if quick else INNER_FOLDS} inner folds, {FEW_INNER_FOLDS} of factored AROMA and at d = "
-        "10,000, no more, to stay within the time of all experiments; those of MCML too, which the paper left as its "
-        "authors' code has them. An inner fold learns from fewer images than the final training, so that the choice "
+        f"{FEW_INNER_FOLDS if quick else INNER_FOLDS} inner folds, {FEW_INNER_FOLDS} of factored AROMA, no more, to "
+        "stay within the time of all experiments; those of MCML too, which the paper left as its authors' code has "
+        "them. An inner fold learns from fewer images than the final training, so that the choice "
         "may be a little cautious: fewer steps, or a smaller C. "
         f"{'' if quick else RULE}\n\n"
         "The cells of table 4 are lost in the text of the paper at hand: its orderings are taken from the project's "
@@ -264,7 +251,7 @@ def page_protocol(classes: Sequence[int], n_folds: int, quick: bool) -> str:
     )
 
 
-def page_systems(small: list[dict[str, Any]], failed: dict[str, dict[str, Any]], quick: bool) -> list[str]:
+def page_systems(results: list[dict[str, Any]], failed: dict[str, dict[str, Any]], quick: bool) -> list[str]:
     """What the systems are, which are missing, and why."""
     found = [
         "HIER takes the hierarchy of configs/caltech101-is-a.csv. LEGO is the compared one, of pairs; the "
@@ -272,7 +259,7 @@ def page_systems(small: list[dict[str, Any]], failed: dict[str, dict[str, Any]],
         "paper tried and did not report, are baselines. Xing's takes an eigendecomposition a step: it has at most "
         f"{CANDIDATES['Xing'].learner.n_steps} steps, and is tried on the fewest classes only."
     ]
-    shrinkages = [result["settings"].get("shrinkage") for result in small if result["system"] == "RCA"]
+    shrinkages = [result["settings"].get("shrinkage") for result in results if result["system"] == "RCA"]
     if same := shrinkages.count(1.0):
         found.append(
             f"In {same} of {len(shrinkages)} folds validation chose RCA with a shrinkage of 1, which is the Euclidean "
@@ -280,10 +267,10 @@ def page_systems(small: list[dict[str, Any]], failed: dict[str, dict[str, Any]],
         )
     if not quick:
         found.append(
-            "Factored AROMA is learned at d = 1,000 and of the most classes only: at d = 10,000 an update takes "
-            "milliseconds ([AROMA](../aroma.md))."
+            f"Factored AROMA is learned of the most classes only, and of {FEW_FOLDS} folds, to which it is compared. "
+            "[Learning curves](learning.md) have 10,000 visterms."
         )
-    if {result["system"] for result in small} & set(PEERS):
+    if {result["system"] for result in results} & set(PEERS):
         found.append(
             "LMNN, ITML and NCA are those of metric-learn 0.7.0. They learn from principal components and stop after a "
             "number of iterations, since on all 1,000 dimensions they take minutes: a limit of this comparison, not of "
@@ -301,21 +288,19 @@ def page_systems(small: list[dict[str, Any]], failed: dict[str, dict[str, Any]],
     return found
 
 
-def page_findings(
-    small: list[dict[str, Any]], large: list[dict[str, Any]], systems: Sequence[str], classes: Sequence[int]
-) -> list[Finding]:
+def page_findings(results: list[dict[str, Any]], systems: Sequence[str], classes: Sequence[int]) -> list[Finding]:
     found = []
     if "MCML" in systems:
         rivals = [system for system in ("MCML", "LEGO", "LMNN", "Euclidean") if system in systems]
-        found.append(page_every_k(small, rivals, classes))
+        found.append(page_every_k(results, rivals, classes))
     for system, percent, paper in (
         ("OASIS", 20, "OASIS is well above the Euclidean distance (JMLR, figure 6)"),
         ("AROMA diagonal", 20, "AROMA is well above the Euclidean distance (ICML, figure 3)"),
         ("LEGO", 15, "LEGO is above the Euclidean distance (JMLR, figure 6)"),
         ("WSABIE", 15, "WSABIE, which these papers do not have, is above the Euclidean distance"),
     ):
-        ratio = min(page_mean(small, system, c) / page_mean(small, "Euclidean", c) for c in classes)
-        here = page_against(small, system, "Euclidean", classes)
+        ratio = min(page_mean(results, system, c) / page_mean(results, "Euclidean", c) for c in classes)
+        here = page_against(results, system, "Euclidean", classes)
         agrees = ratio > 1 + percent / 100
         of_paper = system != "WSABIE"
         found.append(
@@ -326,10 +311,10 @@ def page_findings(
                 must=True,
                 of_paper=of_paper,
                 kind="threshold",
-                edges=page_edges(small, (system,), classes),
+                edges=page_edges(results, (system,), classes),
             )
         )
-    variances = [result["least_variance"] for result in small if result["system"] == "AROMA diagonal"]
+    variances = [result["least_variance"] for result in results if result["system"] == "AROMA diagonal"]
     found.append(
         Finding(
             "AROMA grows surer of what it has learned (ICML, section 3): the least variance falls from 1 to below "
@@ -342,13 +327,13 @@ def page_findings(
     )
 
     def compare(better: str, worse: str, paper: str, *, k: int | None = None, digits: int = 3, why: str = "") -> None:
-        at = [c for c in classes if page_of(small, better, c) and page_of(small, worse, c)]
+        at = [c for c in classes if page_of(results, better, c) and page_of(results, worse, c)]
         if at:
-            here = page_against(small, better, worse, at, k=k, digits=digits)
-            if page_leads(small, better, worse, at, k=k):
+            here = page_against(results, better, worse, at, k=k, digits=digits)
+            if page_leads(results, better, worse, at, k=k):
                 why = "In the mean it is so at each number of classes; the paired test does not bear it out."
-            edges = page_edges(small, (better, worse), at)
-            found.append(Finding(paper, here, page_above(small, better, worse, at, k=k), why=why, edges=edges))
+            edges = page_edges(results, (better, worse), at)
+            found.append(Finding(paper, here, page_above(results, better, worse, at, k=k), why=why, edges=edges))
 
     compare("OASIS", "MCML", "OASIS is above MCML in mAP (JMLR, section 5.3.3).", why=page_why("MCML"))
     compare("OASIS", "LEGO", "OASIS is above LEGO in mAP (JMLR, section 5.3.3).")
@@ -356,10 +341,10 @@ def page_findings(
     compare("AROMA diagonal", "HIER", "AROMA is above HIER in precision at 1 (ICML, figure 3).", k=1)
     compare("LEGO", "LMNN", "LEGO is above LMNN in mAP (JMLR, table 4).", why=page_why("LMNN"))
     if "LMNN" in systems:
-        ratios = [page_mean(small, "LMNN", c) / page_mean(small, "Euclidean", c) for c in classes]
+        ratios = [page_mean(results, "LMNN", c) / page_mean(results, "Euclidean", c) for c in classes]
         paper = "LMNN is about as good as the Euclidean distance (JMLR, table 4): within a tenth of its mAP."
-        here = page_against(small, "LMNN", "Euclidean", classes)
-        agrees, edges = all(abs(ratio - 1) < 0.1 for ratio in ratios), page_edges(small, ("LMNN",), classes)
+        here = page_against(results, "LMNN", "Euclidean", classes)
+        agrees, edges = all(abs(ratio - 1) < 0.1 for ratio in ratios), page_edges(results, ("LMNN",), classes)
         found.append(Finding(paper, here, agrees, why=page_why("LMNN"), kind="threshold", edges=edges))
     for system in ("AROMA diagonal", "AROMA factored"):
         paper = f"{system} is above OASIS in precision at 1: 0.33 against 0.22 (ICML, figure 3, 50 classes)."
@@ -372,18 +357,6 @@ def page_findings(
         digits=4,
         why=page_why("AROMA factored"),
     )
-    if large:
-        for system, worse, k, why in (
-            ("OASIS", "Euclidean", None, ""),
-            ("AROMA diagonal", "Euclidean", None, ""),
-            ("AROMA diagonal", "OASIS", 1, page_why("AROMA")),
-        ):
-            measured = "mAP" if k is None else f"precision at {k}"
-            paper = f"As at d = 1,000, so at 10,000, which the papers have not: {system} above {worse} in {measured}."
-            here = page_against(large, system, worse, classes[-1:], k=k)
-            agrees = page_above(large, system, worse, classes[-1:], k=k)
-            edges = page_edges(large, (system, worse), classes)
-            found.append(Finding(paper, here, agrees, why=why, of_paper=False, edges=edges))
     return found
 
 
@@ -480,7 +453,7 @@ def page_settings(some: list[dict[str, Any]]) -> str:
     if system in PEERS:
         names: Sequence[str] = [*PEER_POINTS[system][0], *(key for key in PEERS[system] if key != "random_state")]
         return settings_text(some, names)
-    grid = (CANDIDATES if some[0]["d"] == 1000 else CANDIDATES_10000)[system]
+    grid = CANDIDATES[system]
     defaults = type(grid.learner)().get_params()
     # Results hold what differs from the defaults.
     taken = [result | {"settings": defaults | result["settings"]} for result in some]
@@ -518,6 +491,15 @@ def page_mean(results: list[dict[str, Any]], system: str, classes: int) -> float
     return float(page_values(results, system, classes, None).mean())
 
 
+def page_pair(
+    results: list[dict[str, Any]], one: str, other: str, classes: int, k: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of two systems on the folds that both have."""
+    values = [page_values(results, system, classes, k) for system in (one, other)]
+    n = min(map(len, values))
+    return values[0][:n], values[1][:n]
+
+
 def page_against(
     results: list[dict[str, Any]],
     one: str,
@@ -530,7 +512,7 @@ def page_against(
     measure = "mAP" if k is None else f"precision at {k}"
     texts = []
     for c in classes:
-        a, b = (page_values(results, system, c, k) for system in (one, other))
+        a, b = page_pair(results, one, other, c, k)
         texts.append(f"{a.mean():.{digits}f} against {b.mean():.{digits}f} ({c} classes)")
     return f"{measure} {', '.join(texts)}; difference at {classes[-1]} classes {difference(a, b, digits)}."
 
@@ -539,14 +521,14 @@ def page_leads(
     results: list[dict[str, Any]], one: str, other: str, classes: Sequence[int], *, k: int | None = None
 ) -> bool:
     """Whether one is above the other in the mean at each number of classes."""
-    return all(page_values(results, one, c, k).mean() > page_values(results, other, c, k).mean() for c in classes)
+    return all(np.greater(*(values.mean() for values in page_pair(results, one, other, c, k))) for c in classes)
 
 
 def page_above(
     results: list[dict[str, Any]], one: str, other: str, classes: Sequence[int], *, k: int | None = None
 ) -> bool:
     """The rule that the page states."""
-    last = (page_values(results, system, classes[-1], k) for system in (one, other))
+    last = page_pair(results, one, other, classes[-1], k)
     return page_leads(results, one, other, classes, k=k) and clearly_above(*last)
 
 

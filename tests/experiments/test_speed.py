@@ -72,7 +72,7 @@ def test_figure_4_has_lmnn_beside_oasis():
 
 def test_each_system_is_timed_for_the_steps_that_were_chosen(monkeypatch):
     default = speed.LEGO().n_steps  # not among the settings, which hold what differs
-    own = {"system": "LEGO", "d": 1000, "classes": 10, "fold": 0}
+    own = {"system": "LEGO", "classes": 10, "fold": 0}
     settings = ({"eta": 0.08}, {"n_steps": 4000})
     chosen = [own | {"settings": one, "edges": []} for one in settings] + [own | {"failed": "no network"}]
     monkeypatch.setattr(speed.retrieval, "jobs", lambda quick: [])
