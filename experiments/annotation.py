@@ -75,7 +75,7 @@ WORD_NORM = 2.0
 WORD_RATES = {"warp": (0.003, 0.01, 0.03, 0.1), "auc": (0.03, 0.1, 0.3, 1.0), "owpc": (0.01, 0.03, 0.1)}
 WORD_LOOKS = {loss: [12_500 * 2**i for i in range(n)] for loss, n in (("warp", 7), ("auc", 11), ("owpc", 6))}
 EARLY_LOOKS = WORD_LOOKS["warp"][:4]
-N_WORD_REPEATS = 3
+N_WORD_REPEATS = 2
 
 
 # -- photos ------------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from .pages import Finding, Page, Plot, Table
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("benchmarks/musl_data.py",)
-N_TRIALS, FEW_TRIALS = 12, 4
+N_TRIALS, FEW_TRIALS = 9, 3
 NEIGHBORS = (1, 5, 10, 20)  # numbers of voters; the paper does not state its own
 
 STARTS = "joint, best of 5 starts"
