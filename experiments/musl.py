@@ -488,7 +488,7 @@ def page_caltech_findings(results: list[dict[str, Any]], voters: int, edges: str
             f"{page_gain(every, one)}.",
             page_reaches(every, one, 14),
             edges=edges,
-            why="The settings are those chosen on merged-20, and four trials are few for the test.",
+            why=f"The settings are those chosen on merged-20, and {FEW_TRIALS} trials are few for the test.",
         ),
         Finding(
             "On Caltech-20 joint grouping tends to be best (figure 5 A; here: in the mean at each K).",
