@@ -418,8 +418,8 @@ def page(results: list[dict[str, Any]]) -> Page:
         "Specific*, ICCV 2009, sections 3.2 to 3.4, figures 3 to 8.",
         protocol=f"`merged-20`: {most} categories of three sources (Caltech-101, Oxford flowers, and textures of DTD, "
         "which stand in for the paper's UIUC textures: photos of things, not of surfaces); `merged-novel`: 9 "
-        f"more of the same sources (the paper: 10). {len(five)} trials (the paper: 20; more would test with the same "
-        "photos again), fewer where a table says so, each with "
+        f"more of the same sources (the paper: 10). {len(five)} trials (the paper: 20; more take longer, and "
+        "test with the same photos again), fewer where a table says so, each with "
         f"{N_TRAIN} images a category to learn from and {N_TEST} to test, drawn for that trial. A forest of 2,000 "
         f"visterms is grown on the {N_TRAIN}; an image is the share of its blocks at each node. T = 32 stumps a "
         "metric, 1,000 negative pairs an image; best of 5 starts: 300, so that starts differ, and of them the "
