@@ -103,9 +103,10 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     systems += [(system, starts[0], False) for system, starts in STARTS.items()]
     return [
         {"condition": name, "system": system, "start": start, "chosen": chosen, "fold": fold, "quick": quick}
+        for system, start, chosen in [*systems, ("Euclidean", "", False)]
+        # Other vectors from job to job: no process waits for another that makes the same.
         for name in reversed(conditions)
         for fold in range(1 if quick else FEW_FOLDS if name in LIKE_PAPER else N_FOLDS)
-        for system, start, chosen in [*systems, ("Euclidean", "", False)]
     ]
 
 

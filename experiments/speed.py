@@ -41,7 +41,7 @@ LEARNERS: dict[str, Any] = {
 }
 STEPS_AN_IMAGE = 100  # 2.3 million images and 160 million triplets in the paper: 70
 N_ITERATIONS = 10  # of MCML, which sees all images in each
-FOLDS = 3
+FOLDS = 2
 MOST_REPEATS, ENOUGH_SECONDS = 3, 3.0
 # Early stopping on a tenth of the images: looks of the same length whatever their number, so that it decides freely.
 STOPPING = {"n_steps": 4_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "random_state": 0}
@@ -75,9 +75,9 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         if quick
         else {
             ("OASIS", 1000): (1000, 3000, 10_000, 30_000, 100_000),
-            ("OASIS", 10_000): (1000, 3000, 10_000, 30_000),
-            ("LEGO", 1000): (1000, 3000, 10_000),
-            ("MCML", 1000): (1000, 2000, 4000),
+            ("OASIS", 10_000): (300, 1000, 3000, 10_000),
+            ("LEGO", 1000): (300, 1000, 3000),
+            ("MCML", 1000): (500, 1000, 2000),
         }
     )
     for (system, d), numbers in sizes.items():
@@ -97,7 +97,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
             "d": 1000,
             "stops": True,
         }
-        found += [lmnn | {"images": n} for n in (1000, 2000, 4000)]
+        found += [lmnn | {"images": n} for n in (500, 1000, 2000)]
     return found
 
 
