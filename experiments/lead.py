@@ -27,7 +27,7 @@ from visterm.pipeline.console import count
 from .grids import ROUNDS, RULE, Grid, open_text, settings_text
 from .learning import extracted
 from .pages import Finding, Page, Plot, Table
-from .protocol import N_FOLDS, ONE_PAIR, choose, figures, load_fold
+from .protocol import ONE_PAIR, choose, figures, load_fold
 
 ALONE = False
 SOURCES: tuple[str, ...] = ("experiments/learning.py",)
@@ -36,7 +36,7 @@ PAPER_AROMA, PAPER_OASIS = 0.33, 0.22
 MEDIAN, MOST = 27, 129  # non-zero values of an image in the paper
 SMALLEST = 64  # pixels of a longest side
 INNER_FOLDS = 2
-FEW_FOLDS = 3  # of vectors that are made for this experiment alone
+FOLDS = 3
 
 
 class Size(NamedTuple):
@@ -106,7 +106,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         for system, start, chosen in [*systems, ("Euclidean", "", False)]
         # Other vectors from job to job: no process waits for another that makes the same.
         for name in reversed(conditions)
-        for fold in range(1 if quick else FEW_FOLDS if name in LIKE_PAPER else N_FOLDS)
+        for fold in range(1 if quick else FOLDS)
     ]
 
 
@@ -238,8 +238,8 @@ def page_protocol(n_folds: int) -> str:
     )
     return (
         f"38 categories of Caltech-101, and the 50 CDs of Corel-5K as labels, since the paper has 50; {N_TRAIN} "
-        f"training and {N_TEST} test images of each, {count(n_folds, 'fold')}, {FEW_FOLDS} of vectors that are made "
-        "for this page alone; 1,000 visterms; test images query test images.\n\nThe paper says that an image has a "
+        f"training and {N_TEST} test images of each, {count(n_folds, 'fold')}; 1,000 visterms; test images query test "
+        "images.\n\nThe paper says that an image has a "
         f"median of {MEDIAN} and a maximum of {MOST} non-zero values. "
         "Photos are scaled to have these numbers, without looking at labels; those of Corel, which are all of one "
         f"size, by random factors. Factors (medians): {scaled}. On l1 descriptors the photos of Caltech-101 have about "

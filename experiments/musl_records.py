@@ -20,7 +20,9 @@ from benchmarks.__main__ import RESULTS, merge
 from benchmarks.vectors import DATA
 
 from .jobs import run_jobs
-from .musl import STARTS, jobs_chosen, jobs_grown, page_found
+from .musl import jobs_grown
+from .musl_page import page_found
+from .musl_trials import STARTS, jobs_chosen
 
 NAME = "experiments.musl_records"
 COMMAND = f"python -m {NAME}"

@@ -19,7 +19,7 @@ from visterm.pipeline.console import count
 
 from .grids import ROUNDS, RULE, Grid, open_text
 from .pages import Finding, Page, Plot, Table
-from .protocol import N_FOLDS, ONE_PAIR, choose, figures, load_fold
+from .protocol import ONE_PAIR, choose, figures, load_fold
 
 ALONE = False
 SOURCES: tuple[str, ...] = ()
@@ -27,7 +27,8 @@ SOURCES: tuple[str, ...] = ()
 C = 0.1  # where nothing else is said, as in the paper's curves
 C_TRIED = (0.01, 0.03, 0.1)  # at first
 MOST_STEPS = 200_000  # at first
-N_INNER = 2  # inner folds, to stay within the time of all experiments
+FOLDS = 3
+N_INNER = 2  # inner folds; both to stay within the time of all experiments
 RANKERS = (1, 5, 10)
 VARIANTS = {
     None: "OASIS",
@@ -55,7 +56,7 @@ class Projected:
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    folds = range(1 if quick else N_FOLDS)
+    folds = range(1 if quick else FOLDS)
     found: list[dict[str, Any]] = []
     for schedule in ("after", "every 50000") if quick else ("every 5000", "every 50000", "after"):
         found += [{"kind": "psd", "schedule": schedule, "quick": quick, "fold": fold} for fold in folds]
