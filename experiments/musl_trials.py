@@ -17,7 +17,7 @@ from visterm.learners import MuSL
 
 from .grids import next_value
 
-N_TRIALS, FEW_TRIALS = 9, 3
+N_TRIALS, FEW_TRIALS = 6, 3
 NEIGHBORS = (1, 5, 10, 20)  # numbers of voters; the paper does not state its own
 
 STARTS = "joint, best of 5 starts"

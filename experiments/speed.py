@@ -64,7 +64,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     found = []
     for job in chosen:
         system = job["system"]
-        if job["fold"] < FOLDS and system in (*LEARNERS, "LMNN") and "settings" in job:
+        if job["fold"] < (1 if system == "LMNN" else FOLDS) and system in (*LEARNERS, "LMNN") and "settings" in job:
             # Results hold what differs from the defaults, as the chosen number of steps need not.
             steps = {"n_steps": LEARNERS[system]().n_steps} if system in LEARNERS else {}
             settings = steps | job["settings"]
