@@ -23,9 +23,9 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def difference(first: Sequence[float], second: Sequence[float], digits: int = 3) -> str:
-    """Mean and standard error of the fold-by-fold differences, as text."""
+    """Mean and standard error of the fold-by-fold differences, as text; one fold has no error."""
     mean, error = mean_and_error(np.subtract(first, second))
-    return f"{mean:+.{digits}f} ± {error:.{digits}f}"
+    return f"{mean:+.{digits}f} ± {error:.{digits}f}" if len(first) > 1 else f"{mean:+.{digits}f}"
 
 
 def p_above(first: Sequence[float], second: Sequence[float], test_per_train: float = TEST_PER_TRAIN) -> float:

@@ -565,8 +565,8 @@ def page(results: list[dict[str, Any]]) -> Page:
         f"{RULE} Factored AROMA has {MOST_STEPS['AROMA factored']:,} steps at most, and its grid does not grow. "
         f"{N_QUERIES:,} test posts drawn at random query all other test posts "
         f"(about 6,800); {N_QUERIES // 2} in the curves over steps and r. "
-        "ITML is metric-learn's, on principal components, since it cannot finish on "
-        "all terms, and for few sweeps: a fifth of the posts to learn from chooses how many of both; other parameters "
+        f"ITML is metric-learn's, on {ITML_POINTS[0]['n_components']} principal components, since it cannot finish on "
+        "all terms, and for few sweeps: a fifth of the posts to learn from chooses how many; other parameters "
         "are its defaults, as in the paper"
         + (f"; it did not finish here ({'; '.join(sorted(failed))})" if failed else "")
         + ". Means and standard errors over repeats. One system is above another clearly if a t test over the "

@@ -276,7 +276,7 @@ def page_systems(results: list[dict[str, Any]], failed: dict[str, dict[str, Any]
             "number of iterations, since on all 1,000 dimensions they take minutes: a limit of this comparison, not of "
             "the methods. NCA's and ITML's number of iterations and the length of LMNN's vectors are chosen in each "
             "fold, by the mean average precision of a fifth of its training images, which the rest had not learned "
-            "from."
+            "from; more values than these are not tried."
         )
     elif not quick and not failed:
         found.append(f"{', '.join(PEERS)} are absent: metric-learn could not be installed.")

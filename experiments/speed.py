@@ -187,9 +187,10 @@ def page(results: list[dict[str, Any]]) -> Page:
         Table("Training time in seconds, d = 1,000: median of the folds (least–most)", columns, rows),
         page_classes_plot(by_classes, systems, classes),
         Table("Steps that the time is for: median of the folds (least–most)", columns, steps),
-        f"The paper's table 5 has means and standard deviations of five folds; {n_folds} folds are too few for these. "
-        "Steps and settings are those of the best validation figure. Where that hardly depends on them, chance decides "
-        "which are taken, and with them the time.",
+        "The paper's table 5 has means and standard deviations of five folds, for which there are too few here"
+        + ("; LMNN has one. " if "LMNN" in systems else ". ")
+        + "Steps and settings are those of the best validation figure. Where that hardly depends on them, chance "
+        "decides which are taken, and with them the time.",
         page_images_plot(by_images),
         Table(
             "Training time against the number of images, and the share of triplets (of MCML: images) that violated at "
