@@ -60,9 +60,12 @@ def test_a_broken_ordering_does_not(broken, words):
 
 
 def test_the_quick_page_has_what_must_hold():
-    levels = {system: AS_IN_THE_PAPERS[system] for system in ("OASIS", "AROMA diagonal", "WSABIE", "LEGO", "Euclidean")}
+    systems = {job["system"] for job in retrieval.jobs(quick=True)}
+    assert "LEGO" not in systems  # a third of the time
+    levels = {system: AS_IN_THE_PAPERS[system] for system in ("OASIS", "AROMA diagonal", "WSABIE", "Euclidean")}
+    assert systems >= {*levels}
     page = retrieval.page(made_up(levels, classes=(20,), folds=1, quick=True))
-    assert [finding.agrees for finding in page.findings if finding.must] == [True] * 5
+    assert [finding.agrees for finding in page.findings if finding.must] == [True] * 4
     assert "MCML" not in "".join(finding.paper for finding in page.findings)
 
 
