@@ -117,7 +117,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         found += [(system, classes[1], FEW_FOLDS) for system in ("NCA", "ITML") if system in systems]
     compared = [system for system in reversed(systems) if system not in ("NCA", "ITML")]  # by a paper, on images
     for system in compared:
-        few = not quick and system in ("LMNN", "MCML", "LEGO")  # half of the time of all others together
+        few = not quick and system in ("LMNN", "MCML", "LEGO")  # these take longest
         found += [(system, c, FEW_FOLDS if few else folds) for c in reversed(classes)]
     return [
         {"system": system, "classes": c, "fold": fold, "quick": quick}
