@@ -109,7 +109,7 @@ def page(results: list[dict[str, Any]]) -> Page:
             "less than that).",
             page_mean(every, five) < page_mean(five, one),
             edges=edges["one metric"],
-            why=f"Accuracy of known categories still rises at K = {most}, one metric a category.",
+            why=f"Accuracy of known categories still rises at K = {most}.",
             kind="threshold",
         ),
         Finding(
