@@ -28,6 +28,19 @@ def difference(first: Sequence[float], second: Sequence[float], digits: int = 3)
     return f"{mean:+.{digits}f} ± {error:.{digits}f}" if len(first) > 1 else f"{mean:+.{digits}f}"
 
 
+def ratio_and_error(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+    """Ratio of two means over the same folds, and its standard error by the delta method, which is 0 for one fold."""
+    above, below = np.asarray(above, float), np.asarray(below, float)
+    ratio = float(above.mean() / below.mean())
+    return ratio, mean_and_error((above - ratio * below) / below.mean())[1]
+
+
+def ratio_text(above: Sequence[float], below: Sequence[float]) -> str:
+    """Ratio of two means over the same folds and its standard error, as text; one fold has no error."""
+    ratio, error = ratio_and_error(above, below)
+    return f"{ratio:.2f} ± {error:.2f}" if len(above) > 1 else f"{ratio:.2f}"
+
+
 def p_above(first: Sequence[float], second: Sequence[float], test_per_train: float = TEST_PER_TRAIN) -> float:
     """One-sided p-value of the corrected resampled t test that the first is above the second, over the same folds."""
     differences = np.subtract(first, second).astype(float)

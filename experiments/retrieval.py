@@ -21,7 +21,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from benchmarks import plots
 from benchmarks.metric_learn_peer import REQUIREMENTS, Linear, learn_metric
 from benchmarks.peers import PeerError, environment
-from benchmarks.statistics import clearly_above, difference, mean_and_error
+from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 from visterm.learners import AROMA, HIER, LEGO, MCML, OASIS, RCA, WSABIE, Cosine, Xing
 from visterm.learners.online import OnlineLearner
 from visterm.pipeline.console import count
@@ -370,18 +370,19 @@ def page_every_k(results: list[dict[str, Any]], rivals: Sequence[str], classes: 
             pairs = {system: page_pair(results, "OASIS", system, c, k + 1) for system in rivals}
             first += all(ours.mean() >= other.mean() for ours, other in pairs.values())
             for system, (ours, other) in pairs.items():
-                leads.append((*mean_and_error(other - ours), f"{system} at k = {k + 1}, {c} classes"))
+                what = f"{plus_minus(other - ours)}, of {system} at k = {k + 1}, {c} classes"
+                leads.append((*mean_and_error(other - ours), system, what))
     places = CURVE * len(classes)
     here = f"OASIS is first at {first} of {places} places (k = 1 to {CURVE}, {page_list(classes)} classes)"
-    lead, error, where = max(leads)
+    lead, _, leader, what = max(leads)
     if lead > 0:
-        here += f"; the largest lead over it is {lead:.3f} ± {error:.3f}, of {where}"
-    agrees = first >= 0.95 * places and all(lead <= 2 * error for lead, error, _ in leads if lead > 0)
+        here += f"; the largest lead over it is {what}"
+    agrees = first >= 0.95 * places and all(lead <= 2 * error for lead, error, *_ in leads if lead > 0)
     paper = (
         f"OASIS is best at every k, of {', '.join(rivals)} and itself (JMLR, figure 6): first at 95 % of the places, "
         "and nowhere behind by more than two standard errors of the paired difference, which are not corrected here."
     )
-    why = page_why("MCML") if where.startswith("MCML") else ""
+    why = page_why("MCML") if leader == "MCML" else ""
     edges = page_edges(results, ("OASIS", *rivals), classes)
     return Finding(paper, here + ".", agrees, why=why, kind="threshold", edges=edges)
 

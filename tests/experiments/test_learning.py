@@ -7,7 +7,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-learning = pytest.importorskip("experiments.learning", reason="experiments are not in the wheel")
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+
+from experiments import learning, learning_page, learning_systems
 
 
 def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):
@@ -17,7 +19,9 @@ def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):
 
 
 def system_of(job):
-    return learning.page_name(job["learner"], job["parameters"]), learning.page_start(job["learner"], job["parameters"])
+    return learning_page.page_name(job["learner"], job["parameters"]), learning_page.page_start(
+        job["learner"], job["parameters"]
+    )
 
 
 def made_up(quick=False, p1=lambda *system: 0.2, among_training=None, variance=0.9, **shape):
@@ -26,7 +30,9 @@ def made_up(quick=False, p1=lambda *system: 0.2, among_training=None, variance=0
     results = []
     for job in learning.jobs(quick):
         given = shape.get(job["learner"], {})
-        steps = [step for step in learning.POINTS if job["along"] and step <= job["n_steps"]] or [job["n_steps"]]
+        steps = [step for step in learning_systems.POINTS if job["along"] and step <= job["n_steps"]] or [
+            job["n_steps"]
+        ]
         curve = []
         for step in steps:
             found = dict.fromkeys(("map", "p10", "training_map"), height(job, step, **given))
@@ -108,9 +114,9 @@ def test_conclusion_of_the_causes():
     def fit(name, start):
         return 0.8 if "r = 0.01" in name or "unlimited" in name else 0.7
 
-    _, conclusion = learning.page_causes(made_up(p1=by_start_and_steps, among_training=fit))
+    _, conclusion = learning_page.page_causes(made_up(p1=by_start_and_steps, among_training=fit))
     assert conclusion.endswith("So the start and the size of the steps set the two apart here.")
-    _, conclusion = learning.page_causes(made_up(p1=lambda name, start: 0.2, among_training=fit))
+    _, conclusion = learning_page.page_causes(made_up(p1=lambda name, start: 0.2, among_training=fit))
     holding, failing = conclusion.split("do not, or not clearly")
     assert "better from the identity" in failing
     assert "from the same start" in holding
@@ -130,8 +136,8 @@ def test_convergence():
 
 def test_change_over_decades():
     found = np.array([[0.10, 0.20, 0.199, 0.198, 0.197]] * 2)
-    assert learning.page_change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
-    assert learning.page_change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
+    assert learning_page.page_change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
+    assert learning_page.page_change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
 
 
 def synthetic_fold(classes, d, fold):
@@ -151,11 +157,11 @@ def synthetic_fold(classes, d, fold):
 
 @pytest.fixture
 def synthetic(monkeypatch):
-    monkeypatch.setattr(learning, "load_fold", synthetic_fold)
+    monkeypatch.setattr(learning_systems, "load_fold", synthetic_fold)
 
 
 def test_curve(synthetic):
-    job = {"learner": "AROMA", "parameters": {"r": 1.0}, "classes": 38, "setting": learning.UNIT, "fold": 0}
+    job = {"learner": "AROMA", "parameters": {"r": 1.0}, "classes": 38, "setting": learning_systems.UNIT, "fold": 0}
     curve = learning.measure(**job, n_steps=7_500, along=True)["curve"]
     assert [point["step"] for point in curve] == [2_500, 5_000, 7_500]
     (last,) = learning.measure(**job, n_steps=7_500, along=False)["curve"]
@@ -169,10 +175,12 @@ def test_curve(synthetic):
 def test_reweighted_undoes_and_redoes_the_weights():
     X, _, _, _ = synthetic_fold(38, 1000, 0)
     idf = -np.log(np.maximum((X != 0).sum(axis=0), 1) / X.shape[0])
-    np.testing.assert_allclose(learning.reweighted(X, idf, "unit length").toarray(), X.toarray(), atol=1e-6)
+    np.testing.assert_allclose(learning_systems.reweighted(X, idf, "unit length").toarray(), X.toarray(), atol=1e-6)
     presence = normalize((X.toarray() != 0) * idf)
-    np.testing.assert_allclose(learning.reweighted(X, idf, "presence, unit length").toarray(), presence, rtol=1e-5)
-    counts = learning.reweighted(X, idf, "tf,").toarray()
+    np.testing.assert_allclose(
+        learning_systems.reweighted(X, idf, "presence, unit length").toarray(), presence, rtol=1e-5
+    )
+    counts = learning_systems.reweighted(X, idf, "tf,").toarray()
     np.testing.assert_allclose(counts, counts.round(), atol=1e-5)
 
 
@@ -184,11 +192,11 @@ def test_5_fold_split_learns_visterms_from_its_training_images(monkeypatch):
         learned.append(train)
         return sp.csr_array(np.arange(len(paths))[:, None].astype(np.float32))
 
-    monkeypatch.setattr(learning, "choose_images", lambda name: (paths, y, None))
-    monkeypatch.setattr(learning, "extracted", extracted)
+    monkeypatch.setattr(learning_systems, "choose_images", lambda name: (paths, y, None))
+    monkeypatch.setattr(learning_systems, "extracted", extracted)
     tests = []
     for fold in range(5):
-        X, own_y, test_X, test_y = learning.vectors("5-fold split", 38, fold)
+        X, own_y, test_X, test_y = learning_systems.vectors("5-fold split", 38, fold)
         assert len(own_y) in (163, 164)
         assert len(test_y) == 204 - len(own_y)
         np.testing.assert_array_equal(np.flatnonzero(learned[fold]), X.toarray().ravel())

@@ -8,7 +8,15 @@ from scipy.stats import t as student
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from benchmarks import plots
-from benchmarks.statistics import clearly_above, difference, mean_and_error, p_above, plus_minus
+from benchmarks.statistics import (
+    clearly_above,
+    difference,
+    mean_and_error,
+    p_above,
+    plus_minus,
+    ratio_and_error,
+    ratio_text,
+)
 from experiments.pages import Finding, Page, Plot, Table, write_page, write_summary
 
 
@@ -131,3 +139,7 @@ def test_mean_and_its_standard_error():
     assert mean_and_error([2.0]) == (2.0, 0.0)
     assert plus_minus([0.1, 0.3]) == "0.200 ± 0.100"
     assert plus_minus([0.1]) == "0.100"
+    # The ratio is 2 exactly; folds that are off by 0.1 above and below, over a mean of 2.
+    assert ratio_and_error([3.9, 4.1], [2.0, 2.0]) == pytest.approx((2.0, 0.05))
+    assert ratio_text([3.9, 4.1], [2.0, 2.0]) == "2.00 ± 0.05"
+    assert ratio_text([3.0], [2.0]) == "1.50"
