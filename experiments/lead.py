@@ -78,7 +78,7 @@ class Condition(NamedTuple):
 # Sizes are settled by the numbers of non-zeros; no label and no figure of a system had a part in it.
 CONDITIONS = {
     "38 classes, Hellinger": Condition(38, "hellinger"),
-    "38 classes, Hellinger, scaled": Condition(38, "hellinger", Size(1.17, 0.0, 530)),
+    "38 classes, Hellinger, scaled": Condition(38, "hellinger", Size(1.17, 0.0, 560)),
     "38 classes, l1, scaled": Condition(38, "l1", Size(1.0, 0.0, 500)),
     "50 CDs, Hellinger, scaled": Condition(50, "hellinger", Size(1.78, 0.25, 900)),
     "50 CDs, l1, scaled": Condition(50, "l1", Size(1.6, 0.23, 900)),
