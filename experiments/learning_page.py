@@ -183,7 +183,7 @@ def page_causes(runs: list) -> tuple[list[str], str]:
         "zero with C = 0.1, both clearly": training_images[0] > 0 > test_images[0],
     }
     holding, failing = (
-        "; ".join(text for text, holds in tested.items() if holds is wanted) or "none" for wanted in (True, False)
+        "; ".join(text for text, holds in tested.items() if holds == wanted) or "none" for wanted in (True, False)
     )
     conclusion = (
         f"Of {len(tested)} statements about precision@1 these hold: {holding}. These do not, or not clearly: "

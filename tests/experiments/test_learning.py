@@ -120,6 +120,7 @@ def test_conclusion_of_the_causes():
     holding, failing = conclusion.split("do not, or not clearly")
     assert "better from the identity" in failing
     assert "from the same start" in holding
+    assert "unlimited C are within 5 %" in holding
 
 
 def test_convergence():
