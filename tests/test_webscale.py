@@ -6,6 +6,8 @@ import scipy.sparse as sp
 
 from visterm.learners import OASIS
 
+pytestmark = pytest.mark.slow
+
 webscale = pytest.importorskip("benchmarks.webscale", reason="benchmarks lie in the repository, not in the package")
 
 

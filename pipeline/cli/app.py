@@ -98,15 +98,20 @@ for _commands in GROUPS.values():
 app.callback()(_main)
 
 
-def main() -> None:
-    """Entry point of the command ``visterm``."""
-    signals.own()
-    try:
-        code = app(standalone_mode=False)
-    except USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
-        message = " ".join(error.format_message().split())
-        where = error.ctx.command_path if error.ctx else "visterm"
-        print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
-        code = 2
-    gc.freeze()  # or the interpreter looks for garbage among all that was imported, half a second at the end
+def main(*, ends_process: bool = False) -> None:
+    """Run the command line of ``sys.argv``; raise SystemExit with the exit code.
+
+    The handlers of SIGINT and SIGTERM are given back, unless the process ends with the command: then it ignores signals
+    that come after the work is done.
+    """
+    with signals.taken_over(give_back=not ends_process):
+        try:
+            code = app(standalone_mode=False)
+        except USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit
+            message = " ".join(error.format_message().split())
+            where = error.ctx.command_path if error.ctx else "visterm"
+            print(f"visterm: {message.rstrip('.')}; '{where} --help' lists the options", file=sys.stderr)
+            code = 2
+        if ends_process:
+            gc.freeze()  # or the interpreter looks for garbage among all that was imported, half a second at the end
     sys.exit(code)

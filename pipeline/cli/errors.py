@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
@@ -95,10 +97,25 @@ class _Signals:
     owned: tuple[int, ...] = ()
     received: int | None = None
 
-    def own(self) -> None:
-        """Take SIGTERM over, and SIGINT, unless the shell lets a background job ignore it."""
-        background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        self.owned = (signal.SIGTERM,) if background else (signal.SIGTERM, signal.SIGINT)
+    @contextlib.contextmanager
+    def taken_over(self, *, give_back: bool) -> Iterator[None]:
+        """Take SIGTERM over, and SIGINT, unless the shell lets a background job ignore it; give them back at the end.
+
+        Without `give_back` they stay ignored, for a process that ends with the command.
+        """
+        found: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():  # no other can set handlers
+            found = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+            if found[signal.SIGINT] in (signal.SIG_IGN, None):  # None: not of Python, and cannot be given back
+                del found[signal.SIGINT]
+        self.owned, self.received = tuple(found), None
+        try:
+            yield
+        finally:
+            self.owned = ()
+            if give_back:
+                for number, handler in found.items():
+                    signal.signal(number, handler)
 
     def raise_them(self) -> None:
         """Raise a signal as an exception from now on."""

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line as a process of its own; a program calls `visterm.pipeline.cli.app.main`."""
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore Ctrl-C
         signal.signal(signal.SIGINT, _end)
     from .app import main as run
 
-    run()
+    run(ends_process=True)
 
 
 def _end(number: int, frame: Any) -> None:

@@ -17,6 +17,7 @@ from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-m", "visterm.pipeline.search.overview")
+_END_SECONDS = 5.0
 _COMPARED = ("config", "inputs")
 
 
@@ -107,4 +108,7 @@ class OverviewMaker:
             process = self._process
         if process is not None:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:  # it may be told to ignore SIGTERM by who has started the service
+                process.kill()

@@ -119,7 +119,7 @@ def _become(arguments: Sequence[str], cwd: Path, files: Sequence[Path], before: 
     code = 70
     try:
         from visterm.features import images
-        from visterm.pipeline.cli import errors, start
+        from visterm.pipeline.cli import start
         from visterm.pipeline.cli.app import main
 
         for number, file in enumerate(files, start=1):
@@ -133,12 +133,11 @@ def _become(arguments: Sequence[str], cwd: Path, files: Sequence[Path], before: 
             signal.signal(handled, start._end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         images._silenced = False
-        errors.signals.received = None
         sys.argv = ["visterm", *arguments]
         if before is not None:
             before()
         try:
-            main()
+            main(ends_process=True)
             code = 0
         except SystemExit as end:
             code = int(end.code or 0)

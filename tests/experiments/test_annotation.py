@@ -10,6 +10,8 @@ from experiments import annotation, annotation_page, annotation_systems
 from visterm.learners import WSABIE, KNNAnnotator
 from visterm.pipeline.evaluation.is_a import siblings_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def split(monkeypatch, tmp_path):

@@ -106,6 +106,7 @@ def test_what_a_result_comes_from(tmp_path, monkeypatch):
         path.write_text("a = 1")
 
 
+@pytest.mark.slow
 def test_every_experiment_names_sources_that_are_there():
     names = pytest.importorskip("experiments.__main__").NAMES
     assert len({jobs.code_of(name) for name in names}) == len(names)

@@ -8,6 +8,8 @@ from PIL import Image
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import lead
 
+pytestmark = pytest.mark.slow
+
 
 def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27, 129), edges=(), ahead=""):
     """Results of all jobs; on the vectors named `ahead` AROMA has 0.33."""

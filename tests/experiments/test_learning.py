@@ -11,6 +11,8 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 
 from experiments import learning, learning_page, learning_systems
 
+pytestmark = pytest.mark.slow
+
 
 def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):
     """A curve that rises from 0.1 to 0.2 and then falls a little; folds and steps differ by a little noise."""

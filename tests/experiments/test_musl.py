@@ -12,6 +12,8 @@ from experiments import musl, musl_page, musl_plots, musl_trials
 from experiments.musl import jobs, jobs_grid, measure, page
 from experiments.musl_trials import TUNED, jobs_chosen, match, metrics_of_sources, stability
 
+pytestmark = pytest.mark.slow
+
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 
 

@@ -10,6 +10,8 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 
 from experiments import newsgroups
 
+pytestmark = pytest.mark.slow
+
 
 def test_information_gain_is_the_mutual_information_of_term_and_class():
     rng = np.random.default_rng(0)

@@ -76,6 +76,7 @@ def test_settings_are_those_that_differ_from_the_defaults():
     assert settings_of(OASIS()) == {}
 
 
+@pytest.mark.slow
 def test_folds_share_no_image(data):
     X, y, test, test_y = load_fold(10, 1000, 0)
     assert X.shape == (400, 1000)

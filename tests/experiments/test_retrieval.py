@@ -7,6 +7,8 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 from experiments import retrieval
 from visterm.retrieval import evaluate_test_test
 
+pytestmark = pytest.mark.slow
+
 
 def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, variance=0.5):
     """Results whose mean average precision, and precision at 1, is the level of the system."""

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+pytestmark = pytest.mark.slow
+
 variants = pytest.importorskip("experiments.variants", reason="experiments are not in the wheel")
 
 

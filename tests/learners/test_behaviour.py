@@ -88,7 +88,7 @@ LEARNERS = {
     "wsabie-ensemble": WSABIE(n_components=[8, 16], n_jobs=2, **EMBEDDED),
     "wsabie-validation": WSABIE(n_components=16, validation_fraction=0.2, **EMBEDDED),
     "wsabie-refit": WSABIE(n_components=[8, 16], validation_fraction=0.2, refit=True, **EMBEDDED),
-    "musl": MuSL(n_metrics=2, n_jobs=2, **FEW),
+    "musl": MuSL(n_metrics=2, **FEW),
     "musl-starts": MuSL(n_metrics=2, n_starts=3, alpha=1.0, midpoint="running", **FEW),
     "musl-balanced": MuSL(n_metrics=2, midpoint="running", balanced=True, retrain=False, **FEW),
     "musl-monolithic": MuSL(n_metrics=1, **FEW),
@@ -140,9 +140,14 @@ def assert_same(one, other, *, but=()):
         assert first[name].tobytes() == second[name].tobytes() or first[name].tolist() == second[name].tolist(), name
 
 
+def variants_slow(names):
+    """Parameters of a test or a fixture: names of learners, the variants among them marked slow."""
+    return [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 def one_of(names):
     """A fixture: one learner of these names."""
-    return pytest.fixture(params=names)(lambda request: clone(LEARNERS[request.param]))
+    return pytest.fixture(params=variants_slow(names))(lambda request: clone(LEARNERS[request.param]))
 
 
 learner, trained, better, online = (one_of(names) for names in (LEARNERS, TRAINED, BETTER, ONLINE))
@@ -291,6 +296,7 @@ class TestInput:
 class TestBatches:
     """What a method returns for an image does not depend, to the last bit, on the other images of its batch."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("form", ["sparse", "dense"])
     @pytest.mark.parametrize("name", KINDS)
     def test_batches_of_1_7_and_100_give_the_same_bytes(self, name, form, synonyms):
@@ -340,7 +346,7 @@ class TestLearning:
         expected = clone(each_trained).fit(*synonyms)
         assert_same(clone(each_trained).fit(*unseen_synonyms).fit(*synonyms), expected)
 
-    @pytest.mark.parametrize("name", DRAWN)
+    @pytest.mark.parametrize("name", variants_slow(DRAWN))
     def test_other_seed_other_model(self, name, synonyms):
         trained = LEARNERS[name]
         one, other = clone(trained).fit(*synonyms), clone(trained).set_params(random_state=4).fit(*synonyms)
@@ -512,7 +518,7 @@ class TestPasses:
             first[name].tobytes() != array.tobytes() for name, array in arrays_of(once).items() if array.ndim >= 2
         )
 
-    @pytest.mark.parametrize("name", PLAIN)
+    @pytest.mark.parametrize("name", variants_slow(PLAIN))
     def test_partial_fit_twice_is_fit_of_twice_as_many(self, name, synonyms):
         halves = clone(LEARNERS[name]).fit(*synonyms).partial_fit(*synonyms)
         whole = clone(LEARNERS[name]).set_params(n_steps=6000).fit(*synonyms)
@@ -548,7 +554,7 @@ class TestChunks:
         *("wsabie-auc", "wsabie-owpc", "wsabie-refit", "musl", "musl-starts"),
     )
 
-    @pytest.fixture(params=NAMES)
+    @pytest.fixture(params=variants_slow(NAMES))
     def chunked(self, request, monkeypatch):
         """A learner, three chunks of whose passes are equal and the last is smaller."""
         learner = clone(LEARNERS[request.param])

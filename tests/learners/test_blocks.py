@@ -57,6 +57,7 @@ def test_blocks_are_the_steps_one_by_one(n, d, density, C, pairs, size, seed):
     assert violating == pytest.approx(expected_violating, abs=30)  # margins of 1 are rounded to either side
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", [0.02, 1.0])
 def test_threads_change_no_bit(density):
     """A W of several tiles, and blocks that end in the middle of the triplets."""
@@ -101,6 +102,7 @@ def test_more_pairs_than_images_and_more_queries_in_a_block_than_there_are(synon
     assert found.score(X, y) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [1, 20])
 def test_either_kernel_learns_the_same(pairs):
     """Few entries in many columns: one pair a query is learned one by one, twenty in blocks."""

@@ -152,6 +152,7 @@ class TestBlocks:
         assert part.set_params(n_steps=400).partial_fit(X, y).A_.tobytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 10.0, 1e6])
 def test_every_step_lowers_the_loss_of_its_triplet(images, eta):
     X, y = images

@@ -7,17 +7,19 @@ from running import CLASSES, SMALL, copy_run, visterm
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory, write_images):
+def finished(build_once, write_images):
     """A folder with three classes of ten images, and the run "fruit" of oasis, wsabie and musl, oasis evaluated.
 
     Tests only read it; `mine` is a copy to change.
     """
-    folder = tmp_path_factory.mktemp("finished")
-    write_images(folder / "fruit", [f"{label}/{i}.jpg" for label in CLASSES for i in range(10)])
-    visterm("features", "fruit", *SMALL, cwd=folder)
-    visterm("train", "--learner", "oasis,wsabie,musl", cwd=folder)
-    visterm("evaluate", cwd=folder)
-    return folder
+
+    def build(folder):
+        write_images(folder / "fruit", [f"{label}/{i}.jpg" for label in CLASSES for i in range(10)])
+        visterm("features", "fruit", *SMALL, cwd=folder)
+        visterm("train", "--learner", "oasis,wsabie,musl", cwd=folder)
+        visterm("evaluate", cwd=folder)
+
+    return build_once("finished", "fruit", build)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import sys
 import pytest
 from running import json_of, refused, visterm
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "8a20b557"  # the last one before the pipeline had rooms
 ROOMS = ("features", "learners", "retrieval", "pipeline")
 PROGRAM = """

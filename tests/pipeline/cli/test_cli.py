@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +58,6 @@ def test_mistakes_of_usage_are_one_line(finished, monkeypatch, capsys):
         (["feature"], "Did you mean 'features'?"),
     ):
         monkeypatch.setattr(sys, "argv", ["visterm", *arguments])
-        monkeypatch.setattr(signal, "signal", lambda *_: None)
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 2
@@ -327,6 +325,7 @@ def test_too_few_classes_or_images(tmp_path, write_images):
     assert "no labelled test images" in refused("evaluate", "--run", "all", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_duplicates_across_the_split_are_reported(mine):
     for c in CLASSES:
         for i in range(10):
@@ -350,6 +349,7 @@ def test_damaged_files_are_named(mine, part, file):
     assert part.partition("/")[0] in refused("search", "fruit/pear/0.jpg", cwd=mine)
 
 
+@pytest.mark.slow
 def test_the_decoders_are_silent(data, tmp_path):
     result = in_a_process("features", data / "odd", *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
     found = json.loads(result.stdout)
@@ -383,6 +383,7 @@ def test_unfinished_features_are_not_used(mine, monkeypatch, kind, method, setti
         assert "the features are not finished" in refused(*command, cwd=mine)
 
 
+@pytest.mark.slow
 def test_changed_labels_make_the_learner_stale(mine):
     table = mine / "labels.csv"
     rows = [f"{c}/{i}.jpg,{c}\n" for c in CLASSES for i in range(10)]
@@ -428,6 +429,7 @@ def test_the_report_shows_what_the_learner_was_trained_with(mine):
     assert "cret" not in report
 
 
+@pytest.mark.slow
 def test_the_report_ends_with_when_to_take_cells(tmp_path, write_images):
     write_images(tmp_path / "fruit", [f"{label}/{i}.jpg" for label in CLASSES for i in range(6)])
     for cells, named in (("[1]", True), ("[2]", False)):
@@ -523,6 +525,7 @@ def test_a_picture_beside_the_split_folders_changes_nothing(tmp_path, write_imag
     assert (found["classes"], found["splits"]) == (3, {"none": 1, "test": 15, "train": 15})
 
 
+@pytest.mark.slow
 def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
     monkeypatch.setattr(demo_images_stage, "CROPS", {"train": 6, "test": 4})
     monkeypatch.setattr(demo_images_stage, "DEMO_SETTINGS", [setting for setting in SMALL if setting != "--set"])

@@ -1,4 +1,4 @@
-"""Signals before a command has begun, and after its work is done."""
+"""Signals before a command has begun, and after its work is done; handlers of a program that calls a command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from visterm.pipeline.cli.app import main
+
+NUMBERS = [signal.SIGINT, signal.SIGTERM]
 PROGRAM = """
 import os, signal, sys
 from visterm.pipeline.cli import start
@@ -25,7 +28,7 @@ start.main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("early", [True, False])
 def test_one_line_or_nothing(tmp_path, number, early):
     done = subprocess.run(
@@ -41,3 +44,20 @@ def test_one_line_or_nothing(tmp_path, number, early):
     else:
         assert done.returncode == 2
         assert line.startswith("visterm: no run none")
+
+
+def test_a_program_that_calls_main_keeps_its_handlers(tmp_path, monkeypatch, capsys):
+    received = []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in NUMBERS}
+    try:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["visterm", "info", "--run", "none"])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert capsys.readouterr().err.startswith("visterm: no run none")
+        for number in NUMBERS:
+            signal.raise_signal(number)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert received == NUMBERS

@@ -6,6 +6,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 
 from visterm.learners import load_learner
 from visterm.pipeline import Searcher
@@ -16,6 +17,8 @@ from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.stages.features import features
 from visterm.pipeline.stages.train import train
 from visterm.pipeline.store.run import Run
+
+pytestmark = pytest.mark.slow
 
 
 def said_until_killed(program, *arguments, lines, seconds):

@@ -150,6 +150,7 @@ def test_a_version_is_exactly_what_partial_fit_makes_of_the_whole_base(run, lear
     assert digest == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in base.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["symmetric", "online-symmetric", "dissim", "psd"])
 def test_the_variants_of_oasis_learn_from_marks_too(run, variant):
     train(run, load_config(None, [*SETTINGS, f"oasis.variant={variant}"]), "oasis", QUIET)
@@ -424,6 +425,7 @@ def test_a_full_disk_leaves_the_model_as_it_was(run, small_disk):
     assert trainer.update("aroma")["accepted"]
 
 
+@pytest.mark.slow
 def test_a_search_sees_one_version_or_the_next(run):
     """Threads load while another one updates, undoes and resets."""
     trainer, known, stop = FeedbackTrainer(run), {}, threading.Event()
@@ -455,6 +457,7 @@ def test_a_search_sees_one_version_or_the_next(run):
     assert seen <= set(known)
 
 
+@pytest.mark.slow
 def test_right_marks_on_real_photos_cost_nothing_held_out(data, tmp_path):
     """A session on photos: rankings change, and the images that nobody marked are ranked as well as before."""
     classes = "bonsai,dalmatian,ferry,helicopter,laptop,menorah,scorpion,sunflower"

@@ -1,6 +1,5 @@
 import dataclasses
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -8,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from running import CHROMIUM
 
 from visterm.pipeline.report import charts
 from visterm.pipeline.report import data as report_data
@@ -404,6 +404,7 @@ def test_a_page_that_browsers_cannot_open_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_importing_the_report_does_not_import_matplotlib():
     code = "import sys, visterm.pipeline.report.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -437,12 +438,12 @@ document.body.dataset.probe = out.join("|");
 
 def test_in_a_browser(tmp_path):
     playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
-    if (chromium := shutil.which("chromium")) is None:
-        pytest.skip("the browser test needs chromium")
+    if CHROMIUM is None:
+        pytest.skip("the browser tests need chromium")
     html = render_report(some_data(), read_image).decode()
     (tmp_path / "probed.html").write_text(html.replace("</body>", PROBE + "</body>"), "utf-8")
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page, told = browser.new_page(viewport={"width": 500, "height": 900}), []
         page.on("console", lambda message: told.append(message.text))
         page.on("pageerror", lambda error: told.append(str(error)))

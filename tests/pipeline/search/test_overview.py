@@ -26,6 +26,7 @@ def overview(odd):
     return make_overview(odd)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview, monkeypatch):
     assert overview.ids.tolist() == [image.id for image in odd.images]
     assert overview.points.shape == (len(odd.images), 2)
@@ -38,6 +39,7 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
     np.testing.assert_array_equal(make_overview(odd).points, overview.points)
 
 
+@pytest.mark.slow
 def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}
     groups = [{names[number] for number in group["ids"]} for group in overview.alike]
@@ -45,6 +47,7 @@ def test_copies_are_found(odd, overview):
     assert not any(len({name.split("/")[0] for name in group - {"apple/plum.jpg"}}) > 1 for group in groups)
 
 
+@pytest.mark.slow
 def test_an_image_among_others_is_to_be_checked(odd, overview):
     wrong = next(image.id for image in odd.images if image.path == "apple/plum.jpg")
     [entry] = [entry for entry in overview.check if entry["id"] == wrong]
@@ -87,6 +90,7 @@ def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
     assert np.linalg.norm(points - points[near], axis=1).mean() < 0.2
 
 
+@pytest.mark.slow
 def test_a_damaged_overview_is_none(odd, overview):
     (module.overview_folder(odd.run) / "alike.json").write_text("{")
     assert read_overview(odd.run) is None

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from running import CHROMIUM
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.loading import load_config
@@ -106,24 +107,27 @@ def serving():
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory, write_images):
+def made(build_once, write_images):
     """A run of 19 images, one of them twice, with two learners. Tests do not change it; see `own`."""
-    photos = tmp_path_factory.mktemp("service") / "photos"
-    write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig") for i in range(6)])
-    shutil.copy(photos / "pear/0.jpg", photos / "pear/0 again.jpg")
-    (photos / "fig/5.jpg").rename(photos / f"fig/{MARKUP}.jpg")
-    return _evaluated(photos, "knn", "split.train=4", "split.test=2")
+
+    def build(folder):
+        photos = folder / "photos"
+        write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig") for i in range(6)])
+        shutil.copy(photos / "pear/0.jpg", photos / "pear/0 again.jpg")
+        (photos / "fig/5.jpg").rename(photos / f"fig/{MARKUP}.jpg")
+        _evaluated(folder, "knn", "split.train=4", "split.test=2")
+
+    return Run(build_once("service", "photos", build) / "runs/photos")
 
 
-def _evaluated(photos, learner, *settings):
-    """A run over a folder of images, with oasis, evaluated, and one more learner."""
-    run, config = Run(photos.parent / "runs" / "photos"), load_config(None, [*SETTINGS, *settings])
+def _evaluated(folder, learner, *settings):
+    """Make a run over the photos of a folder, with oasis, evaluated, and one more learner."""
+    run, config = Run(folder / "runs/photos"), load_config(None, [*SETTINGS, *settings])
     quiet = Console(quiet=True)
-    features_stage(run, config, photos, quiet)
+    features_stage(run, config, folder / "photos", quiet)
     for name in ("oasis", learner):
         train_stage(run, config, name, quiet)
     evaluate_stage(run, config, "oasis", quiet)
-    return run
 
 
 @pytest.fixture(scope="session")
@@ -180,12 +184,16 @@ def start_upload():
 
 
 @pytest.fixture(scope="session")
-def shown(tmp_path_factory, write_images):
+def shown(build_once, write_images):
     """The run of the pages in a browser: 76 images, some named in markup, with two learners and figures."""
-    photos = tmp_path_factory.mktemp("page") / "photos"
-    write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig", "<b>nut") for i in range(19)])
-    (photos / "fig/0.jpg").rename(photos / f"fig/{MARKUP}.jpg")
-    return _evaluated(photos, "musl", "musl.n_metrics=2", "musl.n_bits=4", "split.train=12", "split.test=6")
+
+    def build(folder):
+        photos = folder / "photos"
+        write_images(photos, [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig", "<b>nut") for i in range(19)])
+        (photos / "fig/0.jpg").rename(photos / f"fig/{MARKUP}.jpg")
+        _evaluated(folder, "musl", "musl.n_metrics=2", "musl.n_bits=4", "split.train=12", "split.test=6")
+
+    return Run(build_once("page", "photos", build) / "runs/photos")
 
 
 @pytest.fixture(scope="session")
@@ -224,11 +232,11 @@ def browser():
     """One for each file: while it runs, an event loop does, too, which other tests need for themselves."""
     from playwright.sync_api import expect, sync_playwright
 
-    if (chromium := shutil.which("chromium")) is None:
+    if CHROMIUM is None:
         pytest.skip("the browser tests need chromium")
     expect.set_options(timeout=1000 * PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 

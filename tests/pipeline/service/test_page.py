@@ -97,6 +97,7 @@ def test_a_file_that_is_no_image_is_refused_and_the_results_stay(page, ids, tmp_
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_a_picture_that_cannot_be_kept_is_searched_with_all_the_same(page, shown, ids):
     page.refusals = 1  # the picture itself
     [answer] = page.request.get(f"search?id={ids['pear/2.jpg']}&k=48").json()
@@ -109,6 +110,7 @@ def test_a_picture_that_cannot_be_kept_is_searched_with_all_the_same(page, shown
     expect(page.locator("#query .word")).to_have_text("3.jpg")  # in place of the picture
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "words"), [("?id=99999", "no image 99999"), (f"?upload={64 * '0'}", "upload the picture again")]
 )
@@ -122,6 +124,7 @@ def test_an_address_of_something_gone_says_what_to_do_and_leaves_the_start(page,
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_a_service_that_comes_back_is_asked_again(page):
     page.refusals = 1
     page.route("**/api/run", lambda route: page.refuse(route, "too many requests", 429))
@@ -133,6 +136,7 @@ def test_a_service_that_comes_back_is_asked_again(page):
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_results_stay_usable_when_the_next_question_fails(page, ids):
     page.refusals = 1
     page.ask(ids["pear/1.jpg"])
@@ -145,6 +149,7 @@ def test_results_stay_usable_when_the_next_question_fails(page, ids):
     assert f"id={ids['pear/1.jpg']}" in page.url
 
 
+@pytest.mark.slow
 def test_samples_that_come_late_leave_the_results_alone(page, shown):
     held = []
     page.route("**/api/images?*", lambda route: held.append(route))
@@ -157,6 +162,7 @@ def test_samples_that_come_late_leave_the_results_alone(page, shown):
     expect(page.tile(0)).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_search_that_is_cancelled_leaves_the_page_as_it_was(page):
     page.clock.install()
     page.goto("")
@@ -170,6 +176,7 @@ def test_a_search_that_is_cancelled_leaves_the_page_as_it_was(page):
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_markup_in_names_and_labels_stays_text(page, ids):
     page.ask(ids[f"fig/{MARKUP}.jpg"])
     expect(page.get_by_role("heading", level=1)).to_have_text(f"fig/{MARKUP}.jpg")
@@ -213,6 +220,7 @@ def test_all_results_follow_the_first_ones_and_back_restores_the_place(page, ids
     expect(page.tile(70)).to_be_in_viewport()
 
 
+@pytest.mark.slow
 def test_a_result_can_be_opened_while_more_are_loaded(page, ids):
     few_first(page)
     held = []
@@ -230,6 +238,7 @@ def test_a_result_can_be_opened_while_more_are_loaded(page, ids):
     expect(counter).to_have_text("1 / 75")
 
 
+@pytest.mark.slow
 def test_keys_move_among_the_photos_and_one_photo_is_a_tab_stop(page, ids):
     page.set_viewport_size({"width": 900, "height": 500})
     page.ask(ids["plum/2.jpg"])
@@ -266,6 +275,7 @@ def test_filters_are_chips_that_can_be_taken_away(page, ids):
     all_results(page, 19)
 
 
+@pytest.mark.slow
 def test_a_label_that_no_image_has_is_refused_in_words(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.filter_by("grapes")
@@ -273,6 +283,7 @@ def test_a_label_that_no_image_has_is_refused_in_words(page, ids):
     all_results(page, 75)
 
 
+@pytest.mark.slow
 def test_metrics_of_musl_are_tabs(page, ids):
     page.ask(ids["plum/2.jpg"], "&learner=musl")
     tabs = page.locator("#tabs button")
@@ -320,6 +331,7 @@ def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     page.wait_for_url("about:blank")
 
 
+@pytest.mark.slow
 def test_search_with_the_image_in_the_dialog(page, ids):
     page.ask(ids["plum/2.jpg"], f"&open={ids['plum/3.jpg']}")
     page.get_by_role("dialog").get_by_role("button", name="Search with this").click()
@@ -327,6 +339,7 @@ def test_search_with_the_image_in_the_dialog(page, ids):
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_what_is_marked_in_the_dialog_can_be_undone_there(page, ids):
     page.ask(ids["fig/4.jpg"])
     page.locator("#results .tile[data-index] a.open").first.click()

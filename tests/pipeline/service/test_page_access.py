@@ -14,6 +14,8 @@ from playwright.sync_api import expect
 
 from visterm.pipeline.service import app as service_app
 
+pytestmark = pytest.mark.slow
+
 WEB = Path(service_app.__file__).parent / "web"
 LOOKS = {  # the last one is 1280 x 1024 at 400 %
     "desktop": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light"},

@@ -74,6 +74,7 @@ def many(page, ids):
     return n
 
 
+@pytest.mark.slow
 def test_fifty_thousand_photos_scroll_with_few_tiles(page, many):
     n, tiles = many, page.locator("#photos .tile")
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -92,6 +93,7 @@ def test_fifty_thousand_photos_scroll_with_few_tiles(page, many):
     expect(first).to_be_focused()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("screens", "loaded"), [(1, True), (20, False)])
 def test_photos_that_pass_fast_are_loaded_when_the_scroll_slows_down(page, many, screens, loaded):
     page.wait_for_load_state("networkidle")
@@ -119,6 +121,7 @@ def test_photos_that_pass_fast_are_loaded_when_the_scroll_slows_down(page, many,
     assert asked
 
 
+@pytest.mark.slow
 def test_photos_are_larger_or_smaller_by_slider_keys_and_pinch(page, ids):
     page.ask(ids["plum/2.jpg"])
     height = "document.querySelector('#results .tile').getBoundingClientRect().height"
@@ -143,6 +146,7 @@ def test_photos_are_larger_or_smaller_by_slider_keys_and_pinch(page, ids):
     assert page.evaluate(height) == kept
 
 
+@pytest.mark.slow
 def test_rank_and_name_appear_on_hover_and_focus_or_always(page, ids):
     page.ask(ids["plum/2.jpg"])
     rank, acts = page.tile(2).locator(".rank"), page.tile(2).locator(".acts")
@@ -163,6 +167,7 @@ def test_rank_and_name_appear_on_hover_and_focus_or_always(page, ids):
         expect(part).to_have_css("opacity", "1")
 
 
+@pytest.mark.slow
 def test_several_are_selected_marked_and_exported(page, ids):
     page.ask(ids["fig/9.jpg"])
     bar = page.locator("#selection")
@@ -200,6 +205,7 @@ def test_several_are_selected_marked_and_exported(page, ids):
     expect(page.locator("#marks .tray li")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_photos_are_selected_by_keys_alone_and_by_a_drag(page, ids):
     page.ask(ids["plum/2.jpg"])
     bar = page.locator("#selection")
@@ -223,6 +229,7 @@ def test_photos_are_selected_by_keys_alone_and_by_a_drag(page, ids):
     expect(bar).to_contain_text("3 photos selected")
 
 
+@pytest.mark.slow
 def test_a_mark_by_the_button_of_a_photo_keeps_the_focus_on_it(page, ids):
     page.ask(ids["fig/11.jpg"])
     page.tile(1).locator("a.open").focus()
@@ -236,6 +243,7 @@ def test_a_mark_by_the_button_of_a_photo_keeps_the_focus_on_it(page, ids):
         expect(button).to_be_focused()
 
 
+@pytest.mark.slow
 def test_removal_is_asked_twice_and_undone(page, serving, shown, ids, tmp_path):
     run = Run(tmp_path / "photos")
     shutil.copytree(shown.folder, run.folder)
@@ -269,6 +277,7 @@ def test_removal_is_asked_twice_and_undone(page, serving, shown, ids, tmp_path):
         page.goto("about:blank")
 
 
+@pytest.mark.slow
 @phone
 def test_a_long_press_selects_and_a_finger_takes_more_in(page, ids):
     page.ask(ids["plum/2.jpg"])
@@ -292,6 +301,7 @@ def test_a_long_press_selects_and_a_finger_takes_more_in(page, ids):
     expect(bar).to_contain_text("2 photos selected")
 
 
+@pytest.mark.slow
 def test_copies_are_one_tile_with_a_count(page, serving, own, own_photos):
     page.set_default_timeout(20_000)
     pixels = cv2.imread(str(own_photos / "plum/3.jpg"))
@@ -321,6 +331,7 @@ def test_copies_are_one_tile_with_a_count(page, serving, own, own_photos):
         page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_a_photo_that_is_gone_from_disk_is_a_tile_with_words(page, serving, own, own_photos):
     with serving(own) as client:
         images = {image["path"]: image for image in client.get("/api/images", params={"limit": 200}).json()}
@@ -334,6 +345,7 @@ def test_a_photo_that_is_gone_from_disk_is_a_tile_with_words(page, serving, own,
         page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_the_dropped_picture_is_shown_at_once_and_skeletons_stand_for_results(page, shown):
     held = []
     page.route(re.compile("/search$"), lambda route: held.append(route))
@@ -348,6 +360,7 @@ def test_the_dropped_picture_is_shown_at_once_and_skeletons_stand_for_results(pa
     expect(page.locator("#end")).to_contain_text("results shown")
 
 
+@pytest.mark.slow
 def test_a_picture_dropped_before_the_run_is_read_is_not_replaced_by_the_start_page(page, shown):
     runs, searches = [], []
     page.route(re.compile("api/run$"), lambda route: runs.append(route))
@@ -365,6 +378,7 @@ def test_a_picture_dropped_before_the_run_is_read_is_not_replaced_by_the_start_p
     expect(page.locator("#end")).to_contain_text("results shown")
 
 
+@pytest.mark.slow
 def test_photos_of_the_start_page_that_come_late_leave_a_dropped_one_alone(page, shown):
     samples, searches = [], []
     page.route(re.compile("api/images.sample="), lambda route: samples.append(route))
@@ -384,6 +398,7 @@ def test_photos_of_the_start_page_that_come_late_leave_a_dropped_one_alone(page,
     expect(page.locator("#samples img").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_is_a_sentence_and_can_be_tried_again(page, ids):
     page.refusals = 1
     page.ask(ids["plum/2.jpg"])
@@ -396,6 +411,7 @@ def test_a_server_that_stops_is_a_sentence_and_can_be_tried_again(page, ids):
     expect(page.get_by_role("alert")).to_be_empty()
 
 
+@pytest.mark.slow
 def test_an_unlike_photo_is_told(page, ids):
     [answer] = page.request.get(f"search?id={ids['pear/1.jpg']}&k=100").json()
     assert answer["unlike"] is False
@@ -404,6 +420,7 @@ def test_an_unlike_photo_is_told(page, ids):
     expect(page.locator(".unlike")).to_have_text("Nothing here is much like this photo. These are the nearest ones.")
 
 
+@pytest.mark.slow
 def test_names_of_any_length_and_script(page, serving, own, own_photos, write_images):
     name, label = "שלום عالم 你好 " + "x" * 180, "תווית " + "y" * 190
     write_images(own_photos, [f"{label}/{name}.jpg"])

@@ -16,6 +16,7 @@ from visterm.pipeline.store.run import Run
 
 PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True}
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("mapped"),
     pytest.mark.parametrize("page", [{}, PHONE], ids=["desktop", "phone"], indirect=True),
 ]

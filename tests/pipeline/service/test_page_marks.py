@@ -19,6 +19,7 @@ from visterm.pipeline.store.run import Run
 WEB = Path(service_app.__file__).parent / "web"
 
 
+@pytest.mark.slow
 def test_two_learners_side_by_side(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.options()
@@ -79,6 +80,7 @@ def test_marks_are_kept_taken_back_and_undone(page, ids):
     expect(page.locator("#marks .tray li")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_undo_in_a_message_is_of_the_query_that_it_speaks_of(page, ids):
     page.ask(ids["fig/5.jpg"])
     cards = page.locator("#results .tile[data-index]")
@@ -96,6 +98,7 @@ def test_undo_in_a_message_is_of_the_query_that_it_speaks_of(page, ids):
     expect(page.locator("#marks")).to_contain_text("0 relevant, 1 not relevant")  # the first mark is gone
 
 
+@pytest.mark.slow
 def test_a_mark_made_while_the_marks_are_read_stays(page, ids):
     held = []
     page.route("**/marks?*", lambda route: held.append(route))
@@ -112,6 +115,7 @@ def test_a_mark_made_while_the_marks_are_read_stays(page, ids):
     expect(page.locator("#marks")).to_contain_text("1 relevant, 0 not relevant · 1 not used yet")
 
 
+@pytest.mark.slow
 def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
     page.refusals = 3
     page.ask(ids["fig/3.jpg"])
@@ -131,6 +135,7 @@ def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
     expect(page.locator("#marks .status")).to_have_text("Saved")
 
 
+@pytest.mark.slow
 def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, serving, shown, ids, tmp_path):
     run = Run(tmp_path / "photos")
     shutil.copytree(shown.folder, run.folder)
@@ -200,6 +205,7 @@ def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, 
         page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_the_sheet_of_keys_is_the_table_of_keys_and_turns_them_off(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.keyboard.press("?")
@@ -219,6 +225,7 @@ def test_the_sheet_of_keys_is_the_table_of_keys_and_turns_them_off(page, ids):
     expect(page.locator("#marks .status")).to_have_text("Saved")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [{"color_scheme": "dark"}], indirect=True)
 def test_colours_follow_the_system_until_they_are_chosen(page):
     page.goto("")
@@ -241,6 +248,7 @@ def test_the_files_hold_no_inline_code_and_set_no_markup():
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", file.read_text()), file
 
 
+@pytest.mark.slow
 def test_a_judge_decides_undoes_and_sees_the_results(page, shown):
     searcher = Searcher(shown)
     tasks = draw_tasks(searcher, "oasis", n_queries=2, k=3, n_random=2)

@@ -16,7 +16,7 @@ from visterm.pipeline.store.run import Run
 PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
 BOTH = pytest.mark.parametrize("page", [{}, PHONE], ids=["desktop", "phone"], indirect=True)
 RANK = "#results [data-id]"
-pytestmark = pytest.mark.usefixtures("mapped")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mapped")]
 
 
 def no_overflow(page):

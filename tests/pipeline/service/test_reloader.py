@@ -36,6 +36,7 @@ def start_extraction(run, collection):
     return collection.pending(), lambda some: extract(run, config, source, collection, some, quiet)
 
 
+@pytest.mark.slow
 def test_training_and_new_images_without_an_error(own, own_photos, write_images, serving):
     quiet = Console(quiet=True)
     config = own.configure(None, ["oasis.C=0.5"])
@@ -123,6 +124,7 @@ def test_failed_reload_warns_once(own, caplog):
     assert warned == "14 images not extracted again yet; the previous snapshot stays in use"
 
 
+@pytest.mark.slow
 def test_compacting_while_others_search(own, tmp_path, serving, photos):
     """Searches work in the service and in another process that keeps opening the run."""
     stop, quiet = tmp_path / "stop", Console(quiet=True)

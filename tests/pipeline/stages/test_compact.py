@@ -78,6 +78,7 @@ def test_large_segments_are_left_alone(tmp_path, monkeypatch):
     collection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [

@@ -237,6 +237,7 @@ def check_same(run: Run, folder: Path, *parts: str) -> None:
     assert not list(run.collection.glob("segments/*.tmp"))
 
 
+@pytest.mark.slow
 def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_path, monkeypatch):
     there = []  # what was asked of workers
     work = dask_cluster_stage.Cluster.map
@@ -284,6 +285,7 @@ def test_a_forest_is_grown_from_what_workers_sample(dask, fruit, tmp_path):
     assert len(found[0]) > 3
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_its_task(dask, fruit, tmp_path):
     victim = dask.worker()
     place = tmp_path / "at-work"
@@ -310,6 +312,7 @@ def test_a_killed_worker_costs_its_task(dask, fruit, tmp_path):
     assert len(started) > 12  # what it was at began again, elsewhere
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_it_extracts_costs_no_image(dask, fruit, tmp_path):
     run, victim = Run(tmp_path / "runs/fruit"), dask.worker()
 
@@ -325,13 +328,18 @@ def test_a_worker_killed_while_it_extracts_costs_no_image(dask, fruit, tmp_path)
     check_same(run, fruit, "collection", "extractor")
 
 
+def identities(folder):
+    """Which files they are, and when each was written; reading a file changes other times."""
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.iterdir()}
+
+
 def test_a_segment_is_written_once(tmp_path):
     """A worker that was taken for dead must not touch what the one in its place wrote."""
     counts = sparse.csr_matrix(np.eye(3, dtype=np.int32))
     write_segment(tmp_path / "7", counts)
-    before = {file: file.stat() for file in (tmp_path / "7").iterdir()}
+    before = identities(tmp_path / "7")
     write_segment(tmp_path / "7", counts)
-    assert {file: file.stat() for file in (tmp_path / "7").iterdir()} == before
+    assert identities(tmp_path / "7") == before
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
 
 
@@ -469,6 +477,7 @@ def in_its_own_mounts(script: str) -> tuple[str, ...]:
     return before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "told"),
     [
@@ -489,6 +498,7 @@ def test_a_worker_with_other_storage(lonely, fruit, tmp_path, script, told):
     assert told in line
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins_later_is_asked_too(lonely, fruit, tmp_path):
     """And what the others have finished by then is kept."""
     first = lonely.worker()
@@ -502,6 +512,7 @@ def test_a_worker_that_joins_later_is_asked_too(lonely, fruit, tmp_path):
             list(results)
 
 
+@pytest.mark.slow
 def test_an_image_that_only_a_worker_cannot_open(lonely, fruit, tmp_path, monkeypatch):
     """It must not be taken for one that nobody can read."""
     lonely.worker(before=in_its_own_mounts(f"mount -t tmpfs none {fruit}/fruit/plum"))
@@ -518,6 +529,7 @@ def test_an_image_that_only_a_worker_cannot_open(lonely, fruit, tmp_path, monkey
     assert rows_of(run)[1] == rows_of(Run(fruit / "runs/alone"))[1]
 
 
+@pytest.mark.slow
 def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_cluster_stage, "CONNECT_SECONDS", 2)  # as long waits a client for it to come back
     mortal.worker()
@@ -536,6 +548,7 @@ def test_the_scheduler_goes_in_the_middle(mortal, tmp_path, monkeypatch):
             list(cluster.map(abs, [(1,)]))
 
 
+@pytest.mark.slow
 def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_cluster_stage, "NO_WORKER_SECONDS", 0.5)
     worker = lonely.worker()
@@ -547,6 +560,7 @@ def test_all_workers_go_in_the_middle(lonely, tmp_path, monkeypatch):
             list(results)
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_its_workers(lonely, tmp_path):
     for _ in range(2):
         lonely.begin_worker()

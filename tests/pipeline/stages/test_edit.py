@@ -325,6 +325,7 @@ def test_another_process_at_work_is_waited_for_by_people(mine):
     assert len(counts(mine)) == 30
 
 
+@pytest.mark.slow
 def test_a_killed_add_goes_on_where_it_was(mine, write_images):
     write_images(mine / "many", [f"{i}.jpg" for i in range(30)], seed=2)
     visterm("train", "--set", "compute.segment_size=5", "--force", cwd=mine)  # kept for later commands
@@ -345,6 +346,7 @@ def test_a_killed_add_goes_on_where_it_was(mine, write_images):
     assert after == rows(mine, "path, labels, status")
 
 
+@pytest.mark.slow
 def test_no_room_for_the_catalogue(mine):
     before = rows(mine), counts(mine)
     for command in (["add", "more"], ["remove", "id:1"]):

@@ -71,6 +71,7 @@ def undisturbed(tmp_path_factory, write_images):
     return folder
 
 
+@pytest.mark.slow
 def test_kills_leave_no_trace(undisturbed, tmp_path):
     (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
     for stage, given in (("features", ["fruit"]), ("train", ["--run", "fruit"])):
@@ -89,6 +90,7 @@ def test_kills_leave_no_trace(undisturbed, tmp_path):
     assert left == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_says_so_and_its_workers_end_with_it(undisturbed, tmp_path):
     """Otherwise a reader of its standard error would wait for minutes."""
     (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
@@ -100,6 +102,7 @@ def test_an_interrupted_command_says_so_and_its_workers_end_with_it(undisturbed,
     assert "visterm: interrupted; re-run the same command to resume" in lines, lines
 
 
+@pytest.mark.slow
 def test_a_terminated_training_goes_on(undisturbed, tmp_path):
     """With a learner of labels."""
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
@@ -114,6 +117,7 @@ def test_a_terminated_training_goes_on(undisturbed, tmp_path):
 ONE_PASS = {"n_steps": 800_000, "pass_steps": 800_000, "validation_fraction": "null", "refit": False}
 
 
+@pytest.mark.slow
 def test_a_signal_within_a_pass_leaves_a_checkpoint(undisturbed, tmp_path):
     """However long a pass is: the signal comes in its second chunk, which is the last that is learned."""
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
@@ -139,6 +143,7 @@ def test_a_signal_within_a_pass_leaves_a_checkpoint(undisturbed, tmp_path):
     assert not checkpoint.exists()
 
 
+@pytest.mark.slow
 def test_a_signal_before_the_first_chunk_saves_nothing(undisturbed, tmp_path):
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     command = ["train", "--learner", "lego", *set_all(lego=ONE_PASS), "--force"]
@@ -221,6 +226,7 @@ class TestSignals:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_resumes_with_other_steps(undisturbed, tmp_path):
     shutil.copytree(undisturbed, tmp_path, dirs_exist_ok=True)
     end_by_signal(signal.SIGTERM, f"{CHUNK} 2", "train", "--learner", "pamir", "--force", cwd=tmp_path)

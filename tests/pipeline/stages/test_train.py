@@ -116,6 +116,7 @@ def test_the_first_learner_is_the_one_whose_pictures_are_shown(mine):
     assert f"visterm evaluate --run fruit {' '.join(options)}" in page
 
 
+@pytest.mark.slow
 def test_all_skips_learners_that_are_out_of_date(mine):
     assert "out of date" not in visterm("info", cwd=mine).stdout
     visterm("train", "--learner", "oasis", cwd=mine)
@@ -140,6 +141,7 @@ def test_all_of_nothing(tmp_path, write_images):
     assert "no trained learner" in refused("train", "--learner", "all", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_siblings_by_an_is_a_table(mine):
     table = mine / "is_a.csv"
     options = ["--learner", ",".join(ANNOTATORS), "--set", "evaluate.is_a=is_a.csv"]
@@ -185,6 +187,7 @@ def test_a_wrong_is_a_table_is_one_clear_line(tmp_path, text, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_labels_that_no_training_image_has_are_counted(tmp_path, write_images):
     names = [f"{s}/{c}/{i}.jpg" for s in ("train", "test") for c in CLASSES for i in range(5)]
     write_images(tmp_path / "fruit", [name for name in names if not name.startswith("train/quince")])
@@ -401,6 +404,7 @@ IMAGE, EVALUATE, ANNOTATE = ["search", "fruit/pear/0.jpg"], ["evaluate"], ["anno
 IMAGES_OF_LABEL, LABELS_OF_LABEL = ["search", "--label", "pear"], ["annotate", "--label", "pear"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("untrained", "told", "commands", "others"),
     [
@@ -459,6 +463,7 @@ def test_one_bad_query_does_not_stop_the_others(done, tmp_path, command, key):
     assert table.count("rank     score") == 2
 
 
+@pytest.mark.slow
 def test_mapped_vectors_teach_and_measure_the_same(mine, monkeypatch):
     names = ["oasis", "wsabie", "knn"]
     learnt, precisions = "runs/fruit/learners/*/files/*.npy", f"runs/fruit/evaluations/{'+'.join(names)}/*.csv"
@@ -485,6 +490,7 @@ def test_a_cut_file_is_made_again(mine):
     assert json_of("train", cwd=mine)["fresh"]
 
 
+@pytest.mark.slow
 def test_lost_figures_are_measured_again(mine):
     folder = mine / "runs/fruit/evaluations" / EVERY_ONE
     (folder / "metrics.json").unlink()
@@ -522,6 +528,7 @@ def test_estimates_grow_with_the_vectors():
     assert MCML().estimate(1000, 10_000, 30_000)[0] > 32e9
 
 
+@pytest.mark.slow
 def test_the_learner_that_validated_best_is_recommended(done):
     metrics = json_of("evaluate", "--learner", "all", cwd=done)
     found = metrics["recommended"]

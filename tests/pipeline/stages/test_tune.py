@@ -92,6 +92,7 @@ def test_train_tunes_first(mine):
     assert "knn trained" in result.stderr
 
 
+@pytest.mark.slow
 def test_killed_tuning_resumes_with_the_same_choice(mine):
     command = ("tune", "--search", "C=0.01,1", "--search", "init=identity,zero", *FEW)
     end_by_signal(signal.SIGKILL, "visterm.pipeline.stages.tune measure_fold 6", *command, cwd=mine)

@@ -213,6 +213,7 @@ def test_a_damaged_model_of_a_run_is_one_line(mine):
     assert len(json_of("search", "fruit/pear/1.jpg", cwd=mine)[0]["results"]) == 10
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_vectors(mine, done):
     given = ("--run", "two", "--config", "runs/fruit/config.yaml", "--set", "compute.n_jobs=2")
     visterm("features", "fruit", *given, cwd=mine)
