@@ -29,7 +29,7 @@ _checked: dict[tuple[str, int], dict[str, int]] = {}  # last row of each table t
 
 
 class AppendOnlyStore:
-    """An append-only SQLite file, made by the first write.
+    """An append-only SQLite file, made by the first write in a folder that exists.
 
     Rows are on disk when a write returns. Each call opens its own connection, so any number of threads and processes
     may write. Each row has a checksum; rows of earlier versions have none. Only its owner can read the file.
@@ -45,6 +45,8 @@ class AppendOnlyStore:
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """Yield a connection, or None before the first write."""
         if not os.path.lexists(self.file):
+            with self._explained("cannot be read"):
+                os.stat(self.file.parent)  # a run that was renamed is no run without rows
             if self.is_expected():
                 raise self._damaged("it is gone")
             yield None
@@ -61,7 +63,6 @@ class AppendOnlyStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction."""
         with self._explained(f"{self.what} was not kept"):
-            self.file.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(self.file):
                 if self.is_expected():
                     raise self._damaged("it is gone")

@@ -14,7 +14,9 @@ import pytest
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.marks import RelevanceMarks
+from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.run import Run
 
 QUERY, OTHER = hashlib.sha256(b"query").hexdigest(), hashlib.sha256(b"other").hexdigest()
 
@@ -154,6 +156,18 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(marks, small_disk):
     assert set(stands(marks)) == set(range(kept + 1))
     marks.add(QUERY, image(5000), 1, learner="oasis")  # and with room again it goes on
     assert set(stands(marks)) == {*range(kept + 1), 5000}
+
+
+def test_a_run_that_is_gone_is_not_made_again(tmp_path):
+    run = Run(tmp_path / "runs/fruit")
+    marks = RelevanceMarks(run.marks)
+    for call in (marks.export, lambda: marks.add(QUERY, image(1), 1, learner="oasis")):
+        with pytest.raises(UserError, match="No such file"):
+            call()
+    for call in (FeedbackTrainer(run).update, FeedbackTrainer(run).reset):
+        with pytest.raises(UserError, match="fruit: no such run; run 'visterm features IMAGES --run fruit'"):
+            call("oasis")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_file_is_said_and_left_alone(marks):
