@@ -264,6 +264,7 @@ class FeedbackTrainer:
         """
         if learner not in UPDATABLE:
             raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
+        self.run.check_exists()
         folder = self.run.taught(learner)
         explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
         with locked(folder / ".lock", wait=True), explained:

@@ -55,7 +55,7 @@ def index_in_milvus(
     run, settings = gallery.run, config.index
     uri = _uri(run, config)
     if settings.uri is None:
-        Path(uri).parent.mkdir(parents=True, exist_ok=True)
+        Path(uri).parent.mkdir(exist_ok=True)
     with _as_user_error():
         index = RunIndex(
             exact.learner,

@@ -139,6 +139,7 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     alike = _groups(searcher, _nearest(plain, N_NEIGHBORS)[0])
     tell("drawing the map", 0.5)
     points = _laid_out(learned, neighbors, distances, searcher.config.seed)
+    run.check_exists()
     with publish(folder, record) as target:
         np.save(target / "ids.npy", ids)
         np.save(target / "points.npy", points)

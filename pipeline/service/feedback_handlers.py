@@ -48,6 +48,7 @@ class FeedbackHandlers:
 
     def mark(self, snapshot: Snapshot, request: schemas.MarkRequest) -> dict[str, Any]:
         """Store a mark on disk; return the marks of its query."""
+        self.handlers.run_folder.check()
         image = self.handlers.image(snapshot, request.image)
         query = self._query(snapshot, request.query)
         learner = self.handlers.learner(snapshot, request.learner)
@@ -64,12 +65,14 @@ class FeedbackHandlers:
 
     def undo_mark(self, key: str) -> dict[str, Any]:
         """Undo the last mark of a query; return those that remain."""
+        self.handlers.run_folder.check()
         if self.trainer.marks.undo(key) is None:
             raise HTTPException(409, "nothing to undo: this query has no marks")
         return self.marks(key)
 
     def update(self, learner: str, key: str | None) -> dict[str, Any]:
         """Update a learner from the marks, and return once searches use it."""
+        self.handlers.run_folder.check()
         old = self.handlers.snapshot
         before = [] if key is None else self._top(old, learner, key)
         result = self.trainer.update(learner)
@@ -81,6 +84,7 @@ class FeedbackHandlers:
 
     def revert(self, how: Literal["undo", "reset"], learner: str) -> dict[str, Any]:
         """Undo the last update or all of them, and return once searches use the result."""
+        self.handlers.run_folder.check()
         result = self.trainer.undo(learner) if how == "undo" else self.trainer.reset(learner)
         return result | self._version(self.handlers.reloader.refresh())
 

@@ -34,6 +34,7 @@ from .metadata import without_metadata
 from .overview_maker import OverviewMaker
 from .reloader import SnapshotReloader
 from .responses import hide_folders
+from .run_folder import RunFolder
 from .snapshot import QueryVector, Snapshot
 from .thumbnails import Thumbnails, read_original
 from .uploads import Uploads
@@ -71,6 +72,7 @@ class RequestHandlers:
         self.overview, self.fetch_urls = OverviewMaker(run), fetch_urls
         self._keep_overview = overview  # made in the background whenever images change
         self.reloader = SnapshotReloader(run)
+        self.run_folder = RunFolder(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
         self.thumbnails = Thumbnails(folder / "thumbnails.sqlite")
@@ -126,7 +128,7 @@ class RequestHandlers:
                 status, f"{named}: {error.reason}; upload a JPEG, PNG, WebP, BMP or TIFF image"
             ) from None
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
-        return query, self.uploads.add(key, pixels)
+        return query, self.run_folder.is_in_place() and self.uploads.add(key, pixels)
 
     def original(self, snapshot: Snapshot, image: Image) -> bytes:
         """Return the file of an image, without its metadata unless they are kept."""
@@ -376,6 +378,7 @@ class RequestHandlers:
         self.looks.close()
         self.overview.stop()
         self.thumbnails.close()
+        self.run_folder.close()
 
 
 def _listed(names: list[str]) -> str:

@@ -54,7 +54,7 @@ class Looks:
         self._thread: threading.Thread | None = None
         self._db: sqlite3.Connection | None = None
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
             self._db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")

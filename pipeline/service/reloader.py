@@ -65,6 +65,7 @@ class SnapshotReloader:
             try:
                 with _paused_gc():
                     new = self._open(old)
+                    old.release()  # or a W of the old snapshot and one of the new are in memory as a whole
                     new.warm(old.used)
             except (UserError, OSError, ValueError, sqlite3.Error) as error:  # the run is being changed
                 if self.problem is None:  # warn once; /health has the details

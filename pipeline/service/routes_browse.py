@@ -91,6 +91,7 @@ def add_browse_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         snapshot = handlers.snapshot
 
         def start() -> dict[str, Any]:
+            handlers.run_folder.check()
             maker.start(snapshot)
             return map_state(snapshot)
 

@@ -32,6 +32,7 @@ def add_human_eval_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         """Store a decision, and return the next image. The decision is on disk when the response is sent."""
 
         def store() -> dict[str, Any]:
+            handlers.run_folder.check()
             judgements.decide(request.judge, request.task, request.image, request.decision, seconds=request.seconds)
             return next_task(request.judge)
 
@@ -42,6 +43,7 @@ def add_human_eval_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         """Undo a judge's last decision, and return its image to judge again."""
 
         def undo() -> dict[str, Any]:
+            handlers.run_folder.check()
             if judgements.undo(request.judge) is None:
                 raise HTTPException(409, "nothing to undo: this judge has not decided anything yet")
             return next_task(request.judge)

@@ -50,6 +50,7 @@ def add_selection_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             raise HTTPException(409, "these are all images of the collection; keep at least one")
 
         def remove() -> dict[str, Any]:
+            handlers.run_folder.check()
             before, token = exclude(handlers.run, request.ids), secrets.token_hex(8)
             removals[token] = before
             while len(removals) > MAX_REMOVALS:
@@ -63,6 +64,7 @@ def add_selection_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         """Put removed images back, with their ids, vectors and labels."""
 
         def put_back() -> dict[str, Any]:
+            handlers.run_folder.check()
             if (before := removals.get(request.undo)) is None:
                 raise HTTPException(404, "this removal can no longer be undone; add the images with 'visterm add'")
             n = restore(handlers.run, before)

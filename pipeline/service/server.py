@@ -35,6 +35,7 @@ def serve(
     upload_pixels: int = UPLOAD_PIXELS,
     keep_metadata: bool = False,
     fetch: bool = False,
+    behind_proxy: bool = False,
 ) -> None:
     """Serve a run until Ctrl-C, and print the URL on standard output.
 
@@ -52,6 +53,8 @@ def serve(
         Open the page in a browser.
     upload_pixels, keep_metadata, fetch
         As for `create_app`.
+    behind_proxy : bool
+        As for `server_config`.
 
     Raises
     ------
@@ -79,17 +82,22 @@ def serve(
             webbrowser.open(address + (f"?token={quote(token)}" if token else ""))
         sys.setswitchinterval(0.001)  # keeps the event loop responsive while the run is reloaded
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(server_config(app)).run(sockets=[listening])
+            uvicorn.Server(server_config(app, behind_proxy=behind_proxy)).run(sockets=[listening])
 
 
-def server_config(app: FastAPI) -> uvicorn.Config:
-    """Return how uvicorn serves the application."""
+def server_config(app: FastAPI, *, behind_proxy: bool = False) -> uvicorn.Config:
+    """Return how uvicorn serves the application.
+
+    With `behind_proxy`, a proxy on this machine, or at an address in the environment variable FORWARDED_ALLOW_IPS,
+    names the client of each request (X-Forwarded-For) and its scheme (X-Forwarded-Proto).
+    """
     return uvicorn.Config(
         app,
         http=LimitedConnection,
         log_level="error",  # anybody can cause warnings
         access_log=False,  # URLs may contain the token
         ws="none",
+        proxy_headers=behind_proxy,  # without a proxy, any client could name itself
         server_header=False,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=5,

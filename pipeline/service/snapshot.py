@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import mmap
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -236,7 +237,11 @@ class Snapshot:
             return False
         if learner not in self._low:
             sample = np.random.default_rng(0).choice(len(self.searcher.images), _SAMPLE, replace=False)
-            best = self.searcher.index(learner).search(self.searcher.X[sample], k=1, exclude=sample.tolist()).scores
+            index, model = self.searcher.index(learner), self.searcher.learner(learner)
+            best = []
+            for row in sample.tolist():  # one by one: all of them together would map nearly all of W
+                best.append(index.search(self.searcher.X[[row]], k=1, exclude=[row]).scores)
+                release_pages(model)
             self._low[learner] = float(np.quantile(best, _UNLIKE_SHARE))
         return ranked[0][1] < self._low[learner]
 
@@ -267,15 +272,36 @@ class Snapshot:
             except UserError as error:  # a search with it raises the same
                 _log.warning("%s", error)
 
+    def release(self) -> None:
+        """Release the memory of mapped arrays of all learners; requests map again what they read."""
+        for name in self.searcher.learners:
+            with contextlib.suppress(UserError):
+                release_pages(self.searcher.learner(name))
+
     def warm(self, learners: set[str]) -> None:
-        """Make the indexes of learners and run a search with each, so that no request waits for it."""
+        """Make the indexes of learners and run a search with each, so that no request waits for it.
+
+        This maps little of W at a time, and releases it: that of the snapshot which is still in use is in memory, too.
+        """
         for name in learners & set(self.searcher.learners):
             with contextlib.suppress(UserError):  # a search with it raises the same
                 self.used.add(name)
                 index = self.searcher.index(name)
                 self.is_unlike(name, [(0, 0.0)])
-                for n in (1, 32):  # single and batched searches run different compiled code
-                    index.search(self.searcher.X[:n], k=1)
+                for rows in ([0], [0] * 32):  # single and batched searches run different compiled code
+                    index.search(self.searcher.X[rows], k=1)
+                release_pages(self.searcher.learner(name))
+
+
+def release_pages(learner: Any) -> None:
+    """Release the memory of arrays that are mapped from files; the system keeps it as cache, and maps it again if read.
+
+    Arrays mapped to be written to are skipped, as they hold what no file has: the block of a feedback version.
+    """
+    for array in vars(learner).values():
+        if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+            mapped: Any = array
+            mapped._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def _without_duplicates(results: list[tuple[int, float]], images: list[Image], key: str) -> list[tuple[int, float]]:

@@ -74,7 +74,7 @@ class Thumbnails:
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
             self._db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")

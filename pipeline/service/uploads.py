@@ -52,7 +52,7 @@ class Uploads:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(file)
                 return True
-            self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # not readable for other users
+            self._folder.parent.mkdir(mode=0o700, exist_ok=True)  # not readable for other users
             self._folder.mkdir(mode=0o700, exist_ok=True)
             options = [cv2.IMWRITE_PNG_COMPRESSION, 1]  # fast
             png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]

@@ -49,7 +49,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
     kind = vector_kind(run, config)
     if root is None and not kind.knows_images():
         raise UserError("no images given; run 'visterm features IMAGES' (make features IMAGES=dir)")
-    with run.locked(), Collection(run.collection, create=True) as collection:
+    with run.locked(create=True), Collection(run.collection, create=True) as collection:
         started = time.perf_counter()
         check_ahead(collection.segments)
         root, changes = kind.scan(collection, root, force=force)

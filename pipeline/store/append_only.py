@@ -17,6 +17,7 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .checksums import DamagedFile
 from .files import discard, sync
+from .in_memory import opened_in_memory
 from .salvage import opened_copy
 from .salvage import rows as salvaged
 
@@ -25,11 +26,12 @@ _MAY_PASS = tuple(
     getattr(sqlite3, f"SQLITE_{name}")
     for name in ("BUSY", "LOCKED", "CANTOPEN", "PERM", "FULL", "IOERR", "READONLY", "NOMEM")
 )
+_CANNOT_WRITE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _checked: dict[tuple[str, int], dict[str, int]] = {}  # last row of each table that was compared with its checksum
 
 
 class AppendOnlyStore:
-    """An append-only SQLite file, made by the first write.
+    """An append-only SQLite file, made by the first write in a folder that exists.
 
     Rows are on disk when a write returns. Each call opens its own connection, so any number of threads and processes
     may write. Each row has a checksum; rows of earlier versions have none. Only its owner can read the file.
@@ -45,11 +47,13 @@ class AppendOnlyStore:
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """Yield a connection, or None before the first write."""
         if not os.path.lexists(self.file):
+            with self._explained("cannot be read"):
+                os.stat(self.file.parent)  # a run that was renamed is no run without rows
             if self.is_expected():
                 raise self._damaged("it is gone")
             yield None
             return
-        with self._explained("cannot be read"), contextlib.closing(self._connect()) as db:
+        with self._explained("cannot be read"), contextlib.closing(self._connect_to_read()) as db:
             self._check(db)
             yield db
 
@@ -61,7 +65,6 @@ class AppendOnlyStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction."""
         with self._explained(f"{self.what} was not kept"):
-            self.file.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(self.file):
                 if self.is_expected():
                     raise self._damaged("it is gone")
@@ -177,6 +180,15 @@ class AppendOnlyStore:
             db.close()
             raise
         return db
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """Return a connection, or a copy in memory where SQLite cannot write the files that it needs to read."""
+        try:
+            return self._connect()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CANNOT_WRITE:
+                raise
+            return opened_in_memory(self.file)
 
     @contextlib.contextmanager
     def _explained(self, problem: str) -> Iterator[None]:

@@ -49,8 +49,8 @@ def write_record(file: Path, record: Mapping[str, Any]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text file as `write_bytes` does, and make its folder if there is none."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """Write a text file as `write_bytes` does, and make its folder, but no folder above, if there is none."""
+    file.parent.mkdir(exist_ok=True)
     write_bytes(file, text.encode("utf-8", "surrogateescape"))
 
 
@@ -84,11 +84,13 @@ def publish(folder: Path, record: dict[str, Any]) -> Iterator[Path]:
 
     The record, to which the caller may add meanwhile, is written last, as record.json with the size and the checksum of
     each file. An exception, a kill or a power loss leaves the old artifact or the new one: a kill between the two
-    renames is undone by `recover`, the next time that the run is locked.
+    renames is undone by `recover`, the next time that the run is locked. The folder above is made if there is none, but
+    no other: the run may have been renamed meanwhile.
     """
     temporary, old = folder.with_name(f"{folder.name}.tmp"), folder.with_name(f"{folder.name}.old")
     discard(temporary)
-    temporary.mkdir(parents=True)
+    temporary.parent.mkdir(exist_ok=True)
+    temporary.mkdir()
     try:
         with naming(folder):
             yield temporary

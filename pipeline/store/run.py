@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,10 +66,21 @@ class Run:
                 return
         write_text(file, text)
 
+    def check_exists(self) -> None:
+        """Raise an error if the run has no folder: it may have been renamed, and writing must not make another one."""
+        if not self.folder.is_dir():
+            name = shlex.quote(self.name)
+            raise UserError(f"{self.folder}: no such run; run 'visterm features IMAGES --run {name}' to make one")
+
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from writing to the run; UserError if one does, or if the folder cannot be written."""
-        new = not self.folder.exists()
+    def locked(self, *, create: bool = False) -> Iterator[None]:
+        """Keep other processes from writing to the run; UserError if one does, or if the folder cannot be written.
+
+        With `create`, make the folder if there is none.
+        """
+        new = create and not self.folder.exists()
+        if not create:
+            self.check_exists()
         lock = locked(self.folder / ".lock", wait=False, advice="search and info still work")
         with lock as free, self._removed_if_refused(new):
             if not free:

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import pytest
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.marks import RelevanceMarks
+from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.run import Run
 
 QUERY, OTHER = hashlib.sha256(b"query").hexdigest(), hashlib.sha256(b"other").hexdigest()
 
@@ -154,6 +157,42 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(marks, small_disk):
     assert set(stands(marks)) == set(range(kept + 1))
     marks.add(QUERY, image(5000), 1, learner="oasis")  # and with room again it goes on
     assert set(stands(marks)) == {*range(kept + 1), 5000}
+
+
+@pytest.mark.parametrize("beside", [(), ("-wal",), ("-wal", "-shm")])
+def test_marks_are_read_on_a_full_disk(marks, small_disk, tmp_path, beside):
+    """Also those in the -wal file that a killed process, or a copy of the run, left."""
+    marks.add(QUERY, image(0), 1, learner="oasis")
+    with contextlib.closing(marks._connect() if beside else sqlite3.connect(":memory:")) as held:
+        held.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the last connection would empty the -wal file
+        for number in range(1, 40):
+            marks.add(QUERY, image(number), 1, learner="oasis")
+        copy = RelevanceMarks(tmp_path / "copy/feedback.sqlite")
+        copy.file.parent.mkdir()
+        for suffix in ("", *beside):
+            shutil.copy(f"{marks.file}{suffix}", f"{copy.file}{suffix}")
+    if beside:
+        with open(f"{copy.file}-wal", "ab") as log:
+            log.write(bytes(5000))  # a transaction that was not finished
+    with small_disk(0):
+        assert stands(copy) == dict.fromkeys(range(40), 1)
+        assert copy.export() == marks.export()
+        with pytest.raises(UserError, match="the mark was not kept"):
+            copy.add(QUERY, image(40), 1, learner="oasis")
+    copy.add(QUERY, image(40), 1, learner="oasis")
+    assert len(copy.export()) == 41
+
+
+def test_a_run_that_is_gone_is_not_made_again(tmp_path):
+    run = Run(tmp_path / "runs/fruit")
+    marks = RelevanceMarks(run.marks)
+    for call in (marks.export, lambda: marks.add(QUERY, image(1), 1, learner="oasis")):
+        with pytest.raises(UserError, match="No such file"):
+            call()
+    for call in (FeedbackTrainer(run).update, FeedbackTrainer(run).reset):
+        with pytest.raises(UserError, match="fruit: no such run; run 'visterm features IMAGES --run fruit'"):
+            call("oasis")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_file_is_said_and_left_alone(marks):

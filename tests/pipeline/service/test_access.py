@@ -35,7 +35,7 @@ def test_wrong_tokens_are_slowed_down(made, monkeypatch, serving):
     """No token of the address is checked for a while, not even the right one; its cookie is, and so are others."""
     now = 1000.0
     monkeypatch.setattr(failed_tokens, "monotonic", lambda: now)
-    with serving(made, token="tell nobody") as client:
+    with serving(made, token="tell nobody", behind_proxy=True) as client:
 
         def status(token, address="192.0.2.1"):
             headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
@@ -61,6 +61,19 @@ def test_wrong_tokens_are_slowed_down(made, monkeypatch, serving):
         now += 61
         assert status("tell nobody") == 200
         assert [status("guess") for _ in range(3)] == [401] * 3  # it starts at nothing
+
+
+def test_clients_cannot_name_their_own_address(made, serving):
+    """Or each guess would be that of another client, and a client could lock out any other."""
+    with serving(made, token="tell nobody") as client:
+
+        def status(token, address):
+            headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
+            return client.get("/health", headers=headers).status_code
+
+        guesses = [status("guess", f"192.0.2.{i}") for i in range(failed_tokens.FREE_FAILURES + 1)]
+        assert guesses == [401] * failed_tokens.FREE_FAILURES + [429]
+        assert status("tell nobody", "198.51.100.1") == 429
 
 
 def test_wrong_tokens_of_many_clients(monkeypatch):

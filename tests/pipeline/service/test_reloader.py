@@ -2,23 +2,28 @@
 
 import gc
 import json
+import re
 import subprocess
 import sys
 import threading
 import weakref
 from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
-from visterm.pipeline.service import reloader
+from visterm.pipeline.service import reloader, snapshot
 from visterm.pipeline.stages import edit as edit_stage
 from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import write_record
+from visterm.retrieval import ExactIndex
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +87,67 @@ def test_replaced_snapshot_is_freed_without_the_cyclic_gc(own):
         assert [reference() for reference in old] == [None, None]
     finally:
         gc.enable()
+
+
+def test_new_snapshot_shares_what_has_not_changed(own):
+    held = reloader.SnapshotReloader(own)
+    old = held.snapshot
+    old.warm({"oasis", "cosine"})
+    train_stage(own, own.configure(None, []), "knn", Console(quiet=True), force=True)
+    new = held.refresh()
+    assert new.searcher.learner("knn") is not old.searcher.learner("knn")
+    for part in ("X", "images", "place"):
+        assert getattr(new.searcher, part) is getattr(old.searcher, part)
+    assert (new.sizes is old.sizes, new.labels is old.labels, new.albums() is old.albums()) == (True, True, True)
+    for name in ("oasis", "cosine"):
+        assert new.searcher.learner(name) is old.searcher.learner(name)
+        assert new.searcher.index(name) is old.searcher.index(name)
+
+
+def resident(file):
+    """KiB of a mapped file in the memory of this process."""
+    total, is_of_file = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match("[0-9a-f]+-", line):
+            is_of_file = file.name in line  # which has the checksum of its content; the folder may be renamed
+        elif is_of_file and line.startswith("Rss:"):
+            total += int(line.split()[1])
+    return total
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux lists mapped files")
+def test_new_snapshot_holds_no_pages_of_a_learner_beside_the_old_one(own, monkeypatch):
+    monkeypatch.setattr(snapshot, "_SAMPLE", 3)
+    held, mapped = reloader.SnapshotReloader(own), []
+    (before,) = own.learner("oasis").glob("files/W_*.npy")
+    held.snapshot.searcher.index("oasis").search(held.snapshot.searcher.X[:1], k=1)
+    assert resident(before) > 0
+    train_stage(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
+    (file,) = own.learner("oasis").glob("files/W_*.npy")
+    search = ExactIndex.search
+
+    def noting(index, Q, *arguments, **options):
+        mapped.append((resident(before), resident(file), len(np.unique(Q.toarray(), axis=0))))
+        return search(index, Q, *arguments, **options)
+
+    monkeypatch.setattr(ExactIndex, "search", noting)
+    new = held.refresh()
+    assert resident(file) == 0
+    assert mapped[1:4] == [(0, 0, 1)] * 3  # each search of the sample, and the one after them
+    assert {n_images for _, _, n_images in mapped} == {1}
+    monkeypatch.undo()
+    new.searcher.index("oasis").search(new.searcher.X[:1], k=1)
+    assert resident(file) > 0
+
+
+def test_released_pages_are_read_again(tmp_path):
+    values = np.arange(100_000.0)
+    np.save(tmp_path / "a.npy", values)
+    learner = SimpleNamespace(mapped=np.load(tmp_path / "a.npy", "r"), changed=np.load(tmp_path / "a.npy", "c"))
+    learner.changed[:] = 7
+    snapshot.release_pages(learner)
+    assert (learner.mapped == values).all()
+    assert (learner.changed == 7).all()
 
 
 def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import httpx
 import pytest
+from running import visterm
 
 from visterm.pipeline.cli import serving as serving_command
 from visterm.pipeline.console import Console
@@ -92,6 +93,15 @@ def test_refuses_to_start(made, tmp_path):
             server.serve(made, Console(quiet=True), host=host, port=0, token=token)
     with pytest.raises(UserError, match="visterm features"):
         create_app(Run(tmp_path / "none"))
+
+
+def test_option_behind_proxy(made, monkeypatch):
+    configs = []
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: configs.append(self.config))
+    monkeypatch.setattr(server.sys, "setswitchinterval", lambda seconds: None)
+    for options in ([], ["--behind-proxy"]):
+        visterm("serve", "--run", made.name, "--port", "0", *options, cwd=made.folder.parents[1])
+    assert [config.proxy_headers for config in configs] == [False, True]
 
 
 def test_the_limits_are_those_of_the_docs(repository):

@@ -201,7 +201,7 @@ def everything(run, config, images) -> None:
 def at_work(dask: Dask, tmp_path: Path, *arguments):
     """Lock a run and connect with a cluster."""
     run = Run(tmp_path / "runs/fruit")
-    with run.locked(), connected(configured(dask.address), run, *arguments) as cluster:
+    with run.locked(create=True), connected(configured(dask.address), run, *arguments) as cluster:
         yield cluster
 
 

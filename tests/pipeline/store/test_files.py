@@ -30,6 +30,17 @@ def test_an_error_leaves_the_old_file(tmp_path, monkeypatch):
     assert [(path.name, path.read_text()) for path in (tmp_path / "new").iterdir()] == [("a.txt", "old")]
 
 
+def test_only_the_folder_above_is_made(tmp_path):
+    """The one above that may be a run, which was renamed meanwhile."""
+    for folder in ("learners/oasis", "learners/aroma", "overview"):
+        with publish(tmp_path / folder, {}) as target:
+            (target / "a.txt").touch()
+    for write in (lambda: write_text(tmp_path / "run/learners/a.txt", ""), publish(tmp_path / "run/b/c", {}).__enter__):
+        with pytest.raises(FileNotFoundError):
+            write()
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_kill_between_two_renames_is_undone(tmp_path):
     with publish(tmp_path / "model", {"n": 1}) as folder:
         (folder / "W.npy").write_bytes(b"W")
