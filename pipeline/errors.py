@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 FIX_AND_RESUME = "fix this, then re-run the same command to resume"
+FEWER_WORKERS = "set compute.n_jobs to 1 (--set or config.yaml), or free some memory; re-run the same command to resume"
 
 
 class UserError(Exception):
@@ -18,9 +19,11 @@ class UserError(Exception):
 def system_reason(error: BaseException) -> str | None:
     """Return the reason that the system or SQLite gives, such as "No space left on device".
 
-    None if the error is neither of the operating system, nor of an SQLite file, nor a lack of memory.
+    None if the error is neither of the operating system, nor of an SQLite file, nor a lack of memory, nor the end of a
+    worker process.
     """
     import sqlite3
+    from concurrent.futures import BrokenExecutor
 
     if isinstance(error, OSError):
         if (numbers := _SHORT_WRITE.match(str(error))) is not None:  # of NumPy, which does not say why
@@ -28,12 +31,24 @@ def system_reason(error: BaseException) -> str | None:
         return error.strerror or str(error)
     if isinstance(error, MemoryError):
         return str(error) or "out of memory"
+    if isinstance(error, BrokenExecutor):
+        return _end_of_worker(str(error))
     # Other subclasses of DatabaseError are faults of a statement; the class itself means a damaged file.
     if isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError:
         if is_disk_full(error):
             return f"disk full: {os.strerror(errno.ENOSPC)}"
         return f"{error}: {_FULL}" if getattr(error, "sqlite_errorcode", 0) in _FAILED_WRITES else str(error)
     return None
+
+
+def _end_of_worker(text: str) -> str | None:
+    """Tell why a worker process ended, from the message of joblib or of the standard library."""
+    if "serialize" in text:  # a task that could not be sent: a fault of the program
+        return None
+    codes = re.search(r"exit codes of the workers are \{(.*?)\}", text)  # the standard library does not tell them
+    if codes is None or "SIGKILL" in codes[1]:
+        return "a worker process was killed, probably by the system for want of memory"
+    return f"a worker process ended unexpectedly ({codes[1]})"
 
 
 _FULL = "a full disk, a quota or a limit of file sizes"
@@ -43,20 +58,28 @@ _FAILED_WRITES = {10 | kind << 8 for kind in (3, 4, 6, 19, 21)}
 
 
 def explain_system_error(
-    error: BaseException, where: str | os.PathLike[str] | None = None, problem: str = "", advice: str = FIX_AND_RESUME
+    error: BaseException,
+    where: str | os.PathLike[str] | None = None,
+    problem: str = "",
+    advice: str | None = None,
 ) -> str | None:
     """Turn an error of the system into one line, "where: problem (reason); advice"; None as for `system_reason`.
 
     By default ``where`` is the file that the error names. ``problem`` is the failed operation, such as "cannot be
-    read"; ``advice`` says what to do, or what still works. Both may be empty.
+    read"; ``advice`` says what to do, or what still works. Both may be empty; None is the advice for this error.
     """
+    import sqlite3
+    from concurrent.futures import BrokenExecutor
+
     reason = system_reason(error)
     if reason is None:
         return None
     if where is None and isinstance(error, OSError):
         where = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
-    elif where is None and not isinstance(error, MemoryError):
+    elif where is None and isinstance(error, sqlite3.Error):
         where = "catalogue.sqlite"  # SQLite does not tell
+    if advice is None:
+        advice = FEWER_WORKERS if isinstance(error, BrokenExecutor) else FIX_AND_RESUME
     line = f"{problem} ({reason})" if problem else reason
     return (f"{os.fspath(where)}: " if where is not None else "") + line + (f"; {advice}" if advice else "")
 
@@ -78,7 +101,7 @@ def naming(where: str | os.PathLike[str], n_bytes: int | None = None) -> Iterato
 
 @contextlib.contextmanager
 def system_errors_explained(
-    where: str | os.PathLike[str] | None = None, problem: str = "", advice: str = FIX_AND_RESUME
+    where: str | os.PathLike[str] | None = None, problem: str = "", advice: str | None = None
 ) -> Iterator[None]:
     """Raise errors of the system as `UserError`, in the words of `explain_system_error`."""
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
 from visterm.pipeline.errors import (
+    FEWER_WORKERS,
     FIX_AND_RESUME,
     UserError,
     explain_system_error,
@@ -52,3 +54,14 @@ def test_full_disks():
     assert is_disk_full(FULL)
     assert is_disk_full(sqlite3.OperationalError("database or disk is full"))
     assert not is_disk_full(OSError(errno.EIO, "Input/output error"))
+
+
+def test_workers_that_ended():
+    killed = "a worker process was killed, probably by the system for want of memory"
+    for text, reason in (
+        ("A process in the process pool was terminated abruptly", killed),
+        ("... The exit codes of the workers are {SIGKILL(-9), SIGTERM(-15)} Detailed tracebacks", killed),
+        ("The exit codes of the workers are {SIGSEGV(-11)}", "a worker process ended unexpectedly (SIGSEGV(-11))"),
+    ):
+        assert explain_system_error(BrokenProcessPool(text)) == f"{reason}; {FEWER_WORKERS}"
+    assert explain_system_error(BrokenProcessPool("A task has failed to un-serialize.")) is None
