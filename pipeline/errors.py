@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 FIX_AND_RESUME = "fix this, then re-run the same command to resume"
+MORE_MEMORY = "free some memory or raise the limit (ulimit -v), then re-run the same command to resume"
 FEWER_WORKERS = "set compute.n_jobs to 1 (--set or config.yaml), or free some memory; re-run the same command to resume"
 
 
@@ -17,7 +18,7 @@ class UserError(Exception):
 
 
 def system_reason(error: BaseException) -> str | None:
-    """Return the reason that the system or SQLite gives, such as "No space left on device".
+    """Return the reason that the system or SQLite gives, such as "No space left on device" or "out of memory".
 
     None if the error is neither of the operating system, nor of an SQLite file, nor a lack of memory, nor the end of a
     worker process.
@@ -25,12 +26,12 @@ def system_reason(error: BaseException) -> str | None:
     import sqlite3
     from concurrent.futures import BrokenExecutor
 
+    if (shortage := _want_of_memory(error)) is not None:
+        return "out of memory" + _in_brackets(shortage)
     if isinstance(error, OSError):
         if (numbers := _SHORT_WRITE.match(str(error))) is not None:  # of NumPy, which does not say why
             return f"{_FULL}: {int(numbers[2]):,} of {int(numbers[1]):,} numbers of an array were written"
         return error.strerror or str(error)
-    if isinstance(error, MemoryError):
-        return str(error) or "out of memory"
     if isinstance(error, BrokenExecutor):
         return _end_of_worker(str(error))
     # Other subclasses of DatabaseError are faults of a statement; the class itself means a damaged file.
@@ -39,6 +40,32 @@ def system_reason(error: BaseException) -> str | None:
             return f"disk full: {os.strerror(errno.ENOSPC)}"
         return f"{error}: {_FULL}" if getattr(error, "sqlite_errorcode", 0) in _FAILED_WRITES else str(error)
     return None
+
+
+def _want_of_memory(error: BaseException | None) -> BaseException | None:
+    """Return the error, or the one that led to it, that is a lack of memory: of an array, a thread or an import."""
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return error
+        if _NO_MEMORY.search(str(error)):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+# What the loader of shared objects, threads, NumPy, OpenCV and C++ say; the static TLS block is another shortage.
+_NO_MEMORY = re.compile(
+    "failed to map segment|cannot allocate memory(?! in static TLS)|can't start new thread|(unable|failed) to allocate|"
+    r"insufficient memory|bad_alloc|\bMemoryError\b",
+    re.IGNORECASE,
+)
+
+
+def _in_brackets(error: BaseException) -> str:
+    """Return the line of an error's text that tells which memory, in brackets; nothing if it has no text."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f" ({next((line for line in lines if _NO_MEMORY.search(line)), lines[0])})" if lines else ""
 
 
 def _end_of_worker(text: str) -> str | None:
@@ -79,7 +106,10 @@ def explain_system_error(
     elif where is None and isinstance(error, sqlite3.Error):
         where = "catalogue.sqlite"  # SQLite does not tell
     if advice is None:
-        advice = FEWER_WORKERS if isinstance(error, BrokenExecutor) else FIX_AND_RESUME
+        if _want_of_memory(error) is not None:
+            advice = MORE_MEMORY
+        else:
+            advice = FEWER_WORKERS if isinstance(error, BrokenExecutor) else FIX_AND_RESUME
     line = f"{problem} ({reason})" if problem else reason
     return (f"{os.fspath(where)}: " if where is not None else "") + line + (f"; {advice}" if advice else "")
 
