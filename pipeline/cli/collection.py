@@ -263,10 +263,15 @@ def info(
             for path, reason in value:
                 print(f"{one_line(path)}: {reason}")
         elif key == "evaluations":
-            for name, evaluation in value.items():
-                print(f"{'evaluated:':12} {_evaluation_in_words(name, evaluation)}")
+            for evaluation in value.values():
+                if "error" not in evaluation:  # a line of `damaged`
+                    print(f"{'evaluated:':12} {_evaluation_in_words(evaluation)}")
+        elif key == "damaged":
+            for line in value:
+                print(f"{'damaged:':12} {one_line(line)}")
         elif key == "segments":
-            print(f"{'segments:':12} {one_line(_segments_in_words(value))}")
+            if "error" not in value:
+                print(f"{'segments:':12} {_segments_in_words(value)}")
         elif key == "indexes":
             for name, found_by in value.items():
                 share = f"{found_by['recall']:.1%} of the {found_by['k']} nearest of {found_by['images']:,} images"
@@ -283,8 +288,6 @@ def info(
 
 
 def _segments_in_words(segments: dict) -> str:
-    if "error" in segments:
-        return segments["error"]
     dead, merged = segments["dead_rows"], segments["to_merge"]
     compact = f"; 'visterm compact' merges {merged:,}" if merged else ""
     return f"{segments['number']:,} ({dead:,} dead rows{compact})"
@@ -298,9 +301,7 @@ def _drift_in_words(growth: dict, place: Run) -> str:
     return f"{came} added since visterms and idf were learned{drift}; " + (pays if growth["refit"] else "up to date")
 
 
-def _evaluation_in_words(name: str, evaluation: dict) -> str:
-    if "error" in evaluation:
-        return f"{name}: {evaluation['error']}"
+def _evaluation_in_words(evaluation: dict) -> str:
     figures = ", ".join(f"{system} {value}" for system, value in evaluation["map"].items())
     stale = " (out of date: evaluate again)" if evaluation["stale"] else ""
     return f"{evaluation['protocol']}, {evaluation['n_queries']:,} queries, mAP: {figures}{stale}"

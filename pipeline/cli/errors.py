@@ -17,6 +17,7 @@ import typer
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, explain_system_error
 
+from .memory import check_memory
 from .options import Globals
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
@@ -30,6 +31,7 @@ def command(function: Callable) -> Callable:
     def wrapped(*args, **kwargs):
         signals.raise_them()
         try:
+            check_memory()
             return function(*args, **kwargs)
         except typer.Exit:
             raise

@@ -12,13 +12,34 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line as a process of its own; a program calls `visterm.pipeline.cli.app.main`."""
+    """Run the command line as a process of its own; a program calls `visterm.pipeline.cli.app.main`.
+
+    An error outside of a command, such as of an import, is one line, too.
+    """
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore Ctrl-C
         signal.signal(signal.SIGINT, _end)
-    from .app import main as run
+    try:
+        from .app import main as run
 
-    run(ends_process=True)
+        run(ends_process=True)
+    except Exception as error:
+        if "--debug" in sys.argv or (line := _explained(error)) is None:
+            raise
+        os.write(2, f"visterm: {line}\n".encode(errors="backslashreplace"))
+        os._exit(2)  # the end of the interpreter needs memory, too
+
+
+def _explained(error: Exception) -> str | None:
+    try:
+        from visterm.pipeline.console import one_line
+        from visterm.pipeline.errors import explain_system_error
+
+        if (line := explain_system_error(error)) is None and isinstance(error, ImportError):
+            line = f"the installation is damaged ({error}); install visterm again, with all that it needs"
+        return line and one_line(line)
+    except (MemoryError, ImportError):
+        return "out of memory; free some memory or raise the limit (ulimit -v), then re-run the same command to resume"
 
 
 def _end(number: int, frame: Any) -> None:

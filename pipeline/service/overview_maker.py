@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -97,7 +98,9 @@ class OverviewMaker:
         code = process.wait()
         with self._lock:
             self._process = None
-            if code > 0 and self._problem is None:
+            if code == -signal.SIGKILL:  # `stop` sends SIGTERM
+                self._problem = "the map could not be drawn: its process was killed, probably for want of memory"
+            elif code > 0 and self._problem is None:
                 self._problem = "the map could not be drawn: the process ended with an error"
             if self._problem is not None:
                 _log.warning("%s", self._problem)

@@ -11,7 +11,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Changes, Collection
-from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.files import discard, write_record
 from visterm.pipeline.store.records import make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
@@ -103,7 +103,10 @@ def _report(
     if changes or extracted or _is_damaged(run.collection):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
-        write_record(run.collection / "record.json", record)
+        file = run.collection / "record.json"
+        if file.is_dir():
+            discard(file)  # no file can take the place of a folder
+        write_record(file, record)
     collection.clean()
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:

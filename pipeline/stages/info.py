@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from pathlib import Path
@@ -13,17 +12,22 @@ from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.models import RANKERS, TRAINED, how_to_train
-from visterm.pipeline.store.records import is_fresh, read_metrics, read_record
+from visterm.pipeline.store.records import damage, is_fresh, read_metrics, read_record
 from visterm.pipeline.store.run import Run
 
 from .drift import measure_drift
 from .evaluate import evaluation_record
+from .repair import damaged_artifacts
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings, vector_kind
 
 
 def describe_run(run: Run, config: Config) -> dict[str, Any]:
-    """Describe images, learners and evaluations of a run, and what is out of date."""
+    """Describe images, learners and evaluations of a run, what is out of date, and what is damaged.
+
+    ``damaged`` has a line for each damaged part, which names the file and the command that rebuilds it; the other parts
+    are described all the same. UserError if the catalogue is damaged.
+    """
     with Collection(run.collection) as collection:
         return _describe(run, config, collection)
 
@@ -31,7 +35,7 @@ def describe_run(run: Run, config: Config) -> dict[str, Any]:
 def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any]:
     status, splits = collection.counts_by("status"), collection.counts_by("split")
     classes = {label for labels in collection.counts_by("labels") if labels for label in json.loads(labels)}
-    extractor = read_record(run.extractor)
+    extractor = _whole_record(run.extractor)
     description: dict[str, Any] = {
         "run": run.name,
         "folder": str(run.folder),
@@ -43,23 +47,24 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "splits": {split or "none": n for split, n in splits.items()},
         **_describe_extractor(run, extractor, config),
         "excluded": status["excluded"],
-        **_describe_segments(run, collection),
+        **_describe_segments(run, collection, extractor is not None),
         "learners": {},
         "evaluations": {},
         "skipped_files": collection.skipped(),
     }
     learnt_from = collection.images("train", "validation", labelled=True)
     for name in (name for name in TRAINED if name in run.learners()):
-        try:
-            record = read_record(run.learner(name))
-        except UserError:
+        if (record := _whole_record(run.learner(name))) is None:
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
-        assert record is not None
-        fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
-        steps = f"{record['result']['steps']:,} steps" if record["result"]["steps"] else "trained"
+        try:
+            fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+        except UserError:  # of a damaged extractor
+            fresh = False
+        n_steps = record.get("result", {}).get("steps")
+        steps = f"{n_steps:,} steps" if n_steps else "trained"
         description["learners"][name] = steps if fresh else f"{steps} (out of date: train again)"
-    if unfinished := [name for name in TRAINED if (checkpoint_path(run, name) / "record.json").exists()]:
+    if unfinished := [name for name in TRAINED if _whole_record(checkpoint_path(run, name)) is not None]:
         description["unfinished"] = {
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"
             for name in unfinished
@@ -67,12 +72,23 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
     if indexes := _describe_indexes(run, extractor):
         description["indexes"] = indexes
     for folder in sorted(run.folder.glob("evaluations/*")):
-        if (folder / "record.json").exists() and "." not in folder.name:
+        if "." not in folder.name:
             description["evaluations"][folder.name] = _describe_evaluation(run, config, collection, folder)
+    segments = collection.damaged_segments() if "error" in description["segments"] else ()
+    description["damaged"] = [*segments, *damaged_artifacts(run)]
     return description
 
 
-def _describe_segments(run: Run, collection: Collection) -> dict[str, Any]:
+def _whole_record(folder: Path) -> dict[str, Any] | None:
+    """Read the record of an artifact; None if there is none, or if any of its files is damaged."""
+    try:
+        record = read_record(folder)
+    except UserError:
+        return None
+    return None if record is None or damage(folder, record) is not None else record
+
+
+def _describe_segments(run: Run, collection: Collection, whole_extractor: bool) -> dict[str, Any]:
     """Describe the segments on disk, and the drift since visterms and idf were learned."""
     try:
         stored = collection.stored()
@@ -81,7 +97,7 @@ def _describe_segments(run: Run, collection: Collection) -> dict[str, Any]:
             "dead_rows": sum(segment.rows - segment.living for segment in stored),
             "to_merge": len(collection.mergeable()),
         }
-        return {"segments": segments, "growth": measure_drift(run, collection)}
+        return {"segments": segments, "growth": measure_drift(run, collection) if whole_extractor else None}
     except UserError as error:  # a damaged segment; the rest can be described
         return {"segments": {"error": str(error)}, "growth": None}
 
@@ -90,17 +106,17 @@ def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, A
     """Describe the recall that two-stage indexes of the current vectors had when they were built."""
     recalls = {}
     for name in RANKERS:
-        with contextlib.suppress(UserError):
-            record = read_record(run.folder / "index" / name)
-            if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
-                recalls[name] = record["recall"]
+        record = _whole_record(run.folder / "index" / name)
+        if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
+            recalls[name] = record["recall"]
     return recalls
 
 
 def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config) -> dict[str, Any]:
     """Describe how vectors are made."""
     if record is None:
-        return {"visterms": 0, "learned from": "nothing yet"}
+        damaged = os.path.lexists(run.extractor)
+        return {"visterms": 0, "learned from": "unknown, the extractor is damaged" if damaged else "nothing yet"}
     if "training_images" in record:
         changes = changed_settings(run, vector_kind(run, config).settings())
         return {
@@ -118,9 +134,13 @@ def _describe_evaluation(run: Run, config: Config, collection: Collection, folde
     """Describe protocol and mean average precisions of an evaluation, and whether it is up to date."""
     try:
         metrics = read_metrics(folder)
-        fresh = is_fresh(folder, evaluation_record(run, config, collection, folder.name.split("+")))
     except UserError as error:
         return {"error": str(error)}
+    try:
+        expected = evaluation_record(run, config, collection, folder.name.split("+"))
+        fresh = _whole_record(folder) is not None and is_fresh(folder, expected)
+    except UserError:  # a learner is damaged
+        fresh = False
     return {
         "protocol": metrics["protocol"],
         "n_queries": metrics["n_queries"],

@@ -15,7 +15,7 @@ from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.rebuild import KnownImage, damage_of, rebuild_catalogue
-from visterm.pipeline.store.records import damage, heals, read_record
+from visterm.pipeline.store.records import damage, heals, read_metrics, read_record
 from visterm.pipeline.store.run import Run
 
 from .features import features
@@ -82,7 +82,7 @@ def repair(
                     f"{count(n, 'row')} of the catalogue: labels given and removals made by hand, if there were any"
                 )
     summary = features(run, config, root, console)
-    damaged = list(_damaged(run))
+    damaged = damaged_artifacts(run)
     return {
         "catalogue": problem is not None,
         "kept": kept,
@@ -100,7 +100,7 @@ def first_damage(run: Run) -> str | None:
         return problem
     with Collection(run.collection) as collection:
         collection.check_segments()
-    return next(iter(_damaged(run)), None)
+    return next(iter(damaged_artifacts(run)), None)
 
 
 def _marked(stores: dict[str, AppendOnlyStore]) -> list[KnownImage]:
@@ -113,22 +113,31 @@ def _marked(stores: dict[str, AppendOnlyStore]) -> list[KnownImage]:
     return list(images.values())
 
 
-def _damaged(run: Run) -> list[str]:
-    """Tell which other artifacts are damaged, and the command that makes each again."""
+def damaged_artifacts(run: Run) -> list[str]:
+    """Tell which artifacts other than catalogue and segments are damaged, and the command that rebuilds each.
+
+    A line each, which names the damaged file.
+    """
     lines = []
-    for folder in sorted(file.parent for pattern in _ARTIFACTS for file in run.folder.glob(f"{pattern}/record.json")):
+    folders = sorted(folder for pattern in _ARTIFACTS for folder in run.folder.glob(pattern))
+    for folder in (folder for folder in folders if folder.suffix in ("", ".checkpoint")):  # not half-written ones
         try:
             record = read_record(folder)
-            problem = None if record is None else damage(folder, record)
+            if record is not None:
+                problem = damage(folder, record)
+            else:  # `features` writes that of the collection at its end
+                problem = None if folder == run.collection else "record.json: no such file or directory"
             if problem is not None:
                 lines.append(f"{folder}: damaged ({problem}); {heals(folder)}")
+            elif folder.parent.name == "evaluations":
+                read_metrics(folder)  # those of earlier versions have no checksum
         except UserError as error:
             lines.append(str(error))
     try:
         FeedbackTrainer(run).status()
     except UserError as error:
         lines.append(str(error))
-    return lines
+    return list(dict.fromkeys(lines))  # a damaged learner is named by its updates, too
 
 
-_ARTIFACTS = ("extractor", "learners/*", "tuning/*", "index/*", "evaluations/*", "feedback/*/[0-9]*")
+_ARTIFACTS = ("collection", "extractor", "learners/*", "tuning/*", "index/*", "evaluations/*", "feedback/*/[0-9]*")

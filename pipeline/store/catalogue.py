@@ -15,7 +15,7 @@ import functools
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,12 +190,20 @@ class Collection(Database):
 
     def check_segments(self) -> None:
         """Raise UserError for a damaged segment."""
+        for line in self.damaged_segments():
+            raise UserError(line)
+
+    def damaged_segments(self) -> Iterator[str]:
+        """Tell which segments are damaged, why, and the command that extracts their images again: a line each."""
         for number in self._alive():
             folder = self.segments / str(number)
             if not is_whole(folder):
-                read_segment(folder)  # tells why
-                read_images(folder)
-                raise damaged(folder, "a file is missing, or has another size")
+                try:
+                    read_segment(folder)  # tells why
+                    read_images(folder)
+                    raise damaged(folder, "a file is missing, or has another size")
+                except UserError as error:
+                    yield str(error)
 
     def _alive(self) -> list[int]:
         """Numbers of the segments with a living row."""

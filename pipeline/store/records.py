@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import logging
+import os
 import shlex
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -54,9 +55,11 @@ def read_record(folder: Path) -> dict[str, Any] | None:
         version = record["format"]
         if version == FORMAT:
             check_seal(record)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):  # ValueError: no JSON, no UTF-8, another checksum
+            if not (isinstance(record["config"], dict) and isinstance(record["inputs"], dict)):
+                raise ValueError("parts are missing")
+    except (OSError, ValueError, KeyError, TypeError) as error:  # ValueError: no JSON, no UTF-8, another checksum
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(file):
+            return None
         raise UserError(f"{file}: damaged record; {heals(folder)}") from None
     if version != FORMAT:
         raise UserError(
@@ -75,14 +78,17 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     file = folder / "metrics.json"
     try:
         metrics = json.loads(file.read_text())
-        if all("map" in figures for figures in metrics["systems"].values()):
+        numbers = [metrics["n_queries"], *(figures["map"] for figures in metrics["systems"].values())]
+        if metrics["systems"] and metrics["protocol"] and all(isinstance(number, int | float) for number in numbers):
             return metrics
         reason = "figures are missing"
-    except FileNotFoundError:
-        reason = "no such file"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error)
-    raise UserError(f"{file}: damaged figures ({reason}); run 'visterm evaluate --force' to rebuild them")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    except ValueError:
+        reason = "no JSON"
+    except (KeyError, TypeError, AttributeError):
+        reason = "figures are missing"
+    raise UserError(f"{file}: damaged figures ({reason}); {heals(folder)}")
 
 
 def is_fresh(folder: Path, record: dict[str, Any]) -> bool:

@@ -50,7 +50,9 @@ class Run:
 
     def learners(self) -> list[str]:
         """Names of the trained learners of this run."""
-        names = (path.parent.name for path in self.folder.glob("learners/*/record.json"))
+        folders = self.folder.glob("learners/[!.]*")
+        # A damaged record, such as a link that leads nowhere, belongs to a learner too: using it says what is wrong.
+        names = (folder.name for folder in folders if os.path.lexists(folder / "record.json"))
         return sorted(name for name in names if "." not in name)  # not checkpoints
 
     def configure(self, file: Path | None, settings: list[str]) -> Config:

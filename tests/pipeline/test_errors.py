@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
 from visterm.pipeline.errors import (
+    FEWER_WORKERS,
     FIX_AND_RESUME,
+    MORE_MEMORY,
     UserError,
     explain_system_error,
     is_disk_full,
@@ -26,7 +29,6 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "a.npy")
         (OSError("no reason"), "no reason"),
         (sqlite3.OperationalError("disk I/O error"), "catalogue.sqlite: disk I/O error"),
         (sqlite3.DatabaseError("malformed"), "catalogue.sqlite: malformed"),
-        (MemoryError(), "out of memory"),
     ],
 )
 def test_the_system_in_one_line(error, line):
@@ -52,3 +54,37 @@ def test_full_disks():
     assert is_disk_full(FULL)
     assert is_disk_full(sqlite3.OperationalError("database or disk is full"))
     assert not is_disk_full(OSError(errno.EIO, "Input/output error"))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "out of memory"),
+        (MemoryError("Unable to allocate 8.00 GiB"), "out of memory (Unable to allocate 8.00 GiB)"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "out of memory (Cannot allocate memory)"),
+        (ImportError("Read this!\n x.so: failed to map segment"), "out of memory (x.so: failed to map segment)"),
+        (RuntimeError("can't start new thread"), "out of memory (can't start new thread)"),
+        (RuntimeError("std::bad_alloc"), "out of memory (std::bad_alloc)"),
+    ],
+)
+def test_want_of_memory(error, reason):
+    assert explain_system_error(error) == f"{reason}; {MORE_MEMORY}"
+    later = OSError("Could not find libllvmlite.so")  # as llvmlite says it
+    later.__cause__ = error
+    assert explain_system_error(later) == f"{reason}; {MORE_MEMORY}"
+
+
+def test_broken_installations_do_not_want_memory():
+    assert explain_system_error(ImportError("x.so: undefined symbol: y")) is None
+    assert explain_system_error(ImportError("x.so: cannot allocate memory in static TLS block")) is None
+
+
+def test_workers_that_ended():
+    killed = "a worker process was killed, probably by the system for want of memory"
+    for text, reason in (
+        ("A process in the process pool was terminated abruptly", killed),
+        ("... The exit codes of the workers are {SIGKILL(-9), SIGTERM(-15)} Detailed tracebacks", killed),
+        ("The exit codes of the workers are {SIGSEGV(-11)}", "a worker process ended unexpectedly (SIGSEGV(-11))"),
+    ):
+        assert explain_system_error(BrokenProcessPool(text)) == f"{reason}; {FEWER_WORKERS}"
+    assert explain_system_error(BrokenProcessPool("A task has failed to un-serialize.")) is None

@@ -171,6 +171,11 @@ def test_the_map_is_drawn_in_the_background_and_a_failure_is_told(own, serving, 
         client.post("/api/map")
         client.wait_until(lambda: client.get("/api/map").json()["problem"])
         assert client.get("/api/map").json()["problem"] == "the map needs umap"
+        client.wait_until(lambda: not client.get("/api/map").json()["making"])
+        killed = "import os; os.kill(os.getpid(), 9)"
+        monkeypatch.setattr(overview_maker, "COMMAND", (sys.executable, "-c", killed))
+        client.post("/api/map")
+        client.wait_until(lambda: "was killed" in (client.get("/api/map").json()["problem"] or ""))
 
 
 def test_figures_of_evaluations_and_trainings(client):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -100,6 +102,43 @@ def test_an_interrupted_command_says_so_and_its_workers_end_with_it(undisturbed,
     for number in (signal.SIGKILL, signal.SIGINT):
         lines = end_by_signal(number, f"{SEGMENT} 1", *given, cwd=tmp_path).splitlines()
     assert "visterm: interrupted; re-run the same command to resume" in lines, lines
+
+
+KILL_A_WORKER = """
+import multiprocessing, os, signal
+from visterm.pipeline.cli.app import main
+from visterm.pipeline.store.catalogue import Collection
+
+enter = Collection.enter_segment
+
+def enter_and_kill(*arguments):
+    enter(*arguments)
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+Collection.enter_segment = enter_and_kill
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_one_line_and_the_same_command_resumes(undisturbed, tmp_path):
+    (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
+    shutil.copytree(undisturbed / "runs", tmp_path / "runs")
+    shutil.rmtree(tmp_path / "runs/fruit/collection/segments")
+    given = ["features", "fruit", *set_all(compute={"n_jobs": 2, "segment_size": 2})]
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_A_WORKER, *given], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        "visterm: a worker process was killed, probably by the system for want of memory; "
+        "set compute.n_jobs to 1 (--set or config.yaml), or free some memory; re-run the same command to resume"
+    )
+    with Collection(tmp_path / "runs/fruit/collection") as collection:
+        assert 0 < collection.counts_by("status")["ok"] < 56  # what was extracted before is kept
+    visterm(*given, cwd=tmp_path)
+    assert result(tmp_path)[2] == result(undisturbed)[2]
+    np.testing.assert_array_equal(result(tmp_path)[1].toarray(), result(undisturbed)[1].toarray())
 
 
 @pytest.mark.slow

@@ -1,0 +1,124 @@
+"""The description of a run whose files are damaged."""
+
+from __future__ import annotations
+
+import pytest
+from running import json_of, refused, visterm
+
+from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.records import make_record
+
+PLACES = {  # artifacts, and the command that repairs each
+    "collection": "features --run fruit",
+    "collection/segments/1": "features --run fruit",
+    "extractor": "features --force --run fruit",
+    "learners/oasis": "train --learner oasis --force --run fruit",
+    "learners/musl.checkpoint": "train --learner musl --force --run fruit",
+    "tuning/oasis": "tune --learner oasis --force --run fruit",
+    "index/oasis": "index --rebuild --learner oasis --run fruit",
+    "evaluations/oasis": "evaluate --learner oasis --force --run fruit",
+}
+
+
+def loop(file):
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def link_to_a_folder(file):
+    file.unlink()
+    file.symlink_to(file.parent)
+
+
+def link_to_nothing(file):
+    file.unlink()
+    file.symlink_to("gone")
+
+
+def folder(file):
+    file.unlink()
+    file.mkdir()
+
+
+def empty(file):
+    file.write_bytes(b"")
+
+
+def flip(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.fixture
+def whole(mine):
+    """The finished run with a checkpoint, a tuning and an index, which are as good as empty."""
+    for place in ("learners/musl.checkpoint", "tuning/oasis", "index/oasis"):
+        with publish(mine / "runs/fruit" / place, make_record("any", {}, {"extractor": ""})):
+            pass
+    assert json_of("info", cwd=mine)["damaged"] == []
+    return mine
+
+
+@pytest.mark.parametrize("damage", [loop, link_to_a_folder, link_to_nothing, folder, empty, flip])
+def test_every_damaged_record_is_named_with_the_command_that_repairs_it(whole, damage):
+    for place in PLACES:
+        damage(whole / "runs/fruit" / place / "record.json")
+    described = json_of("info", cwd=whole)
+    assert described["images"] == 30  # the rest is described
+    assert described["learners"]["wsabie"].endswith(" steps (out of date: train again)")
+    assert described["learners"]["oasis"].startswith("damaged: ")
+    assert len(described["damaged"]) == len(PLACES)
+    table = visterm("info", cwd=whole).stdout.splitlines()
+    for place, command in PLACES.items():
+        (line,) = (
+            line for line in described["damaged"] if line.startswith((f"runs/fruit/{place}/r", f"runs/fruit/{place}:"))
+        )
+        assert f"run 'visterm {command}'" in line
+        assert f"damaged:     {line}" in table
+
+
+@pytest.mark.parametrize("damage", [loop, folder])
+def test_repair_and_the_commands_it_names_leave_nothing_damaged(whole, damage):
+    for place in PLACES:
+        if not place.startswith("tuning"):
+            damage(whole / "runs/fruit" / place / "record.json")
+    refused("repair", cwd=whole)  # with the other lines
+    for command in ("extractor", "learners/oasis", "learners/musl.checkpoint", "evaluations/oasis", "index/oasis"):
+        visterm(*PLACES[command].split(), cwd=whole)
+    assert json_of("info", cwd=whole)["damaged"] == []
+    assert json_of("repair", cwd=whole)["damaged"] == []
+
+
+METRICS = {
+    "empty": "",
+    "cut short": '{"protocol": "split", "sys',
+    "no keys": "{}",
+    "null": "null",
+    "a list": "[1]",
+    "other types": '{"protocol": "split", "n_queries": "2", "systems": {"oasis": {"map": 0.5}}}',
+    "no systems": '{"protocol": "split", "n_queries": 2, "systems": {}}',
+    "no figures": '{"protocol": "split", "n_queries": 2, "systems": {"oasis": {"map": null}}}',
+    "missing": None,
+}
+
+
+@pytest.mark.parametrize("checked", [True, False])  # records of earlier versions have no checksums
+@pytest.mark.parametrize("text", METRICS.values(), ids=METRICS)
+def test_damaged_figures_are_named(mine, text, checked):
+    evaluation = mine / "runs/fruit/evaluations/oasis"
+    if not checked:
+        with publish(evaluation, make_record("evaluate", {}, {})):
+            pass
+    file = evaluation / "metrics.json"
+    file.unlink(missing_ok=True)
+    if text is not None:
+        file.write_text(text)
+    described = json_of("info", cwd=mine)
+    (line,) = described["damaged"]
+    assert line.startswith("runs/fruit/evaluations/oasis")
+    assert "metrics.json" in line
+    assert line.endswith("run 'visterm evaluate --learner oasis --force --run fruit' to rebuild it")
+    assert f"damaged:     {line}" in visterm("info", cwd=mine).stdout.splitlines()
+    assert described["evaluations"]["oasis"]["error"].startswith("runs/fruit/evaluations/oasis/metrics.json: damaged")
+    assert described["learners"]["oasis"].endswith("0 steps")
