@@ -56,6 +56,7 @@ def make_run(folder: Path) -> None:
         train_stage(run, config, learner, Console(quiet=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(repository, page, tmp_path, monkeypatch, write_images):
     write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in ("apple", "pear", "plum") for i in range(12)])

@@ -26,6 +26,7 @@ def test_every_folder_of_python_is_packaged(repository):
     assert set(settings["packages"]) == present, "setuptools leaves an unnamed folder out of the wheel silently"
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file(repository, tmp_path):
     source = tmp_path / "source"
     source.mkdir()

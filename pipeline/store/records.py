@@ -131,6 +131,9 @@ def heals(folder: Path) -> str:
     if kind in ("learners", "tuning", "evaluations"):
         stage = {"learners": "train", "tuning": "tune", "evaluations": "evaluate"}[kind]
         return f"run 'visterm {stage} {learner} --force --run {shlex.quote(run)}' to rebuild it"
+    if folder.parent.parent.name == "feedback":  # a version of the learner `kind`
+        run = folder.parent.parent.parent.name
+        return f"run 'visterm feedback reset --learner {kind} --run {shlex.quote(run)}' to go back to the base"
     if kind == "index":
         return f"run 'visterm index --rebuild {learner} --run {shlex.quote(run)}' to rebuild it"
     return f"remove {folder} and run the stage again"

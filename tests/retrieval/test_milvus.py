@@ -250,6 +250,7 @@ def test_rows_that_somebody_removed_are_missed_and_written_again(make, learner, 
         index.search(X[:1], 5)
 
 
+@pytest.mark.slow
 def test_threads_search_while_another_one_writes(make, learner, X, ids, queries):
     index = make(learner, X, ids)
     index.bring_in_step()

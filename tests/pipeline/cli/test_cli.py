@@ -408,6 +408,7 @@ def test_changed_labels_make_the_learner_stale(mine):
     assert not json_of("train", cwd=mine)["fresh"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_renewed_with_its_learner(mine):
     report = mine / "runs/fruit/evaluations/oasis/report.html"
     before = report.stat().st_mtime_ns
@@ -548,6 +549,7 @@ def test_which_run(mine, write_images):
     assert line == "visterm: no run given; use --run NAME: runs is empty, run 'visterm features IMAGES' first"
 
 
+@pytest.mark.slow
 def test_images_of_runs_are_not_those_of_the_directory(tmp_path, write_images):
     write_images(tmp_path / "photos", [f"{c}/{i}.jpg" for c in CLASSES for i in range(8)])
     write_images(tmp_path / "photos/runs/demo/images", ["x/1.jpg"])

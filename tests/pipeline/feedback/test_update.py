@@ -396,7 +396,7 @@ def test_damage_is_said_with_the_way_back(run):
     whole = record.read_text()
     record.write_text('{"format": 1}')
     with pytest.raises(
-        UserError, match="gone or damaged; run 'visterm feedback reset --learner oasis --run fruit' to go back"
+        UserError, match="damaged record; run 'visterm feedback reset --learner oasis --run fruit' to go back"
     ):
         trainer.status()
     record.write_text(whole)

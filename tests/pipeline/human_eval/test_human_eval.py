@@ -218,6 +218,7 @@ def test_exports(judgements):
     assert judgements.qrels().startswith("100 0 101 1\n")
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn_of_any_names(searcher, tmp_path):
     found = Judgements(tmp_path / "judgements.sqlite")
     found.create(draw_tasks(searcher, "cosine", n_queries=5, k=5, n_random=4), learner="cosine", version="1")

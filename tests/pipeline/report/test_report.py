@@ -225,6 +225,7 @@ def several_learners(n=9):
     )
 
 
+@pytest.mark.slow
 def test_several_learners_come_in_one_table_and_one_plot(tmp_path):
     data = several_learners()
     page = page_of(tmp_path, data)
@@ -386,6 +387,7 @@ def test_size_of_a_full_report(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < report_page.SIZE_WANTED
 
 
+@pytest.mark.slow
 def test_galleries_are_shortened_to_keep_the_size(tmp_path, monkeypatch):
     page = page_of(tmp_path, some_data(40, path="{label}/{label}_{i}.jpg"))
     size = (tmp_path / "report.html").stat().st_size
@@ -396,6 +398,7 @@ def test_galleries_are_shortened_to_keep_the_size(tmp_path, monkeypatch):
     assert "Only 5 queries each, to keep this page small." in page.text
 
 
+@pytest.mark.slow
 def test_a_page_that_browsers_cannot_open_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(report_page, "SIZE_WANTED", 1000)
     monkeypatch.setattr(report_page, "SIZE_REFUSED", 2000)

@@ -93,6 +93,9 @@ def test_a_pipe_is_read_once(finished, tmp_path):
     writer.start()
     (answer,) = Searcher(finished / "runs/fruit").search(tmp_path / "pipe.jpg", k=1)
     assert answer.get("error") or answer["results"]  # read or refused, but nothing hangs
+    reader = os.open(tmp_path / "pipe.jpg", os.O_RDONLY | os.O_NONBLOCK)  # or a refused pipe's writer waits for ever
+    writer.join()
+    os.close(reader)
 
 
 def test_many_kinds_of_queries_at_once(finished, outside):

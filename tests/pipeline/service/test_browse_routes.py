@@ -188,6 +188,7 @@ def test_figures_of_evaluations_and_trainings(client):
     assert (effect["learner"], effect["queries"]) == ("oasis", [])
 
 
+@pytest.mark.slow
 def test_the_effect_of_marks(own, serving, photos):
     with serving(own) as client:
         key = client.mark(photos, "pear/1.jpg", ["plum/1.jpg", "plum/2.jpg"], ["pear/2.jpg", "pear/3.jpg"])

@@ -5,6 +5,7 @@ import os
 import time
 
 import numpy as np
+import pytest
 from PIL import Image as Pillow
 
 from visterm.pipeline.service import handlers, reloader
@@ -100,6 +101,7 @@ def test_uploads_expire_and_have_a_cap(tmp_path):
     assert [file.stem for file in (tmp_path / "uploads").iterdir()] == ["3"]
 
 
+@pytest.mark.slow
 def test_expired_uploads_are_removed_while_the_service_runs(own, monkeypatch, serving, photos):
     monkeypatch.setattr(reloader, "CLEAN_UP_SECONDS", 0.05)
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)

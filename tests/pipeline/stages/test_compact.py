@@ -104,6 +104,7 @@ def test_a_killed_compact_leaves_the_old_or_the_new(tmp_path, moment):
         assert collection.execute("SELECT count(*) FROM images").fetchone() == (len(living) + 1,)
 
 
+@pytest.mark.slow
 def test_no_room_for_a_segment(tmp_path):
     place = tmp_path / "runs/fruit"
     collection, expected = synthetic(place)  # 1.7 MB of indices

@@ -276,6 +276,7 @@ def test_what_is_fresh_asks_no_cluster(fruit, tmp_path):
     check_same(run, fruit)
 
 
+@pytest.mark.slow
 def test_a_forest_is_grown_from_what_workers_sample(dask, fruit, tmp_path):
     settings = ("features.codebook.kind=forest", "features.codebook.n_trees=2")
     for name, config in (("a", configured(None, *settings)), ("b", configured(dask.address, *settings))):

@@ -345,6 +345,7 @@ def test_names_are_checked_before_anything_is_trained(mine):
     assert not (mine / "runs/fruit/learners").exists()
 
 
+@pytest.mark.slow
 def test_several_learners_by_one_option(mine):
     shutil.rmtree(mine / "runs/fruit/learners")
     for names in ("knn,pamir", "knn pamir", "knn, pamir"):
