@@ -112,6 +112,8 @@ class _Signals:
 
     def _raise(self, number: int, frame: Any) -> None:
         self.received = number
+        if images := sys.modules.get("visterm.features.images"):
+            images.stop_reading()  # or threads of this process would keep it until their files are read
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

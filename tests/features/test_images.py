@@ -1,5 +1,6 @@
 """Finding and reading images: every format and mode, every damage, every strange name."""
 
+import concurrent.futures
 import functools
 import io
 import itertools
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import zlib
 
@@ -19,6 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visterm.features import images
 from visterm.features.decoding import decode_picture, shrink_to_side
 from visterm.features.images import (
     EXTENSIONS,
@@ -317,6 +320,57 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
     for path, kind in [(tmp_path / "pipe.jpg", "named pipe"), ("/dev/zero", "device")]:
         with pytest.raises(ImageError, match=f"not a file .a {kind}."):
             read_image(path)
+
+
+@pytest.fixture
+def blocked(tmp_path, monkeypatch):
+    """A file whose opening does not return before the test ends."""
+    path, ended = tmp_path / "blocked.jpg", threading.Event()
+    path.write_bytes(b"some")
+
+    def wait_or_open(file, *arguments, **options):
+        if file == path:
+            ended.wait()
+        return open(file, *arguments, **options)
+
+    monkeypatch.setattr(images, "open", wait_or_open, raising=False)
+    yield path
+    ended.set()
+
+
+@pytest.mark.timeout(10)
+def test_a_file_whose_read_does_not_end_is_refused_and_the_next_is_read(blocked, tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "READ_SECONDS", 0.4, raising=False)
+    (tmp_path / "a.png").write_bytes(encode(picture(), "PNG"))
+    for _ in range(2):
+        with pytest.raises(ImageError, match=r"blocked\.jpg: reading it takes longer than 0\.4 s"):
+            read_image(blocked)
+        check(read_image(tmp_path / "a.png"))
+    n_threads = threading.active_count()
+    for _ in range(5):
+        read_image(tmp_path / "a.png")
+    assert threading.active_count() == n_threads
+
+
+@pytest.mark.timeout(10)
+def test_no_thread_waits_for_a_file_once_reading_is_stopped(blocked, tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_stopped", threading.Event())
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        read = pool.submit(read_image, blocked)
+        time.sleep(0.1)
+        assert not read.done()
+        images.stop_reading()
+        assert read.exception(timeout=5).reason == "interrupted"
+    with pytest.raises(ImageError, match="interrupted"):
+        read_image(tmp_path / "none.jpg")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+def test_files_without_a_size_are_empty(tmp_path):
+    """Some of /proc never end, such as the kernel's log."""
+    (tmp_path / "x.jpg").symlink_to("/proc/self/status")
+    with pytest.raises(ImageError, match="empty file"):
+        read_image(tmp_path / "x.jpg")
 
 
 @needs_posix
