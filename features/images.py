@@ -193,6 +193,7 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     - CMYK by the plain formula (JPEGs always hold it inverted, as Adobe's do), Lab as sRGB; embedded colour
       profiles are not applied.
     - Animations and documents of many pages: the first picture.
+    - More than 4 million pixels in a file of less than one byte per 10,000 of them are refused, as no photo has them.
     - A file cut short is refused, even where a decoder would fill up the rest with grey. Bytes that were
       damaged in the middle of a JPEG go unnoticed.
     """

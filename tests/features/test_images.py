@@ -588,6 +588,56 @@ def test_bombs_need_no_memory(tmp_path):
     assert int(grown) < 60_000  # KiB
 
 
+def webp_of_one_colour(width, height, mode="RGB"):
+    return encode(Image.new(mode, (width, height), 1), "WEBP", lossless=True, method=0)
+
+
+def test_many_pixels_in_a_tiny_file_are_refused():
+    for data in (
+        webp_of_one_colour(2400, 2000),
+        webp_of_one_colour(2400, 2000, "RGBA"),
+        *(claiming(9000, 9000) for claiming in (png_claiming, jpeg_claiming, tiff_claiming)),
+        small_claiming(9000, 9000, "BMP"),
+        small_claiming(9000, 9000, "GIF"),
+    ):
+        size = "2400 x 2000" if data.startswith(b"RIFF") else "9000 x 9000"
+        assert reason_of(data) == f"damaged or a decompression bomb: {size} pixels in {len(data):,} bytes"
+
+
+def test_a_blank_image_is_read_up_to_4_megapixels_and_beyond_as_most_formats_store_it():
+    data = webp_of_one_colour(2000, 2000)
+    assert len(data) < 100
+    assert decode_image(data, "x").shape == (2000, 2000, 3)
+    page = Image.new("1", (4960, 7016), 1)  # A4 at 600 dots per inch
+    assert decode_image(encode(page, "PNG"), "x").min() == 255
+
+
+@pytest.mark.parametrize("options", [{"quality": 60}, {"lossless": True}])
+def test_webp_has_the_bits_that_pillow_gives(options):
+    data = encode(picture(47, 53), "WEBP", **options)
+    np.testing.assert_array_equal(decode_image(data, "x"), np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+@pytest.mark.parametrize(("mode", "most"), [("RGB", 8), ("RGBA", 19)])
+def test_memory_of_webp(tmp_path, mode, most):
+    """The canvas of Pillow's decoder, its copies and ours take 17 bytes per pixel, and 21 with transparency."""
+    n_pixels = 4000 * 2000
+    (tmp_path / "a.webp").write_bytes(encode(Image.new(mode, (4000, 2000), 1), "WEBP", quality=0, method=0))
+    grown = run_python(
+        r"""
+        import re
+        from visterm.features import read_image
+        peak = lambda: 1024 * int(re.search(r"VmHWM:\s*([0-9]+)", open("/proc/self/status").read())[1])
+        before = peak()
+        read_image(sys.argv[1])
+        print(peak() - before)
+        """,
+        tmp_path / "a.webp",
+    ).stdout
+    assert int(grown) < most * n_pixels
+
+
 @functools.cache
 def read_odd(path):
     """Pixels of an odd file, or the reason of its refusal; each file is read once."""
