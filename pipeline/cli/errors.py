@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -18,6 +20,7 @@ from visterm.pipeline.errors import UserError, explain_system_error
 from .options import Globals
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
+END_SECONDS = 10  # between a signal, or the last line of a command, and the end of the process
 _RESUMES = ("features", "add", "compact", "train", "tune", "evaluate", "demo", "index", "repair")
 
 
@@ -82,6 +85,21 @@ def _damage(options: dict[str, Any]) -> str | None:
         return None
 
 
+def end_within(seconds: float, code: int, line: str = "") -> threading.Timer:
+    """Limit the time until this process ends: one that hangs in the kernel cannot be killed, and may be waited for."""
+
+    def end() -> None:
+        with contextlib.suppress(Exception):  # nobody reads it
+            print(line, end="", file=sys.stderr, flush=True)
+            sys.stdout.flush()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled as Ctrl-C."""
 
@@ -94,6 +112,7 @@ class _Signals:
 
     owned: tuple[int, ...] = ()
     received: int | None = None
+    _limit: threading.Timer | None = None
 
     def own(self) -> None:
         """Take SIGTERM over, and SIGINT, unless the shell lets a background job ignore it."""
@@ -107,6 +126,8 @@ class _Signals:
 
     def ignore_them(self) -> None:
         """Ignore signals from now on."""
+        if self._limit is not None:
+            self._limit.cancel()
         for number in self.owned:
             signal.signal(number, signal.SIG_IGN)
 
@@ -114,6 +135,9 @@ class _Signals:
         self.received = number
         if images := sys.modules.get("visterm.features.images"):
             images.stop_reading()  # or threads of this process would keep it until their files are read
+        if self._limit is None:
+            line = "visterm: interrupted; a worker did not end, which may read a file of a server that is away\n"
+            self._limit = end_within(END_SECONDS, 128 + number, line)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

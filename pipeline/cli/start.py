@@ -17,8 +17,13 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell lets background jobs ignore Ctrl-C
         signal.signal(signal.SIGINT, _end)
     from .app import main as run
+    from .errors import END_SECONDS, end_within
 
-    run()
+    try:
+        run()
+    except SystemExit as ended:
+        end_within(END_SECONDS, int(ended.code or 0))
+        raise
 
 
 def _end(number: int, frame: Any) -> None:

@@ -41,6 +41,7 @@ def test_a_pipe_that_took_the_place_of_an_image_is_skipped(tmp_path):
 
 def test_a_signal_stops_the_reads_of_all_threads(monkeypatch):
     monkeypatch.setattr(images, "_stopped", threading.Event(), raising=False)
+    monkeypatch.setattr("visterm.pipeline.cli.errors.end_within", lambda *_: None, raising=False)  # it ends the process
     with pytest.raises(Terminated):
         _Signals()._raise(signal.SIGTERM, None)
     assert images._stopped.is_set()
