@@ -26,10 +26,12 @@ from PIL import (
     WebPImagePlugin,
 )
 
-MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need three times that for a moment
+MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times that for a moment
 RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixels, as it takes the same memory
 _ROWS = 256  # of an image of deep grey levels that are converted at a time
 MAX_SIDE = 1_000_000  # width or height; a decoder pays for each row, however short
+PIXELS_PER_BYTE = 10_000  # of a file; PNG, GIF and JPEG hold at most 8,300, lossless WebP of one colour 3 million
+SMALL_PIXELS = 4_000_000  # an image of no more pixels may have more of them per byte
 
 StrPath = str | os.PathLike[str]
 
@@ -152,7 +154,7 @@ def decode_picture(
     if data.startswith(b"\xff\xd8\xff"):
         height, width = _check_jpeg(data, max_pixels, name)
         divisor = _jpeg_divisor(height, width, max_side, min_side)
-        pixels = _opencv_decode(data, divisor)
+        pixels = _opencv_decode(data, _REDUCED[divisor])
         if pixels is not None:
             # EXIF may turn the image. Where rounding up hides that, the sides differ by fewer than 8 pixels.
             if pixels.shape[:2] != (-(-height // divisor), -(-width // divisor)):
@@ -243,6 +245,12 @@ def _check_size(width: int, height: int, max_pixels: int, name: StrPath) -> None
         raise ImageError(name, f"too large: {width} x {height} pixels is over the limit of {max_pixels:,}")
 
 
+def _check_density(width: int, height: int, n_bytes: int, name: StrPath) -> None:
+    """Refuse a large image in a tiny file: it costs its sender nothing, and the reader seconds and a gigabyte."""
+    if width * height > max(SMALL_PIXELS, n_bytes * PIXELS_PER_BYTE):
+        raise ImageError(name, f"damaged or a decompression bomb: {width} x {height} pixels in {n_bytes:,} bytes")
+
+
 _NO_SIZE = "zero width or height"
 
 # ------------------------------------------------------------------------------------------------------- JPEG
@@ -290,6 +298,7 @@ def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> tuple[int, int]:
         raise ImageError(name, "damaged (no picture in it)")
     if data.rfind(b"\xff\xd9", position) < 0:
         raise ImageError(name, "truncated")
+    _check_density(width, height, len(data), name)
     in_first_scan = int.from_bytes(data[position + 2 : position + 3])  # channels
     single = frame in _JPEG_SEQUENTIAL and in_first_scan == channels  # spares most files the count
     if not single and data.count(b"\xff\xda", position) > _MAX_JPEG_SCANS:
@@ -313,10 +322,10 @@ def _jpeg_divisor(height: int, width: int, max_side: int | None, min_side: int |
     return max(n for n in _REDUCED if n == 1 or (longest >= n * (max_side or 0) and shortest // n >= (min_side or 0)))
 
 
-def _opencv_decode(data: bytes, divisor: int) -> npt.NDArray[np.uint8] | None:
-    """Return pixels with EXIF orientation applied, or None if OpenCV cannot decode the data."""
+def _opencv_decode(data: bytes, flags: int) -> npt.NDArray[np.uint8] | None:
+    """Return RGB pixels, or None if OpenCV cannot decode the data; the flags say if EXIF turns them."""
     try:
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _REDUCED[divisor])
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
         return None
     return cast("npt.NDArray[np.uint8] | None", pixels)
@@ -338,17 +347,33 @@ def _pillow_decode(
                 _check_depth(image, max_pixels, name)
                 if isinstance(image, TiffImagePlugin.TiffImageFile):
                     _check_tiff(image.tag_v2, max_pixels, name)
+                _check_density(*image.size, len(data), name)
+                if plugin is WebPImagePlugin.WebPImageFile and not _by_canvas(image):
+                    # Of the same bits as Pillow's, which decodes to a canvas of four bytes per pixel and copies it.
+                    pixels = _opencv_decode(data, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
+                    if pixels is not None and pixels.shape[1::-1] == image.size:
+                        turn = _turn(image)
+                        return pixels if turn is None else np.array(Image.fromarray(pixels).transpose(turn))
                 image.load()
-                return _pixels(_upright(image))
+                vars(image).pop("_decoder", None)  # of WebP: its canvases have eight bytes per pixel
+                turn = _turn(image)  # after load: PNG may store it last, and TIFF is already upright
+                return _pixels(image if turn is None else image.transpose(turn))
     except ImageError:
         raise
     except Exception as error:  # damaged files make the decoders raise nearly everything
         raise ImageError(name, _pillow_reason(error)) from error
 
 
-def _check_depth(image: Image.Image, max_pixels: int, name: StrPath) -> None:
+def _by_canvas(image: ImageFile.ImageFile) -> bool:
+    """Whether a WebP has transparent parts or more than one picture, so that Pillow's canvas of RGBA is needed."""
+    return image.mode != "RGB" or getattr(image, "n_frames", 1) > 1
+
+
+def _check_depth(image: ImageFile.ImageFile, max_pixels: int, name: StrPath) -> None:
     """Refuse an image that takes more memory, once decoded, than the largest one of RGB."""
     n_bytes = {"F": 4, "I": 4, "RGBA": 4, "RGBa": 4, "CMYK": 4}.get(image.mode, RGB_BYTES)
+    if image.format == "WEBP" and _by_canvas(image):
+        n_bytes = 4
     width, height = image.size
     if width * height * n_bytes > max_pixels * RGB_BYTES:
         raise ImageError(
@@ -373,13 +398,12 @@ def _check_tiff(tags: Mapping[int, Any], max_pixels: int, name: StrPath) -> None
         raise ImageError(name, f"damaged (has {given:,} of {needed:,} strips or tiles)")
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Apply the orientation, after load: PNG may store it last, and TIFF is already upright."""
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """Return the turn that makes an image upright; None if it is."""
     try:
-        turn = _TURNS.get(image.getexif().get(0x0112, 1))
+        return _TURNS.get(image.getexif().get(0x0112, 1))
     except Exception:  # broken EXIF does not spoil the pixels
-        return image
-    return image if turn is None else image.transpose(turn)
+        return None
 
 
 _TURNS = {

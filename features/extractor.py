@@ -24,11 +24,11 @@ from .blocks import block_grid, check_grid
 from .cells import WHOLE, block_cells, check_cells, n_cells
 from .codebook import Codebook
 from .color import Palette
-from .decoding import Picture
+from .decoding import Picture, decode_picture
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
-from .images import MAX_PIXELS, read_picture
+from .images import MAX_PIXELS, read_file
 from .visterms import TERM_FREQUENCIES, VistermWeighting, co_occurrence_order, count_visterms
 
 PIXELS_PER_IMAGE = 100  # sampled for the palette
@@ -550,9 +550,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         scale = size[1] / shape[1], size[0] / shape[0]
         return block_grid(*shape, **layout.grid) * (*scale, *scale), layout.cells_of(*shape), ids
 
-    def read(self, path, *, max_pixels=None):
-        """Read an image file as `transform` does, scaled down to `max_side`; see `read_picture`."""
-        return read_picture(path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
+    def read(self, path, *, max_pixels=None, data=None):
+        """Read an image file, or its `data`, as `transform` does, scaled down to `max_side`; see `read_picture`."""
+        data = read_file(path) if data is None else data
+        return decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
 
     def block_vectors(self, image):
         """Return the share of each block in the vector of an image.

@@ -4,11 +4,14 @@ import contextlib
 import errno
 import heapq
 import logging
+import math
 import operator
 import os
 import pathlib
+import queue
 import stat
 import sys
+import threading
 from collections.abc import Callable
 
 import cv2
@@ -18,6 +21,7 @@ import numpy.typing as npt
 from .decoding import MAX_PIXELS, ImageError, Picture, StrPath, decode_image, decode_picture, printable
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
+READ_SECONDS = 30  # per file; a sleeping disk needs 10 to 15, a server that does not answer never ends
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff")  # lower case
 )
@@ -176,7 +180,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     Raises
     ------
     ImageError
-        The file cannot be read, is not an image, is truncated, damaged, too large or of an unsupported kind.
+        The file cannot be read in `READ_SECONDS`, is not a regular file, not an image, truncated, damaged, too large
+        or of an unsupported kind.
 
     Notes
     -----
@@ -188,10 +193,11 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     - CMYK by the plain formula (JPEGs always hold it inverted, as Adobe's do), Lab as sRGB; embedded colour
       profiles are not applied.
     - Animations and documents of many pages: the first picture.
+    - More than 4 million pixels in a file of less than one byte per 10,000 of them are refused, as no photo has them.
     - A file cut short is refused, even where a decoder would fill up the rest with grey. Bytes that were
       damaged in the middle of a JPEG go unnoticed.
     """
-    return decode_image(_read_bytes(path), path, max_pixels=max_pixels)
+    return decode_image(read_file(path), path, max_pixels=max_pixels)
 
 
 def read_picture(
@@ -219,21 +225,106 @@ def read_picture(
     ImageError
         As `read_image`.
     """
-    return decode_picture(_read_bytes(path), path, max_side=max_side, min_side=min_side, max_pixels=max_pixels)
+    return decode_picture(read_file(path), path, max_side=max_side, min_side=min_side, max_pixels=max_pixels)
 
 
-def _read_bytes(path: StrPath) -> bytes:
+def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Read the bytes of a regular file, in a limited time.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Links are followed.
+    max_bytes : int
+        Refuse larger files.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ImageError
+        The file cannot be read, is not a regular file, is too large, or reading it takes longer than
+        `READ_SECONDS`.
+
+    Notes
+    -----
+    A thread reads while the caller waits, as a read from a server that does not answer ends neither with a signal
+    nor with the process: the caller must be free to leave it behind.
+    """
     try:
-        status = os.stat(path)
-        regular = stat.S_ISREG(status.st_mode)  # opening a pipe would wait for its other end
-        if regular and status.st_size <= MAX_FILE_BYTES:
-            with open(path, "rb", buffering=0) as file:
-                return file.read()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise ImageError(path, f"cannot be read ({_strerror(error)})") from None
-    if not regular:
+        reader = _idle_readers.pop()
+    except IndexError:
+        reader = _Reader()
+    content = reader.read(path, max_bytes)
+    _idle_readers.append(reader)
+    if isinstance(content, bytes):
+        return content
+    if isinstance(content, (OSError, ValueError)) and not isinstance(content, ImageError):
+        raise ImageError(path, f"cannot be read ({_strerror(content)})")  # ValueError: a NUL in the path
+    raise content
+
+
+def stop_reading() -> None:
+    """Refuse all reads, those under way as well: the process ends, and none of its threads may wait for a file."""
+    _stopped.set()
+
+
+class _Reader:
+    """A thread that reads one file at a time."""
+
+    def __init__(self) -> None:
+        self._wanted: queue.SimpleQueue[tuple[StrPath, int] | None] = queue.SimpleQueue()
+        self._read: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="file reader", daemon=True).start()  # daemon: may never return
+
+    def read(self, path: StrPath, max_bytes: int) -> bytes | BaseException:
+        self._wanted.put((path, max_bytes))
+        try:
+            for _ in range(math.ceil(READ_SECONDS / _WAIT)):
+                if _stopped.is_set():
+                    raise ImageError(path, "interrupted")
+                with contextlib.suppress(queue.Empty):
+                    return self._read.get(timeout=_WAIT)
+            raise ImageError(path, f"reading it takes longer than {READ_SECONDS} s")
+        except BaseException:  # Ctrl-C too
+            self._wanted.put(None)  # ends the thread, if its read ever ends
+            raise
+
+    def _work(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            try:
+                self._read.put(_content(*wanted))
+            except BaseException as error:
+                self._read.put(error)
+
+
+_WAIT = 0.2  # seconds until a waiting thread sees that the process ends
+_stopped = threading.Event()
+_idle_readers: list[_Reader] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle_readers.clear)  # a child process has none of the threads
+
+
+def _content(path: StrPath, max_bytes: int) -> bytes:
+    _check_file(path, os.stat(path), max_bytes)  # before it is opened: that alone rewinds a tape
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        _check_file(path, status, max_bytes)  # another file may have taken its place
+        # Files of /proc have size 0, and some never end.
+        return file.read(status.st_size) if status.st_size else b""
+
+
+def _check_file(path: StrPath, status: os.stat_result, max_bytes: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise ImageError(path, _not_regular(status.st_mode))
-    raise ImageError(path, f"too large: {status.st_size:,} bytes is over the limit of {MAX_FILE_BYTES:,}")
+    if status.st_size > max_bytes:
+        raise ImageError(path, f"too large: {status.st_size:,} bytes is over the limit of {max_bytes:,}")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # or a pipe waits for its other end
 
 
 # ---------------------------------------------------------------------------------------------------- silence

@@ -22,9 +22,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .batches import check_images
-from .decoding import Picture
+from .decoding import Picture, decode_picture
 from .descriptors import as_rgb
-from .images import MAX_PIXELS, StrPath, printable, read_picture
+from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_graph import cells_of, parse, suggest, with_outputs
 from .presets import PRESETS, mean_and_scale
 from .vector_tables import MAX_FEATURES, unit_rows
@@ -198,9 +198,10 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         """
         return math.ceil(1.5 * max(self.size_) / (self.keep if self.resize == "crop" else 1))
 
-    def read(self, path: StrPath, *, max_pixels: int | None = None) -> Picture:
-        """Read an image file as `transform` does, a large JPEG at reduced size; see `read_picture`."""
-        return read_picture(path, min_side=self.min_side, max_pixels=max_pixels or self.max_pixels)
+    def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
+        """Read an image file, or its `data`, as `transform` does, a large JPEG at reduced size; see `read_picture`."""
+        data = read_file(path) if data is None else data
+        return decode_picture(data, path, min_side=self.min_side, max_pixels=max_pixels or self.max_pixels)
 
     def block_vectors(self, image: Any) -> tuple[npt.NDArray[np.float64], Floats]:
         """Return the share of each cell of the model's last map in the vector of an image.

@@ -92,10 +92,11 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"{number} skipped: {reason}")
 
 
-# Threads that a library keeps for the next call (tqdm, loky, Dask, milvus-lite's server), and those of pools, which may
-# be a service's that lives for the whole session.
+# Threads that are kept for the next call (our reader's, tqdm's, loky's, Dask's, milvus-lite's server), and those of
+# pools, which may be a service's that lives for the whole session.
 _KEPT_THREADS = re.compile(
-    r"tqdm_monitor|ExecutorManagerThread|QueueFeederThread|Dask-|IO loop|Profile|.*\(_serve\)|AnyIO |.*_\d+$"
+    r"file reader|tqdm_monitor|ExecutorManagerThread|QueueFeederThread"
+    r"|Dask-|IO loop|Profile|.*\(_serve\)|AnyIO |.*_\d+$"
 )
 _KEPT_CHILDREN = ("joblib.externals.loky", "multiprocessing.resource_tracker", "multiprocessing.forkserver")
 _END_SECONDS = 10.0  # for a thread or a child that is about to end

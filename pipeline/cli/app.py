@@ -104,7 +104,7 @@ def main(*, ends_process: bool = False) -> None:
     The handlers of SIGINT and SIGTERM are given back, unless the process ends with the command: then it ignores signals
     that come after the work is done.
     """
-    with signals.taken_over(give_back=not ends_process):
+    with signals.taken_over(ends_process=ends_process):
         try:
             code = app(standalone_mode=False)
         except USAGE_ERROR as error:  # an option or a command that does not exist, a value that does not fit

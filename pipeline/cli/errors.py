@@ -21,6 +21,7 @@ from .memory import check_memory
 from .options import Globals
 
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which some versions of Typer bundle
+END_SECONDS = 10  # between a signal, or the last line of a command, and the end of the process
 _RESUMES = ("features", "add", "compact", "train", "tune", "evaluate", "demo", "index", "repair")
 
 
@@ -86,6 +87,21 @@ def _damage(options: dict[str, Any]) -> str | None:
         return None
 
 
+def end_within(seconds: float, code: int, line: str = "") -> threading.Timer:
+    """Limit the time until this process ends: one that hangs in the kernel cannot be killed, and may be waited for."""
+
+    def end() -> None:
+        with contextlib.suppress(Exception):  # nobody reads it
+            print(line, end="", file=sys.stderr, flush=True)
+            sys.stdout.flush()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM, handled as Ctrl-C."""
 
@@ -98,24 +114,26 @@ class _Signals:
 
     owned: tuple[int, ...] = ()
     received: int | None = None
+    _ends_process = False
+    _limit: threading.Timer | None = None
 
     @contextlib.contextmanager
-    def taken_over(self, *, give_back: bool) -> Iterator[None]:
+    def taken_over(self, *, ends_process: bool) -> Iterator[None]:
         """Take SIGTERM over, and SIGINT, unless the shell lets a background job ignore it; give them back at the end.
 
-        Without `give_back` they stay ignored, for a process that ends with the command.
+        They stay ignored in a process that ends with the command, and a signal limits the time that it may still take.
         """
         found: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # no other can set handlers
             found = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
             if found[signal.SIGINT] in (signal.SIG_IGN, None):  # None: not of Python, and cannot be given back
                 del found[signal.SIGINT]
-        self.owned, self.received = tuple(found), None
+        self.owned, self.received, self._ends_process = tuple(found), None, ends_process
         try:
             yield
         finally:
             self.owned = ()
-            if give_back:
+            if not ends_process:
                 for number, handler in found.items():
                     signal.signal(number, handler)
 
@@ -126,11 +144,18 @@ class _Signals:
 
     def ignore_them(self) -> None:
         """Ignore signals from now on."""
+        if self._limit is not None:
+            self._limit.cancel()
         for number in self.owned:
             signal.signal(number, signal.SIG_IGN)
 
     def _raise(self, number: int, frame: Any) -> None:
         self.received = number
+        if self._ends_process and self._limit is None:
+            if images := sys.modules.get("visterm.features.images"):
+                images.stop_reading()  # or threads of this process would keep it until their files are read
+            line = "visterm: interrupted; a worker did not end, which may read a file of a server that is away\n"
+            self._limit = end_within(END_SECONDS, 128 + number, line)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

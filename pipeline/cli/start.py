@@ -21,8 +21,12 @@ def main() -> None:
         signal.signal(signal.SIGINT, _end)
     try:
         from .app import main as run
+        from .errors import END_SECONDS, end_within
 
         run(ends_process=True)
+    except SystemExit as ended:
+        end_within(END_SECONDS, int(ended.code or 0))
+        raise
     except Exception as error:
         if "--debug" in sys.argv or (line := _explained(error)) is None:
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection, Image
-from visterm.pipeline.store.files import file_sha256
+from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors
@@ -78,7 +78,7 @@ class Gallery:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once
             return -1
-        for row in self._rows_by_sha256.get(file_sha256(real) or "", ()):  # or the collection has a link to it
+        for row in self._rows_by_sha256.get(image_sha256(real) or "", ()):  # or the collection has a link to it
             if os.path.realpath(self.root / self.images[row].path) == real:
                 return row
         return -1

@@ -10,12 +10,12 @@ import hashlib
 import logging
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from visterm.features.decoding import decode_picture
+from visterm.features.decoding import ImageError, decode_picture
+from visterm.features.images import read_file
 from visterm.pipeline.report.thumbnail import make_thumbnail
 from visterm.pipeline.store.catalogue import Image
 
@@ -47,14 +47,8 @@ def read_original(root: Path, image: Image) -> bytes:
     """Read the bytes that the catalogue describes, wherever links lead; raise ImageFileGone if they are gone."""
     gone = ImageFileGone(f"the file of image {image.id} is gone or has changed; run 'visterm features' to update")
     try:
-        # O_NONBLOCK: a pipe may have replaced the image.
-        descriptor = os.open(os.path.join(root, image.path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as stream:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_ORIGINAL_BYTES:
-                raise gone
-            data = stream.read(MAX_ORIGINAL_BYTES)
-    except (OSError, ValueError):
+        data = read_file(os.path.join(root, image.path), max_bytes=MAX_ORIGINAL_BYTES)
+    except ImageError:
         raise gone from None
     if hashlib.sha256(data).hexdigest() != image.sha256:
         raise gone

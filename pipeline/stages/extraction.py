@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import itertools
 import os
 import signal
@@ -19,7 +20,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import FIX_AND_RESUME, UserError
 from visterm.pipeline.store.catalogue import Collection, Outcome
-from visterm.pipeline.store.files import file_sha256, write_text
+from visterm.pipeline.store.files import image_sha256, write_text
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import row_of, write_segment
 from visterm.pipeline.store.vectors import embed, load_extractor
@@ -125,11 +126,18 @@ def try_read(
 
     `read` is that of an extractor, and may scale a large image down; the outcome has the size of the original.
     """
-    from visterm.features import ImageError, read_picture
+    from visterm.features import ImageError
+    from visterm.features.decoding import decode_picture
+    from visterm.features.images import read_file
 
-    sha256 = file_sha256(path) or ""
+    sha256 = ""
     try:
-        pixels, height, width = (read or read_picture)(path, max_pixels=max_pixels)
+        data = read_file(path)
+        sha256 = hashlib.sha256(data).hexdigest()
+        if read is None:
+            pixels, height, width = decode_picture(data, path, max_pixels=max_pixels)
+        else:
+            pixels, height, width = read(path, max_pixels=max_pixels, data=data)
     except ImageError as error:
         return Outcome(id_, sha256, None, None, None, error.reason), None
     return Outcome(id_, sha256, width, height, None, None), pixels
@@ -208,7 +216,7 @@ def _check_shared(root: Path, images: Sequence[tuple[int, str]], outcomes: Seque
     paths = dict(images)
     for outcome in outcomes:
         file = root / paths[outcome.id]
-        if outcome.sha256 == "" and file_sha256(file) is not None:
+        if outcome.sha256 == "" and image_sha256(file) is not None:
             raise UserError(
                 f"{file}: a worker cannot open it ({outcome.reason}), but this machine can; the images must lie on "
                 f"storage that all workers share; {FIX_AND_RESUME}"

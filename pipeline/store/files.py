@@ -132,8 +132,18 @@ def discard(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def image_sha256(path: str | Path) -> str | None:
+    """SHA-256 of an image file's bytes in hexadecimal, or None where `read_file` refuses it."""
+    from visterm.features.images import ImageError, read_file
+
+    try:
+        return hashlib.sha256(read_file(path)).hexdigest()
+    except ImageError:
+        return None
+
+
 def file_sha256(path: str | Path) -> str | None:
-    """SHA-256 of a file's bytes in hexadecimal, or None where it cannot be read."""
+    """SHA-256 of a file's bytes in hexadecimal, or None where it cannot be read; see `image_sha256`."""
     try:
         with open(path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

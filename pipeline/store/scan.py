@@ -12,7 +12,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .database import Database, Known
-from .files import file_sha256
+from .files import image_sha256
 from .labels import Labels, enter_labels, read_labels
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
@@ -224,7 +224,7 @@ def compare_files(
 
 def _same_content(db: Database, id_: int, file: str) -> bool:
     (sha256,) = db.execute("SELECT sha256 FROM images WHERE id = ?", (id_,)).fetchone()
-    return sha256 is not None and sha256 == file_sha256(file)
+    return sha256 is not None and sha256 == image_sha256(file)
 
 
 def _reconsider(db: Database, max_pixels: int) -> None:

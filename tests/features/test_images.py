@@ -1,5 +1,6 @@
 """Finding and reading images: every format and mode, every damage, every strange name."""
 
+import concurrent.futures
 import functools
 import io
 import itertools
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import zlib
 
@@ -19,6 +21,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visterm.features import images
 from visterm.features.decoding import decode_picture, shrink_to_side
 from visterm.features.images import (
     EXTENSIONS,
@@ -319,6 +322,57 @@ def test_pipes_and_devices_are_not_opened(tmp_path):
             read_image(path)
 
 
+@pytest.fixture
+def blocked(tmp_path, monkeypatch):
+    """A file whose opening does not return before the test ends."""
+    path, ended = tmp_path / "blocked.jpg", threading.Event()
+    path.write_bytes(b"some")
+
+    def wait_or_open(file, *arguments, **options):
+        if file == path:
+            ended.wait()
+        return open(file, *arguments, **options)
+
+    monkeypatch.setattr(images, "open", wait_or_open, raising=False)
+    yield path
+    ended.set()
+
+
+@pytest.mark.timeout(10)
+def test_a_file_whose_read_does_not_end_is_refused_and_the_next_is_read(blocked, tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "READ_SECONDS", 0.4, raising=False)
+    (tmp_path / "a.png").write_bytes(encode(picture(), "PNG"))
+    for _ in range(2):
+        with pytest.raises(ImageError, match=r"blocked\.jpg: reading it takes longer than 0\.4 s"):
+            read_image(blocked)
+        check(read_image(tmp_path / "a.png"))
+    n_threads = threading.active_count()
+    for _ in range(5):
+        read_image(tmp_path / "a.png")
+    assert threading.active_count() == n_threads
+
+
+@pytest.mark.timeout(10)
+def test_no_thread_waits_for_a_file_once_reading_is_stopped(blocked, tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_stopped", threading.Event())
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        read = pool.submit(read_image, blocked)
+        time.sleep(0.1)
+        assert not read.done()
+        images.stop_reading()
+        assert read.exception(timeout=5).reason == "interrupted"
+    with pytest.raises(ImageError, match="interrupted"):
+        read_image(tmp_path / "none.jpg")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+def test_files_without_a_size_are_empty(tmp_path):
+    """Some of /proc never end, such as the kernel's log."""
+    (tmp_path / "x.jpg").symlink_to("/proc/self/status")
+    with pytest.raises(ImageError, match="empty file"):
+        read_image(tmp_path / "x.jpg")
+
+
 @needs_posix
 def test_huge_file_is_not_read(tmp_path):
     path = tmp_path / "huge.png"
@@ -532,6 +586,56 @@ def test_bombs_need_no_memory(tmp_path):
         tmp_path,
     ).stdout
     assert int(grown) < 60_000  # KiB
+
+
+def webp_of_one_colour(width, height, mode="RGB"):
+    return encode(Image.new(mode, (width, height), 1), "WEBP", lossless=True, method=0)
+
+
+def test_many_pixels_in_a_tiny_file_are_refused():
+    for data in (
+        webp_of_one_colour(2400, 2000),
+        webp_of_one_colour(2400, 2000, "RGBA"),
+        *(claiming(9000, 9000) for claiming in (png_claiming, jpeg_claiming, tiff_claiming)),
+        small_claiming(9000, 9000, "BMP"),
+        small_claiming(9000, 9000, "GIF"),
+    ):
+        size = "2400 x 2000" if data.startswith(b"RIFF") else "9000 x 9000"
+        assert reason_of(data) == f"damaged or a decompression bomb: {size} pixels in {len(data):,} bytes"
+
+
+def test_a_blank_image_is_read_up_to_4_megapixels_and_beyond_as_most_formats_store_it():
+    data = webp_of_one_colour(2000, 2000)
+    assert len(data) < 100
+    assert decode_image(data, "x").shape == (2000, 2000, 3)
+    page = Image.new("1", (4960, 7016), 1)  # A4 at 600 dots per inch
+    assert decode_image(encode(page, "PNG"), "x").min() == 255
+
+
+@pytest.mark.parametrize("options", [{"quality": 60}, {"lossless": True}])
+def test_webp_has_the_bits_that_pillow_gives(options):
+    data = encode(picture(47, 53), "WEBP", **options)
+    np.testing.assert_array_equal(decode_image(data, "x"), np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+@pytest.mark.parametrize(("mode", "most"), [("RGB", 8), ("RGBA", 19)])
+def test_memory_of_webp(tmp_path, mode, most):
+    """The canvas of Pillow's decoder, its copies and ours take 17 bytes per pixel, and 21 with transparency."""
+    n_pixels = 4000 * 2000
+    (tmp_path / "a.webp").write_bytes(encode(Image.new(mode, (4000, 2000), 1), "WEBP", quality=0, method=0))
+    grown = run_python(
+        r"""
+        import re
+        from visterm.features import read_image
+        peak = lambda: 1024 * int(re.search(r"VmHWM:\s*([0-9]+)", open("/proc/self/status").read())[1])
+        before = peak()
+        read_image(sys.argv[1])
+        print(peak() - before)
+        """,
+        tmp_path / "a.webp",
+    ).stdout
+    assert int(grown) < most * n_pixels
 
 
 @functools.cache

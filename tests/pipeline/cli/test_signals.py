@@ -61,3 +61,38 @@ def test_a_program_that_calls_main_keeps_its_handlers(tmp_path, monkeypatch, cap
         for number, handler in before.items():
             signal.signal(number, handler)
     assert received == NUMBERS
+
+
+WAITING = """
+import atexit, os, signal, sys, time
+from visterm.pipeline.cli import errors, start
+from visterm.pipeline.store import run
+
+errors.END_SECONDS = 0.3
+if {number}:
+    def wait():
+        try:
+            os.kill(os.getpid(), {number})
+            time.sleep(1)
+        except KeyboardInterrupt:
+            time.sleep(100)  # as for a worker that hangs in the kernel
+    run.runs_folder = wait
+else:
+    atexit.register(time.sleep, 100)
+sys.argv = ["visterm", "info"]
+start.main()
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", [signal.SIGTERM, 0])
+def test_nothing_is_waited_for_without_limit(tmp_path, number):
+    """Neither after a signal nor after the last line of a command."""
+    program = WAITING.format(number=int(number))
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=40)
+    (line,) = done.stderr.splitlines()
+    if number:
+        assert (done.returncode, line[:44]) == (143, "visterm: interrupted; a worker did not end, ")
+    else:
+        assert done.returncode == 2
+        assert line.startswith("visterm: no run given")
