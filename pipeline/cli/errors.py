@@ -98,7 +98,8 @@ def end_within(seconds: float, code: int, line: str = "") -> threading.Timer:
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):  # no memory for a thread
+        timer.start()
     return timer
 
 

@@ -104,12 +104,12 @@ def test_new_snapshot_shares_what_has_not_changed(own):
         assert new.searcher.index(name) is old.searcher.index(name)
 
 
-def resident(file):
-    """KiB of a mapped file in the memory of this process."""
+def resident(number):
+    """KiB of a mapped file in the memory of this process; the file is given by its inode, as it may be renamed."""
     total, is_of_file = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if re.match("[0-9a-f]+-", line):
-            is_of_file = file.name in line  # which has the checksum of its content; the folder may be renamed
+            is_of_file = line.split()[4] == str(number)
         elif is_of_file and line.startswith("Rss:"):
             total += int(line.split()[1])
     return total
@@ -119,11 +119,11 @@ def resident(file):
 def test_new_snapshot_holds_no_pages_of_a_learner_beside_the_old_one(own, monkeypatch):
     monkeypatch.setattr(snapshot, "_SAMPLE", 3)
     held, mapped = reloader.SnapshotReloader(own), []
-    (before,) = own.learner("oasis").glob("files/W_*.npy")
+    before = next(own.learner("oasis").glob("files/W_*.npy")).stat().st_ino
     held.snapshot.searcher.index("oasis").search(held.snapshot.searcher.X[:1], k=1)
     assert resident(before) > 0
     train_stage(own, own.configure(None, ["oasis.n_steps=200"]), "oasis", Console(quiet=True))
-    (file,) = own.learner("oasis").glob("files/W_*.npy")
+    file = next(own.learner("oasis").glob("files/W_*.npy")).stat().st_ino
     search = ExactIndex.search
 
     def noting(index, Q, *arguments, **options):

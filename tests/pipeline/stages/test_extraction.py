@@ -42,6 +42,11 @@ def test_a_pipe_that_took_the_place_of_an_image_is_skipped(tmp_path):
 def test_a_signal_stops_the_reads_of_all_threads(monkeypatch):
     monkeypatch.setattr(images, "_stopped", threading.Event(), raising=False)
     monkeypatch.setattr("visterm.pipeline.cli.errors.end_within", lambda *_: None, raising=False)  # it ends the process
+    signals = _Signals()
+    with pytest.raises(Terminated), signals.taken_over(ends_process=False):
+        signals._raise(signal.SIGTERM, None)
+    assert not images._stopped.is_set()  # a program that calls a command reads on
+    signals._ends_process = True
     with pytest.raises(Terminated):
-        _Signals()._raise(signal.SIGTERM, None)
+        signals._raise(signal.SIGTERM, None)
     assert images._stopped.is_set()
