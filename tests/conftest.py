@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn  # noqa: F401 - it sets environment variables when it is first imported
 from filelock import FileLock
 from hypothesis import settings
 from running import CHROMIUM

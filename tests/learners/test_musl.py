@@ -138,7 +138,7 @@ def test_training_equals_slow_reference(options, seed):
 
 
 class TestBestStump:
-    @settings(max_examples=60, deadline=None, derandomize=True)
+    @settings(max_examples=60)
     @given(st.integers(2, 23), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32 - 1))
     def test_equals_brute_force(self, n, d, n_values, seed):
         """Every stump tried, its mistakes counted; values of few kinds, negative ones and zeros among them."""

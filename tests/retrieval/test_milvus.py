@@ -161,6 +161,7 @@ def test_only_what_came_changed_or_went_is_written(make, learner, X, ids, querie
     assert index.bring_in_step(index.entries) == (101, 100)  # what is remembered is not what is there: read
 
 
+@pytest.mark.slow
 def test_ids_that_an_older_index_does_not_know_are_passed_over(make, learner, X, ids):
     old = make(learner, X[:600], ids[:600])
     old.bring_in_step()
@@ -180,6 +181,7 @@ def test_a_learner_that_moves_the_query_side_alone_needs_nothing_new(make, learn
     assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) > 0.9
 
 
+@pytest.mark.slow
 def test_another_gallery_side_is_written_anew_if_it_is_known_whose_the_old_one_is(make, X, ids):
     old, new = (Mapped(np.random.default_rng(0).standard_normal((D, n)).astype(np.float32)) for n in (30, 20))
     index = make(old, X, ids)
@@ -223,6 +225,7 @@ def interrupt(index, monkeypatch, after):
     monkeypatch.setattr(index._client, "upsert", upsert)
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_is_found_and_gone_on_with(make, learner, X, ids, monkeypatch):
     monkeypatch.setattr(milvus, "ROWS_AT_ONCE", 200)
     index = make(learner, X, ids)
@@ -239,6 +242,7 @@ def test_what_was_interrupted_is_found_and_gone_on_with(make, learner, X, ids, m
     assert changed.bring_in_step() == (100, 0)
 
 
+@pytest.mark.slow
 def test_rows_that_somebody_removed_are_missed_and_written_again(make, learner, X, ids):
     index = make(learner, X, ids)
     index.bring_in_step()
@@ -299,6 +303,7 @@ def serving(folder):
         server.wait()
 
 
+@pytest.mark.slow
 def test_a_server_serves_as_a_file_does_until_it_is_gone(tmp_path, learner, X, ids, queries, monkeypatch, make):
     with serving(tmp_path / "data") as (uri, server):
         index, local = make(learner, X, ids, uri=uri), make(learner, X, ids)
@@ -339,6 +344,7 @@ def test_what_is_no_milvus_file_is_refused_and_left_alone(learner, X, ids, make,
         make(learner, X, ids, uri=os.fspath(tmp_path / "nowhere/milvus.db"))
 
 
+@pytest.mark.slow
 def test_a_file_that_another_process_holds_is_waited_for_and_then_refused(learner, X, ids, make, tmp_path, monkeypatch):
     file = os.fspath(tmp_path / "held.db")
     with serving(file) as (_, server):

@@ -11,6 +11,7 @@ export class Marks {
     this.changed = () => {}; // called after every change; the page sets it
     this.sending = Promise.resolve(); // one request after the other, so that undo undoes what it should
     this.waiting = 0; // requests
+    this.saving = 0; // marks whose request is not yet answered
     this.#forget(null);
   }
 
@@ -127,10 +128,13 @@ export class Marks {
       if (mark) this.of.set(image.id, mark);
       else this.of.delete(image.id);
     }
+    this.saving += 1;
     say("saving", "Saving …");
     try {
-      await this.#send(key, () => post("marks", { query: key, image: image.id, mark, learner }));
-      say("saved", "Saved");
+      await this.#send(key, () => post("marks", { query: key, image: image.id, mark, learner })).finally(() => {
+        this.saving -= 1;
+      });
+      if (!this.saving) say("saved", "Saved"); // not while the next one is under way
     } catch (error) {
       say("failed", `Not saved: ${error.message}`);
       throw error;

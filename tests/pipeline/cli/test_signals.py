@@ -28,7 +28,7 @@ start.main()
 """
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 @pytest.mark.parametrize("early", [True, False])
 def test_one_line_or_nothing(tmp_path, number, early):
     done = subprocess.run(
@@ -85,7 +85,7 @@ start.main()
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", [signal.SIGTERM, 0])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(0, marks=pytest.mark.slow)])
 def test_nothing_is_waited_for_without_limit(tmp_path, number):
     """Neither after a signal nor after the last line of a command."""
     program = WAITING.format(number=int(number))

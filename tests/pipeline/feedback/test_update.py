@@ -226,6 +226,7 @@ def test_a_query_needs_both_kinds_of_marks(run):
     assert not (run.taught("oasis") / "2").exists()
 
 
+@pytest.mark.slow
 def test_a_bad_marker_cannot_ruin_the_model(own_run):
     """Everything is marked wrongly, query after query."""
     run, trainer, searcher = own_run, FeedbackTrainer(own_run), Searcher(own_run)

@@ -76,6 +76,7 @@ def test_candidates_of_milvus_are_ranked_as_exact_search_ranks_them(mine):
     assert (mine / "runs/fruit/index/milvus.db").is_dir()
 
 
+@pytest.mark.slow
 def test_what_came_and_went_is_written_by_the_next_search(mine):
     shutil.copy(mine / "more/pear/new0.jpg", mine / "query.jpg")
     _, told = search("query.jpg", mine)
@@ -95,6 +96,7 @@ def test_what_came_and_went_is_written_by_the_next_search(mine):
     assert json.loads(entries.stdout) == {"run": "fruit", "indexes": {"oasis": {"kind": "milvus", "images": 45}}}
 
 
+@pytest.mark.slow
 def test_a_learner_that_was_trained_again_is_followed(mine):
     for learner, told in (("oasis", ""), ("wsabie", "updating the index of wsabie in Milvus to 45 images")):
         search("id:3", mine, learner)
@@ -138,6 +140,7 @@ def test_another_content_is_told_and_rebuild_repairs_it(mine):
     assert "Milvus" not in told
 
 
+@pytest.mark.slow
 def test_a_few_lost_images_are_written_again_unasked(mine):
     results, _ = search("id:3", mine, k=2)
     client = connect(os.fspath(mine / "runs/fruit/index/milvus.db"))
@@ -151,6 +154,7 @@ def test_a_few_lost_images_are_written_again_unasked(mine):
         assert "0 images written to Milvus for oasis, 1 removed" in search("id:3", mine)[1]
 
 
+@pytest.mark.slow
 def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeypatch):
     monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
@@ -180,6 +184,7 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
     assert "oasis: 45 images; milvus, up to date" in visterm("index", "--rebuild", cwd=mine).stderr
 
 
+@pytest.mark.slow
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
     monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
@@ -208,6 +213,7 @@ def test_a_file_that_is_none_of_milvus_is_left_alone_and_without_pymilvus_the_ex
     assert refused("search", "id:3", cwd=mine) == "visterm: Milvus needs pymilvus: pip install 'visterm[milvus]'"
 
 
+@pytest.mark.slow
 def test_while_others_write_to_the_run_search_is_exact(mine):
     results, _ = search("id:3", mine, k=2)
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
@@ -222,6 +228,7 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
     assert isinstance(Searcher(mine / "runs/fruit").index("oasis"), RunIndex)
 
 
+@pytest.mark.slow
 def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
     state = reloader.SnapshotReloader(Run(mine / "runs/fruit"))
     first = state.snapshot

@@ -44,6 +44,7 @@ def test_a_click_on_a_sample_searches_with_it(page):
     expect(page.locator("#results .tile[data-index] a.open").first).to_be_focused()  # keys act at once
 
 
+@pytest.mark.slow
 def test_a_picked_file_has_an_address_that_lasts(page, shown):
     page.goto("")
     with page.expect_file_chooser() as chosen:
@@ -83,6 +84,7 @@ def test_an_image_is_dropped_or_pasted(page, shown, way):
         assert page.evaluate("window.wasShown")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_image_is_refused_and_the_results_stay(page, ids, tmp_path):
     page.refusals = 1
     page.ask(ids["pear/1.jpg"])
@@ -263,6 +265,7 @@ def test_keys_move_among_the_photos_and_one_photo_is_a_tab_stop(page, ids):
     expect(page.get_by_role("heading", level=1)).not_to_have_text(query)
 
 
+@pytest.mark.slow
 def test_filters_are_chips_that_can_be_taken_away(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.filter_by("pear")
@@ -296,6 +299,7 @@ def test_metrics_of_musl_are_tabs(page, ids):
     expect(tabs.nth(1)).to_be_focused()
 
 
+@pytest.mark.slow
 def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     page.ask(ids["plum/2.jpg"])
     card = page.tile(20)

@@ -116,6 +116,23 @@ def test_a_mark_made_while_the_marks_are_read_stays(page, ids):
 
 
 @pytest.mark.slow
+def test_saved_is_said_when_all_are(page, ids):
+    page.ask(ids["fig/2.jpg"])
+    held = []
+    page.route("**/marks", lambda route: held.append(route))
+    with page.expect_request("**/marks"):
+        for index in (0, 1):
+            page.tile(index).get_by_role("button", name="Not relevant").click()
+    status = page.locator("#marks .status")
+    expect(status).to_have_text("Saving …")
+    with page.expect_request("**/marks"):
+        held.pop().continue_()
+    expect(status).to_have_text("Saving …")
+    held.pop().continue_()
+    expect(status).to_have_text("Saved")
+
+
+@pytest.mark.slow
 def test_a_mark_that_cannot_be_kept_is_rolled_back(page, ids):
     page.refusals = 3
     page.ask(ids["fig/3.jpg"])

@@ -257,6 +257,7 @@ def test_all_stages_end_with_the_bytes_of_this_machine_alone(dask, fruit, tmp_pa
     assert names.count("_learn_there") == len(names) - 5 > 0
 
 
+@pytest.mark.slow
 def test_the_workers_are_on_machines_of_their_own(machines, dask):
     """So that what the other tests find is not by grace of one machine's network."""
     found, reason = machines

@@ -220,6 +220,7 @@ def test_queries_without_a_relevant_image_are_refused(tmp_path, write_images):
         assert f"{why}, so no query has a relevant image" in line
 
 
+@pytest.mark.slow
 def test_several_labels_an_image(tmp_path, write_images):
     names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
     write_images(tmp_path / "flat", names)
@@ -249,6 +250,7 @@ def test_several_labels_an_image(tmp_path, write_images):
     assert "knn is up to date" in result.stderr
 
 
+@pytest.mark.slow
 def test_validation_folders(tmp_path, write_images):
     names = [
         f"{s}/{c}/{i}.jpg" for s, n in (("train", 8), ("validation", 4), ("test", 4)) for c in CLASSES for i in range(n)
