@@ -29,7 +29,7 @@ CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test chaos check format types screenshots bench webscale reproduce docs wheel clean
+.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -93,6 +93,17 @@ info: install  ## describe a run: contents, and what is up to date
 
 test: install  ## run the test suite; SLOW=1: campaigns of minutes, too
 	@$(BIN)/python -m pytest -n logical --dist worksteal $(if $(SLOW),--slow) $(ARGS)
+
+# Two parts, since what a killed process has covered is lost, and the few tests of full disks fail where coverage writes.
+coverage: install  ## branch coverage of the fast suite, and of all tests; 15 minutes
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@for part in "not slow" slow; do \
+	  $(BIN)/coverage run --data-file="build/coverage/$$part" -m pytest -n logical --dist worksteal -m "$$part" $(ARGS); \
+	  $(BIN)/coverage combine --quiet --data-file="build/coverage/$$part" "build/coverage/$$part".*; \
+	done
+	@$(BIN)/coverage combine --quiet --keep --data-file=build/coverage/all "build/coverage/not slow" build/coverage/slow
+	@echo "fast: $$($(BIN)/coverage report --data-file="build/coverage/not slow") %"
+	@echo "all:  $$($(BIN)/coverage report --data-file=build/coverage/all) %"
 
 chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 3 minutes)
 	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)
