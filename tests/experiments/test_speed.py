@@ -93,7 +93,7 @@ def test_synthetic_images_are_sparse_unit_rows_of_classes():
 
 def test_a_job_on_synthetic_images():
     found = speed.measure(system="OASIS", settings={"n_steps": 2000, "pass_steps": 1000}, images=400, d=200)
-    assert all(0 < seconds < 5 for seconds in found["times"])
+    assert all(seconds > 0 for seconds in found["times"])
     assert 0 < found["violating"] <= 1
     stopping = speed.STOPPING | {"n_steps": 6000, "pass_steps": 1000}
     found = speed.measure(system="OASIS", settings=stopping, images=400, d=200, stops=True)

@@ -110,7 +110,7 @@ def test_the_cache_holds_one_sound_file(cache, monkeypatch):
 def test_two_processes_convert_at_once(cache):
     """Both get the same file, which is made once."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        first, second = pool.starmap(cached_model, [(), ()])
+        first, second = pool.starmap_async(cached_model, [(), ()]).get(timeout=200)
     assert first == second
     assert len(list(cache.glob("*.onnx"))) == 1
     assert not list(cache.glob("*.tmp"))

@@ -557,13 +557,13 @@ def bombs():
 
 def test_bombs_are_refused_from_their_header():
     for name, (data, sign) in bombs().items():
-        start = time.perf_counter()
+        start = time.process_time()
         if sign is None:
             read_or_refuse(data)
         else:
             reason = reason_of(data)
             assert sign in reason, f"{name}: {reason}"
-        assert time.perf_counter() - start < 3, name
+        assert time.process_time() - start < 3, name
 
 
 @needs_posix
@@ -820,9 +820,9 @@ def test_many_files_are_found_fast(tmp_path):
         (tmp_path / str(folder)).mkdir()
         for number in range(100):
             (tmp_path / str(folder) / f"{number}.jpg").touch()
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(find_images(tmp_path)) == 2_000
-    assert time.perf_counter() - start < 5  # 0.02 s on an idle machine
+    assert time.process_time() - start < 5  # 0.02 s
 
 
 def run_python(code, *arguments, status=0, **options):

@@ -211,6 +211,7 @@ def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
     assert "visterm train" not in line
 
 
+@pytest.mark.slow
 def test_labels_and_clicks_from_tables(tmp_path, write_images):
     names = [f"{c}{i}.jpg" for c in CLASSES for i in range(8)]
     write_images(tmp_path / "flat", names)
@@ -232,6 +233,7 @@ def test_labels_and_clicks_from_tables(tmp_path, write_images):
         assert metrics["systems"]["oasis"]["map"] > metrics["systems"]["chance"]["map"]
 
 
+@pytest.mark.slow
 def test_query_gallery_protocol(mine):
     metrics = json_of("evaluate", "--set", "evaluate.protocol=query-gallery", cwd=mine)
     assert (metrics["protocol"], metrics["n_queries"], metrics["n_gallery"]) == ("query-gallery", 12, 18)
@@ -420,6 +422,7 @@ def test_an_evaluation_is_renewed_with_its_learner(mine):
     assert "C: 0.01" in report.read_text()
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_the_learner_was_trained_with(mine):
     settings = ("oasis.C=7.5", "index.kind=milvus", "index.uri=https://me:s@cret@host/db")
     result = visterm("evaluate", "--force", *(part for setting in settings for part in ("--set", setting)), cwd=mine)

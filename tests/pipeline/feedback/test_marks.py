@@ -136,7 +136,7 @@ def test_many_processes_and_threads_write_at_once(marks):
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         list(pool.map(write, keys[3:]))
     for writer in writers:
-        assert writer.communicate()[1] == b""
+        assert writer.communicate(timeout=100)[1] == b""
         assert writer.returncode == 0
     assert {key: len(found) for key, found in marks.standing().items()} == dict.fromkeys(keys, 15)
     assert len({row["number"] for row in marks.export()}) == 90

@@ -316,6 +316,7 @@ def test_a_training_in_the_middle_of_an_update(run, monkeypatch):
     assert trainer.update()["n_marks"] == 20
 
 
+@pytest.mark.slow
 def test_a_new_training_makes_the_versions_void(run, capsys):
     trainer = FeedbackTrainer(run)
     session(run, some_queries(run, 2))
@@ -332,6 +333,7 @@ def test_a_new_training_makes_the_versions_void(run, capsys):
     assert not (run.taught("oasis") / "1").exists()
 
 
+@pytest.mark.slow
 def test_a_few_versions_are_kept(run):
     trainer, images = FeedbackTrainer(run), Searcher(run).images
     trainer.marks.add(images[0].sha256, images[1], 1, learner="oasis")

@@ -135,6 +135,7 @@ def test_all_sections_are_there(tmp_path):
         assert words not in page.text, words  # what does not apply
 
 
+@pytest.mark.slow
 def test_the_closing_line_is_last(tmp_path):
     page = page_of(tmp_path, some_data(closing="Take cells <next>."))
     assert page.text.rstrip().endswith("Take cells <next>.")
@@ -246,6 +247,7 @@ def test_several_learners_come_in_one_table_and_one_plot(tmp_path):
     write_precision_curve(tmp_path, data)
 
 
+@pytest.mark.slow
 def test_side_by_side(tmp_path):
     data = several_learners()
     page = page_of(tmp_path, data)

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pytest
 from running import visterm
 
 from visterm.pipeline import Searcher
@@ -42,6 +43,7 @@ def test_what_two_stages_find_is_measured_once_and_shown(mine):
     assert line in visterm("info", cwd=mine).stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
     """That of a dense gallery side, such as wsabie's."""
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)

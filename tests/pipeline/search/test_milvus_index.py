@@ -125,6 +125,7 @@ class Same:
     transform_query = transform
 
 
+@pytest.mark.slow
 def test_another_content_is_told_and_rebuild_repairs_it(mine):
     visterm("index", "--rebuild", cwd=mine)  # the first command that makes it
     results, _ = search("id:3", mine, k=2)

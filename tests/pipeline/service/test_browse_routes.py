@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -57,9 +58,10 @@ def test_a_hundred_thousand_labels_are_searched_fast_and_not_sent(own, serving, 
         snapshot.labels.update(names)
         snapshot._names.clear()
         client.get("/api/suggest", params={"q": "x"})  # makes the index
+        started = time.process_time()
         answer = client.get("/api/suggest", params={"q": "label 99999"})
+        assert time.process_time() - started < 2
         assert answer.json()["labels"] == [{"name": "label 99999", "images": 1}]
-        assert answer.elapsed.total_seconds() < 2
         run = client.get("/api/run").json()
         assert (len(run["labels"]), run["n_labels"]) == (schemas.MAX_LISTED_LABELS, 100_003)
         assert len(client.get("/api/albums", params={"limit": 3}).json()["albums"]) == 3

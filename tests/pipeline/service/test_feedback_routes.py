@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback import update as feedback_update
@@ -120,6 +122,7 @@ def test_disk_full_while_a_mark_is_written(own, monkeypatch, serving, photos, se
         assert len(client.get("/feedback/export").json()) == len(answered)  # one before, and all but the last
 
 
+@pytest.mark.slow
 def test_two_services_on_one_run(own, monkeypatch, serving, photos):
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)

@@ -61,7 +61,7 @@ def test_a_picked_file_has_an_address_that_lasts(page, shown):
     )
 
 
-@pytest.mark.parametrize("way", ["drop", "paste"])
+@pytest.mark.parametrize("way", ["drop", pytest.param("paste", marks=pytest.mark.slow)])
 def test_an_image_is_dropped_or_pasted(page, shown, way):
     page.goto("")
     given = {"data": base64.b64encode(photo(shown).read_bytes()).decode(), "way": way}

@@ -164,6 +164,7 @@ def test_old_snapshot_is_used_while_the_run_is_changed(own, serving):
         client.wait_until(lambda: client.health()["status"] == "ok")
 
 
+@pytest.mark.slow
 def test_images_stay_while_they_are_extracted_again(own, serving):
     with serving(own) as client:
         first = client.health()
@@ -221,5 +222,5 @@ def test_compacting_while_others_search(own, tmp_path, serving, photos):
             assert searcher.search("id:1", k=3) == before  # it keeps the removed segments open
     finally:
         stop.touch()
-        _, error = other.communicate()
+        _, error = other.communicate(timeout=100)
     assert other.returncode == 0, error

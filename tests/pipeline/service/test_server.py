@@ -45,7 +45,7 @@ def process(made):
         yield address
     finally:
         started.send_signal(signal.SIGINT)
-        out, error = started.communicate()
+        out, error = started.communicate(timeout=100)
     assert (started.returncode, out) == (0, "")
     assert error == "press Ctrl-C to stop\n"
 

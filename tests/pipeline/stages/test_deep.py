@@ -48,6 +48,7 @@ def test_the_collection_holds_the_vectors_of_the_network(done):
     assert record["inputs"]["model"] == efficientnet.SHA256
 
 
+@pytest.mark.slow
 def test_a_second_run_has_nothing_to_do_and_needs_no_cache(mine, monkeypatch):
     """The run has a copy of the model; --deep need not be given again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(mine / "fruit/apple/0.jpg"))
@@ -78,6 +79,7 @@ def test_pairs_of_cells_sum_to_the_score(done, learner):
     assert all(len(set(cells)) == len(cells) for cells in listed)  # no cell fills the list
 
 
+@pytest.mark.slow
 def test_a_large_photo_is_explained_in_its_own_pixels(done, tmp_path):
     """It is decoded at reduced size for its vector, and the boxes name places in the original."""
     import cv2

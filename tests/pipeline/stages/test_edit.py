@@ -305,6 +305,7 @@ def test_remove_refuses_what_is_a_mistake(mine, arguments, message):
     assert len(counts(mine)) == 30
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_compacting(mine):
     visterm("add", "more/pear", cwd=mine)
     visterm("remove", "pear/1.jpg", cwd=mine)
@@ -368,6 +369,7 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
         edit_stage.add(run, run.configure(None, []), [mine / "more/pear"], Console(quiet=True))
 
 
+@pytest.mark.slow
 def test_info_tells_when_learning_again_pays(mine, write_images):
     assert json_of("info", cwd=mine)["growth"] == {"images": 0, "mean_cosine": None, "refit": False}
     write_images(mine / "fruit", [f"pear/{i}.jpg" for i in range(10, 14)])

@@ -86,6 +86,7 @@ def test_tunes_applies_trains_and_reports(mine, monkeypatch):
     assert "Tuned settings" not in (folder / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_train_tunes_first(mine):
     result = visterm("train", "--learner", "knn", "--tune", "--budget", "1m", cwd=mine)
     assert "tuning knn on 18 training images" in result.stderr
@@ -156,6 +157,7 @@ def test_refuses_few_images_of_several_labels():
         stage._folds(sparse.csr_matrix(np.ones((5, 2))), 0, "fruit")
 
 
+@pytest.mark.slow
 def test_refuses_a_run_that_changes_meanwhile(mine, monkeypatch):
     measure_fold = stage.measure_fold
 
@@ -303,13 +305,13 @@ def test_all_settings_are_tried_once_and_then_it_ends(tmp_path):
 
 def test_keeps_the_budget(tmp_path):
     def slow(settings, fold, tick):
-        time.sleep(0.02 if settings == OWN else 0.1)
+        time.sleep(0.02 if settings == OWN else 0.1)  # the first one flatters the others
         tick()
         return figure(settings, fold, tick)
 
-    started = time.perf_counter()
-    search(tmp_path, slow, most=None, budget=0.8).run()
-    assert time.perf_counter() - started < 1.5  # 36 trials would take longer, and the first one flatters them
+    searching = search(tmp_path, slow, most=None, budget=0.8)
+    searching.run()
+    assert 0 < len(searching.trials()) < 36  # all would take longer than the budget, whatever the machine
 
 
 def test_refused_settings_do_not_end_the_search(tmp_path):

@@ -310,6 +310,7 @@ def test_queries_that_cannot_be_answered(table, write_images):
     assert "has precomputed vectors: add new ones to" in refused("add", "other.jpg", cwd=table)
 
 
+@pytest.mark.slow
 def test_images_beside_the_vectors(table, write_images):
     """Where ids are paths of images, an image file asks with its vector, and the report shows it."""
     write_images(table / "photos", NAMES)
@@ -445,6 +446,7 @@ def test_settings_of_tables_that_do_not_fit(table):
     assert "classes chooses folders of images" in line
 
 
+@pytest.mark.slow
 def test_taking_over_that_was_killed_goes_on(table):
     """A kill between two segments: what is in the catalogue stays, the rest comes with the next call."""
     program = (
