@@ -92,15 +92,20 @@ def test_kills_leave_no_trace(undisturbed, tmp_path):
     assert left == []
 
 
-@pytest.mark.slow
-def test_an_interrupted_command_says_so_and_its_workers_end_with_it(undisturbed, tmp_path):
-    """Otherwise a reader of its standard error would wait for minutes."""
+@pytest.fixture
+def to_extract(undisturbed, tmp_path):
+    """Arguments of a command that extracts, by two processes, what the run of `tmp_path` has lost."""
     (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
     shutil.copytree(undisturbed / "runs", tmp_path / "runs")
     shutil.rmtree(tmp_path / "runs/fruit/collection/segments")
-    given = ["features", "fruit", *set_all(compute={"n_jobs": 2, "segment_size": 2})]
+    return ["features", "fruit", *set_all(compute={"n_jobs": 2, "segment_size": 2})]
+
+
+@pytest.mark.slow
+def test_an_interrupted_command_says_so_and_its_workers_end_with_it(to_extract, tmp_path):
+    """Otherwise a reader of its standard error would wait for minutes."""
     for number in (signal.SIGKILL, signal.SIGINT):
-        lines = end_by_signal(number, f"{SEGMENT} 1", *given, cwd=tmp_path).splitlines()
+        lines = end_by_signal(number, f"{SEGMENT} 1", *to_extract, cwd=tmp_path).splitlines()
     assert "visterm: interrupted; re-run the same command to resume" in lines, lines
 
 
@@ -121,13 +126,9 @@ main()
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_one_line_and_the_same_command_resumes(undisturbed, tmp_path):
-    (tmp_path / "fruit").symlink_to(undisturbed / "fruit")
-    shutil.copytree(undisturbed / "runs", tmp_path / "runs")
-    shutil.rmtree(tmp_path / "runs/fruit/collection/segments")
-    given = ["features", "fruit", *set_all(compute={"n_jobs": 2, "segment_size": 2})]
+def test_a_killed_worker_is_one_line_and_the_same_command_resumes(undisturbed, to_extract, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", KILL_A_WORKER, *given], cwd=tmp_path, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", KILL_A_WORKER, *to_extract], cwd=tmp_path, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1] == (
@@ -136,7 +137,7 @@ def test_a_killed_worker_is_one_line_and_the_same_command_resumes(undisturbed, t
     )
     with Collection(tmp_path / "runs/fruit/collection") as collection:
         assert 0 < collection.counts_by("status")["ok"] < 56  # what was extracted before is kept
-    visterm(*given, cwd=tmp_path)
+    visterm(*to_extract, cwd=tmp_path)
     assert result(tmp_path)[2] == result(undisturbed)[2]
     np.testing.assert_array_equal(result(tmp_path)[1].toarray(), result(undisturbed)[1].toarray())
 
