@@ -59,7 +59,7 @@ def test_marks_are_kept_taken_back_and_undone(page, ids):
     relevant = cards.first.get_by_role("button", name="Relevant", exact=True)
     expect(relevant).to_have_attribute("aria-pressed", "true")
     expect(cards.first.locator("img")).to_have_attribute("alt", re.compile("marked relevant$"))
-    cards.nth(1).get_by_role("button", name="Not relevant").click()
+    page.tile(1).get_by_role("button", name="Not relevant").click()
     expect(page.locator("#marks")).to_contain_text("1 relevant, 1 not relevant")
     expect(page.locator("#marks .status")).to_have_text("Saved")
     page.reload()
@@ -87,13 +87,13 @@ def test_undo_in_a_message_is_of_the_query_that_it_speaks_of(page, ids):
     cards.first.get_by_role("button", name="Relevant", exact=True).click()
     undo = page.locator(".toast").get_by_role("button", name="Undo")
     expect(undo).to_be_visible()
-    cards.nth(1).get_by_role("button", name="Search with this").click()
+    page.tile(1).get_by_role("button", name="Search with this").click()
     expect(page.get_by_role("heading", level=1)).not_to_have_text("fig/5.jpg")
     undo.click()
     expect(page.locator(".toast")).to_have_text("Last mark undone.")
     page.go_back()
     expect(page.get_by_role("heading", level=1)).to_have_text("fig/5.jpg")
-    cards.nth(1).get_by_role("button", name="Not relevant").click()
+    page.tile(1).get_by_role("button", name="Not relevant").click()
     expect(page.locator("#marks .status")).to_have_text("Saved")
     expect(page.locator("#marks")).to_contain_text("0 relevant, 1 not relevant")  # the first mark is gone
 
@@ -162,10 +162,10 @@ def test_an_update_moves_the_ranking_and_can_be_compared_undone_and_reset(page, 
         page.goto(f"{address}/?id={number}")
         cards = page.locator("#results .tile[data-index]")
         expect(page.tile(16)).to_be_attached()
-        for i in (0, 1, 2):
-            cards.nth(i).get_by_role("button", name="Not relevant").click()
-        for i in (12, 13, 14, 15):
-            cards.nth(i).get_by_role("button", name="Relevant", exact=True).click()
+        for index, name in [*((i, "Not relevant") for i in (0, 1, 2)), *((i, "Relevant") for i in (12, 13, 14, 15))]:
+            button = page.tile(index).get_by_role("button", name=name, exact=True)
+            button.click()
+            expect(button).to_have_attribute("aria-pressed", "true")
         expect(page.locator("#marks")).to_contain_text("4 relevant, 3 not relevant · 7 not used yet")
         expect(page.locator("#marks .status")).to_have_text("Saved")
         cards.first.locator("a.open").focus()
