@@ -41,15 +41,15 @@ def fetch_image(address: str, max_bytes: int) -> tuple[str, bytes]:
         try:
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             connection.request("GET", target, headers={"Accept": "image/*", "User-Agent": "visterm"})
-            response = connection.getresponse()
-            location = response.getheader("Location")
-            if response.status in (301, 302, 303, 307, 308) and location:
-                address = urljoin(address, location)
-                continue
-            if response.status != 200:
-                raise FetchError(f"{parts.hostname} answered with status {response.status}")
-            name = parts.path.rsplit("/", 1)[-1][-200:] or str(parts.hostname)
-            return name, _read(connection, response, max_bytes, deadline)
+            with connection.getresponse() as response:
+                location = response.getheader("Location")
+                if response.status in (301, 302, 303, 307, 308) and location:
+                    address = urljoin(address, location)
+                    continue
+                if response.status != 200:
+                    raise FetchError(f"{parts.hostname} answered with status {response.status}")
+                name = parts.path.rsplit("/", 1)[-1][-200:] or str(parts.hostname)
+                return name, _read(connection, response, max_bytes, deadline)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise FetchError(f"{parts.hostname}: {reason}") from None
