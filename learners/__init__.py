@@ -7,6 +7,7 @@ import os
 from . import storage
 from .aroma import AROMA
 from .base import SimilarityLearner
+from .blend import Blend
 from .cosine import Cosine
 from .hier import HIER
 from .knn import KNNAnnotator
@@ -32,6 +33,7 @@ __all__ = [
     "PAMIR",
     "RCA",
     "WSABIE",
+    "Blend",
     "Cosine",
     "KNNAnnotator",
     "LinearWARP",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,15 @@ from .triplets import plain_supervision, related_images
 
 # Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
 _QUERY_ROWS = 1024
+
+
+def inner_products(query_side: Callable[[Any], Any], Q: Any, gallery: Any) -> np.ndarray:
+    """Inner product of every query's side with every gallery side: float32 (n_queries, n_images)."""
+    out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
+    for start in range(0, Q.shape[0], _QUERY_ROWS):
+        scores = product(query_side(Q[start : start + _QUERY_ROWS]), gallery.T)
+        out[start : start + _QUERY_ROWS] = scores.toarray() if sp.issparse(scores) else scores
+    return out
 
 
 class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -36,6 +46,11 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     # Whether the gallery side begins with the columns of the vectors.
     _keeps_columns: bool = True
+
+    @property
+    def _gallery_is_vectors(self) -> bool:
+        """Whether the gallery side is the vectors as they are."""
+        return type(self).transform is SimilarityLearner.transform
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from scratch."""
@@ -125,12 +140,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""
         check_is_fitted(self)
-        Q, gallery = self._check_images(Q), self._gallery_side(X, y)
-        out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
-        for start in range(0, Q.shape[0], _QUERY_ROWS):
-            scores = product(self.transform_query(Q[start : start + _QUERY_ROWS]), gallery.T)
-            out[start : start + _QUERY_ROWS] = scores.toarray() if sp.issparse(scores) else scores
-        return out
+        return inner_products(self.transform_query, self._check_images(Q), self._gallery_side(X, y))
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision of the images, each as a query among the others, for model selection.

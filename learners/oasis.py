@@ -316,6 +316,10 @@ class OASIS(OnlineLearner):
 
     # -- the two sides -------------------------------------------------------------------------------------------------
 
+    @property
+    def _gallery_is_vectors(self) -> bool:
+        return self.variant != "dissim"
+
     def transform_query(self, Q: Any) -> np.ndarray:
         """Query side: Q W, or with "dissim" [Q (W + W'), 1]; dense float32 of shape (n, d) or (n, d + 1)."""
         check_is_fitted(self)

@@ -89,13 +89,18 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
         if not abs(found.positive + found.negative - score) <= _TOLERANCE * (found.positive - found.negative + 1e-3):
             raise ValueError(
                 f"the parts sum to {found.positive + found.negative:g} and the score is {score:g}: "
-                f"{type(learner).__name__} declares `linear` but is not"
+                f"{_name(learner)} declares `linear` but is not"
             )
         return found
     if hasattr(learner, "compare_bits"):
         features, amounts = learner.compare_bits(q, x, y)
         return _of_bits(features, amounts, query_parts, result_parts, score)
-    raise ValueError(f"the similarity of {type(learner).__name__} is not a sum over parts of images")
+    raise ValueError(f"the similarity of {_name(learner)} is not a sum over parts of images")
+
+
+def _name(learner) -> str:
+    """Name of a learner's class, also of one of which a share counts (`visterm.learners.Blend`)."""
+    return type(getattr(learner, "learner", learner)).__name__
 
 
 def _of_pairs(learner, query_parts, result_parts, q, x, n_pairs, score) -> Contributions:

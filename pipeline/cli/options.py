@@ -48,6 +48,16 @@ _LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, warp, ovr, hier, knn
 LearnerOption = Annotated[
     str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
 ]
+LearnedOption = Annotated[
+    float,
+    typer.Option(
+        "--learned",
+        metavar="SHARE",
+        min=0,
+        max=1,
+        help="How much of what was learned counts, from 0, how images look, to 1 (default).",
+    ),
+]
 LearnersOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -17,6 +17,7 @@ from .options import (
     JsonFormatOption,
     JsonOption,
     LabelOption,
+    LearnedOption,
     LearnerOption,
     LearnersOption,
     QueriesArgument,
@@ -37,6 +38,7 @@ def search(
     learner: LearnerOption = None,
     label: LabelOption = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Results per query (default: 10).")] = None,
+    learned: LearnedOption = 1.0,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
     page: Annotated[
@@ -54,6 +56,7 @@ def search(
     Examples:
       visterm search a.jpg
       visterm search a.jpg holiday/ id:12 --run photos -k 20 --format csv
+      visterm search a.jpg --learned 0.2
       visterm search holiday/ --html results.html
       visterm search --label sunset
       visterm search --label beach --label people
@@ -67,7 +70,12 @@ def search(
     asked = _asked(queries, label)
     searcher, console = open_searcher(run)
     chosen = chosen or searcher.default_learner(of_labels=bool(label))
-    found = (searcher.search_label if label else searcher.search)(asked, k or RESULTS, chosen)
+    if label and learned != 1:
+        raise UserError("--learned is for queries that are images; a learner ranks images for a label by itself")
+    if label:
+        found = searcher.search_label(asked, k or RESULTS, chosen)
+    else:
+        found = searcher.search(asked, k or RESULTS, chosen, learned=learned)
     if k is not None and k > len(searcher.images):
         console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
     if page is not None:
@@ -149,6 +157,7 @@ def explain(
     result: Annotated[str, typer.Argument(metavar="RESULT", help="Result image, such as a path that search printed.")],
     run: RunOption = None,
     learner: LearnerOption = None,
+    learned: LearnedOption = 1.0,
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,
@@ -172,7 +181,7 @@ def explain(
     if file is not None:
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
-    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs)
+    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs, learned=learned)
     found = made.data
     if file is not None:
         draw_explanation(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)

@@ -121,10 +121,11 @@ def search_examples(
     learner: str | None = None,
     *,
     region: Sequence[float] | None = None,
+    learned: float = 1.0,
 ) -> dict[str, Any]:
     """Search with a sum of images; see `Searcher.search_examples`."""
     name = learner or searcher.default_learner()
-    searcher.learner(name)
+    searcher.blend(name, learned)
     if not examples:
         raise UserError("no examples given; give pairs of an image and a weight")
     vectors, own, names = [], set(), []
@@ -141,7 +142,7 @@ def search_examples(
         own.add(row)
         names.append(f"{'-' if weight < 0 else '+'} {queries.names[0]}")
     Q = combine(vectors, [weight for _, weight in examples])
-    ranking = searcher.index(name).search(Q, k=min(k + len(own), len(searcher.images)))
+    ranking = searcher.index(name, learned).search(Q, k=min(k + len(own), len(searcher.images)))
     kept: list[tuple[int, float]] = [
         (row, score)
         for row, score in zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True)

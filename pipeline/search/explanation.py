@@ -42,7 +42,13 @@ class _Image(NamedTuple):
 
 
 def explain_pair(
-    searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
+    searcher: Searcher,
+    query: Any,
+    result: Any,
+    learner: str | None = None,
+    *,
+    n_pairs: int = PAIRS,
+    learned: float = 1.0,
 ) -> dict[str, Any]:
     """Compute what each block of a query and of a result adds to their score.
 
@@ -56,6 +62,8 @@ def explain_pair(
         One of ``searcher.learners``; by default `Searcher.default_learner`.
     n_pairs : int
         Most pairs of blocks to list.
+    learned : float, default=1.0
+        The share of what was learned, as for `Searcher.search`.
 
     Returns
     -------
@@ -81,11 +89,17 @@ def explain_pair(
         An image cannot be found or read, has changed since it was extracted, or has nothing to compare; or the learner
         cannot be used.
     """
-    return explain_with_pixels(searcher, query, result, learner, n_pairs=n_pairs).data
+    return explain_with_pixels(searcher, query, result, learner, n_pairs=n_pairs, learned=learned).data
 
 
 def explain_with_pixels(
-    searcher: Searcher, query: Any, result: Any, learner: str | None = None, *, n_pairs: int = PAIRS
+    searcher: Searcher,
+    query: Any,
+    result: Any,
+    learner: str | None = None,
+    *,
+    n_pairs: int = PAIRS,
+    learned: float = 1.0,
 ) -> PairExplanation:
     """As `explain_pair`, with the pixels of both images, which a picture of it needs."""
     from visterm.retrieval import explain
@@ -93,7 +107,7 @@ def explain_with_pixels(
     name = learner or searcher.default_learner()
     if not hasattr(searcher.extractor, "block_vectors"):
         raise UserError(f"run {searcher.run.name}: its vectors are not made of blocks, which explanations need")
-    model, cells = searcher.learner(name), not hasattr(searcher.extractor, "count")
+    model, cells = searcher.blend(name, learned), not hasattr(searcher.extractor, "count")
     pair = [_image(searcher, query), _image(searcher, result)]
     (query_boxes, query_vectors), (result_boxes, result_vectors) = (_blocks(searcher, image) for image in pair)
     labels = searcher.labels_for(name)

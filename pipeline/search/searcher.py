@@ -6,6 +6,7 @@ Heavy libraries are imported inside the functions that need them: refusing a wro
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import time
@@ -38,7 +39,7 @@ from .state import OnceCache, disk_state, learner_inputs
 if TYPE_CHECKING:
     import numpy as np
 
-    from visterm.learners import SimilarityLearner
+    from visterm.learners import Blend, SimilarityLearner
     from visterm.retrieval import ExactIndex
 
 
@@ -202,14 +203,50 @@ class Searcher:
 
         return self._once(("learner", name), load)
 
-    def index(self, name: str) -> ExactIndex:
-        """Make the index of a learner, once; its ``search(Q, k, exclude=)`` gives rows of `images`, see `results`.
+    def blend(self, name: str, learned: float) -> SimilarityLearner | Blend:
+        """Give a share of a learner, beside how images look; see `visterm.learners.Blend`. A share of 1 is the learner.
 
         Raises
         ------
         UserError
-            As `learner`.
+            As `learner`; also for a share that does not lie between 0 and 1.
         """
+        from visterm.learners import Blend
+        from visterm.learners.blend import scale_of
+
+        learner = self.learner(name)
+        if learned == 1:
+            return learner
+        try:
+            blend = Blend(learner, learned)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        blend.scale = self._once(("scale", name), lambda: scale_of(learner, self.X, self.labels_for(name)))
+        return blend
+
+    def index(self, name: str, learned: float = 1.0) -> ExactIndex:
+        """Make the index of a learner, once; its ``search(Q, k, exclude=)`` gives rows of `images`, see `results`.
+
+        `learned` is as for `blend`: one index serves every share of a learner. For a learner whose gallery side is not
+        the vectors themselves there is one more, exact and in memory, for all shares but 1.
+
+        Raises
+        ------
+        UserError
+            As `blend`.
+        """
+        if learned != 1:
+            from visterm.retrieval import ExactIndex
+
+            def make_exact() -> ExactIndex:
+                n_jobs = self.config.compute.n_jobs
+                return ExactIndex(self.blend(name, 0.5), self.X, self.labels_for(name), n_jobs=n_jobs)
+
+            blend: Any = self.blend(name, learned)
+            shared = self.index(name) if blend.shares_gallery else self._once(("shares", name), make_exact)
+            index = copy.copy(shared)
+            index.learner = blend
+            return index
 
         def make() -> ExactIndex:
             from visterm.retrieval import ExactIndex
@@ -265,7 +302,9 @@ class Searcher:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
         return self._gallery.row_named(name)
 
-    def search(self, queries: Any, k: int = RESULTS, learner: str | None = None) -> list[dict[str, Any]]:
+    def search(
+        self, queries: Any, k: int = RESULTS, learner: str | None = None, *, learned: float = 1.0
+    ) -> list[dict[str, Any]]:
         """Find the images of the collection that are most similar to each query image.
 
         Parameters
@@ -276,6 +315,8 @@ class Searcher:
             Results for each query, fewer if the collection is smaller.
         learner : str, optional
             One of `learners`; by default `default_learner`.
+        learned : float, default=1.0
+            The share of what the learner has learned, beside how images look, which is 0; see `blend`.
 
         Returns
         -------
@@ -287,15 +328,15 @@ class Searcher:
         Raises
         ------
         UserError
-            The learner is unknown or not trained, or k is less than 1.
+            The learner is unknown or not trained, k is less than 1, or `learned` does not lie between 0 and 1.
         """
         _check_k(k)
         name = learner or self.default_learner()
-        self.learner(name)  # a learner that is not trained is refused before any query is read
+        self.blend(name, learned)  # a learner that is not trained is refused before any query is read
         read = self.queries(queries)
         answers = read.answers("results")
         if read.place:
-            ranking = self.index(name).search(read.Q, k=min(k, len(self.images)), exclude=read.own)
+            ranking = self.index(name, learned).search(read.Q, k=min(k, len(self.images)), exclude=read.own)
             for i, indices, scores in zip(read.place, ranking.indices, ranking.scores, strict=True):
                 answers[i]["results"] = self.results(indices, scores)
         return answers
@@ -307,6 +348,7 @@ class Searcher:
         learner: str | None = None,
         *,
         region: Sequence[float] | None = None,
+        learned: float = 1.0,
     ) -> dict[str, Any]:
         """Find the images that are most similar to a sum of examples: this one plus that one minus a third.
 
@@ -315,7 +357,7 @@ class Searcher:
         examples : sequence of (image, weight)
             Images as `queries` takes them, one each; a negative weight subtracts one. They are no results themselves.
         k : int
-        learner : str, optional
+        learner, learned
             As in `search`.
         region : sequence of float, optional
             x, y, width and height, in shares of the size of the first image: only its blocks there count.
@@ -333,7 +375,7 @@ class Searcher:
         from .examples import search_examples
 
         _check_k(k)
-        return search_examples(self, examples, k, learner, region=region)
+        return search_examples(self, examples, k, learner, region=region, learned=learned)
 
     def results(self, rows: Iterable[int], scores: Iterable[float]) -> list[dict[str, Any]]:
         """Result rows of some rows of `images`, as `search` returns them; a row of -1 is skipped."""

@@ -183,7 +183,7 @@ class RequestHandlers:
             and not request.exclude_duplicates
             and not request.example
             and request.region is None
-            and request.weight == 1
+            and request.weight == request.learned == 1
         )
         if request.id is not None and has_index and plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
             return await self.search_batcher.run((snapshot, request))
@@ -208,6 +208,7 @@ class RequestHandlers:
             request.offset,
             wanted=filter_of(request),
             exclude_duplicates=request.exclude_duplicates,
+            learned=request.learned,
         )
         return self._search_response(snapshot, request, query.name, query.key or None, learner, ranked, started)
 
@@ -264,7 +265,9 @@ class RequestHandlers:
         ranked: list[tuple[int, float]],
         started: float,
     ) -> dict[str, Any]:
-        unlike = key is not None and request.offset == 0 and snapshot.is_unlike(learner, ranked)
+        unlike = (
+            key is not None and request.offset == 0 and request.learned == 1 and snapshot.is_unlike(learner, ranked)
+        )
         if isinstance(request, schemas.ColumnsRequest):
             return {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
         wanted = filter_of(request)
@@ -337,7 +340,13 @@ class RequestHandlers:
         return {"query": query.name, "version": snapshot.searcher.version, "labels": labels}
 
     def explain(
-        self, snapshot: Snapshot, number: int | None, upload: str | None, result: int, learner: str | None
+        self,
+        snapshot: Snapshot,
+        number: int | None,
+        upload: str | None,
+        result: int,
+        learner: str | None,
+        learned: float = 1.0,
     ) -> PairExplanation:
         """Explain the score of a result for a query, given by id or by the hash of an upload."""
         learner = self.learner(snapshot, learner)
@@ -345,7 +354,7 @@ class RequestHandlers:
             if image_id is not None:
                 self.image(snapshot, image_id)
         query = number if upload is None else self.upload_pixels(upload)
-        explanation = explain_with_pixels(snapshot.searcher, query, result, learner)
+        explanation = explain_with_pixels(snapshot.searcher, query, result, learner, learned=learned)
         if upload is not None:
             explanation.data["query"]["name"] = "upload"
         explanation.data["version"] = snapshot.searcher.version

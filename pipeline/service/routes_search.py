@@ -88,6 +88,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         id: Annotated[schemas.ImageId | None, Query()] = None,
         upload: Annotated[schemas.Sha256 | None, Query()] = None,
         learner: Annotated[schemas.Name | None, Query()] = None,
+        learned: Annotated[schemas.Learned, Query()] = 1.0,
         format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> Response:
         """Explain the score of a result for exactly one of: id, upload.
@@ -96,7 +97,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         """
         _check_one_query(schemas.ImageRequest(id=id, upload=upload), "id, upload")
         snapshot = handlers.snapshot
-        explanation = await pool.run(handlers.explain, snapshot, id, upload, result, learner)
+        explanation = await pool.run(handlers.explain, snapshot, id, upload, result, learner, learned)
         if format == "json":
             return JsonResponse(explanation.data)
         return Response(await pool.run(handlers.draw, explanation), media_type="image/png")

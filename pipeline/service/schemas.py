@@ -34,6 +34,17 @@ class ImageRequest(BaseModel):
     learner: Name | None = Field(default=None, description="A learner of the run: oasis, cosine, ...")
 
 
+Learned = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="How much of what was learned counts, from 0, how images look, to 1",
+    ),
+]
+
+
 class SearchRequest(ImageRequest):
     """A query (exactly one of id, upload and query_label, or a file in a POST), examples, and options."""
 
@@ -51,6 +62,7 @@ class SearchRequest(ImageRequest):
         "id:12, id:12@-0.5, upload:HASH@1",
     )
     weight: float = Field(default=1, ge=-MAX_WEIGHT, le=MAX_WEIGHT, description="Weight of the first image")
+    learned: Learned = 1.0
     region: Region | None = Field(
         default=None, description="Search with a part of the first image: x,y,width,height, shares of its size"
     )

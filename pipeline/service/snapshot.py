@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import mmap
 import threading
@@ -67,7 +68,7 @@ class Snapshot:
         default = searcher.default_learner()
         self.default_learner = default if default in searcher.learners else "cosine"  # nothing is trained yet
         self.used = {self.default_learner}
-        self._indexes: dict[tuple[str, Filter], tuple[Any, np.ndarray]] = {}  # of the images that pass a filter
+        self._indexes: dict[tuple[str, Filter, bool], tuple[Any, np.ndarray]] = {}  # of the images that pass a filter
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         self._low: dict[str, float] = {}  # score of each learner below which nothing is much like a query
         self._lock = threading.Lock()
@@ -148,13 +149,14 @@ class Snapshot:
         *,
         wanted: Filter = NO_FILTER,
         exclude_duplicates: bool = False,
+        learned: float = 1.0,
     ) -> list[tuple[int, float]]:
         """Rank the collection for a query, whose images are excluded from its own results: (row, score), best first.
 
         Only images that pass the filter; without duplicates of the query or an earlier result, if excluded.
         """
         images = self.searcher.images
-        index, rows, passes = self._index_of(learner, wanted)
+        index, rows, passes = self._index_of(learner, wanted, learned)
         excluded = query.row
         if rows is not None:
             place = int(np.searchsorted(rows, query.row))
@@ -184,28 +186,29 @@ class Snapshot:
                 return results[offset:n_wanted]
             depth *= 8  # too few are left
 
-    def _index_of(self, learner: str, wanted: Filter) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+    def _index_of(
+        self, learner: str, wanted: Filter, learned: float
+    ) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
         """Return an index to search for images that pass a filter.
 
         For few of them it is one of their own, with their rows, so that a rare label is searched fast. For most images
         it is the index of all, and whether each row passes.
         """
         if wanted == NO_FILTER:
-            return self.searcher.index(learner), None, None
-        key = learner, wanted
+            return self.searcher.index(learner, learned), None, None
+        model: Any = self.searcher.blend(learner, learned)
+        key = learner, wanted, learned == 1 or model.shares_gallery
         if (cached := self._indexes.get(key)) is not None:
-            return *cached, None
+            return _by(cached[0], model), cached[1], None
         searcher, rows = self.searcher, self.rows_of(wanted)
         if 2 * len(rows) > len(searcher.images):
             passes = np.zeros(len(searcher.images), bool)
             passes[rows] = True
-            return searcher.index(learner), None, passes
+            return searcher.index(learner, learned), None, passes
         labels = searcher.labels_for(learner)
         row_labels = None if labels is None else labels[rows]
         n_jobs = searcher.config.compute.n_jobs
-        index = (
-            ExactIndex(searcher.learner(learner), searcher.X[rows], row_labels, n_jobs=n_jobs) if len(rows) else None
-        )
+        index = ExactIndex(model, searcher.X[rows], row_labels, n_jobs=n_jobs) if len(rows) else None
         with self._lock:
             self._indexes[key] = index, rows
             while sum(len(rows) for _, rows in self._indexes.values()) > len(searcher.images) > len(rows):
@@ -302,6 +305,14 @@ def release_pages(learner: Any) -> None:
         if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
             mapped: Any = array
             mapped._mmap.madvise(mmap.MADV_DONTNEED)
+
+
+def _by(index: Any, model: Any) -> Any:
+    """The same gallery, ranked by another share of its learner."""
+    if index is not None and index.learner is not model:
+        index = copy.copy(index)
+        index.learner = model
+    return index
 
 
 def _without_duplicates(results: list[tuple[int, float]], images: list[Image], key: str) -> list[tuple[int, float]]:

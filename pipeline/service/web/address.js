@@ -1,6 +1,7 @@
 // The address of the page: what is asked and how it is shown, so that Back, Forward, reload and shared links work.
 //
 //   id | upload | query_label   the query: an image of the collection, a picture uploaded (its hash), a label
+//   learned                     share of what was learned, from 0 (how images look) to 1
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking before the last update)
 //   also, weight, region        further images "id:12@-0.5", added with weights; weight of the first; the part of it that counts
 //   label, not, folder          filters: one of these labels, none of those (both may repeat), in this folder
@@ -9,11 +10,12 @@
 //   model                       version of the learner that the link was made with
 //   view                        a page of views.js, such as "figures"
 
-const NAMES = ["view", "id", "upload", "query_label", "also", "weight", "region", "learner", "with", "label", "not", "folder", "unique", "metric", "model", "open", "explain"];
+const NAMES = ["view", "id", "upload", "query_label", "also", "weight", "region", "learner", "learned", "with", "label", "not", "folder", "unique", "metric", "model", "open", "explain"];
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
 
 const LISTS = new Set(["also", "label", "not"]); // one value as text, several as an array
 const CHECKS = { also: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/, weight: /^-?\d+(\.\d+)?$/,
+  learned: /^(0(\.\d+)?|1)$/,
   region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/ };
 
 // Names that a page of its own reads (views.js).
@@ -33,7 +35,7 @@ export function readAddress(search = location.search) {
     }
     const value = given.get(name);
     if (value === null || value === "" || CHECKS[name]?.test(value) === false || (NUMBERS.has(name) && !/^\d+$/.test(value))) continue;
-    state[name] = NUMBERS.has(name) || name === "weight" ? Number(value) : value;
+    state[name] = NUMBERS.has(name) || ["weight", "learned"].includes(name) ? Number(value) : value;
   }
   return state;
 }
@@ -52,6 +54,7 @@ export const queryOf = ({ id, upload, query_label }) =>
 export const searchOf = (state) => ({
   ...queryOf(state),
   learner: state.learner,
+  learned: state.learned,
   label: state.label,
   not_label: state.not,
   folder: state.folder,

@@ -52,7 +52,7 @@ export async function search(values, options) {
 export async function upload(file, values, options) {
   const form = new FormData();
   form.append("file", file, file.name || "pasted.png");
-  for (const [name, value] of Object.entries(values)) for (const one of [value].flat()) if (one) form.append(name, one);
+  for (const [name, value] of Object.entries(values)) for (const one of [value].flat()) if (one !== undefined) form.append(name, one);
   const [answer] = await request("search", { method: "POST", body: form, ...options });
   return answer;
 }

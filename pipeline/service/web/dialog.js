@@ -34,6 +34,7 @@ export function openDialog() {
     explain: Boolean(query && request.explain),
     beside: Boolean(query && !query.query_label && remembered("beside", false)),
     learner: !query || by === before ? null : by.learner,
+    learned: state.request.learned,
     model: !query ? null : by === before ? before.name : modelName(by.learner),
     query: query && { values: query, name: queryName(), address: query.query_label ? null : queryAddress(query, 1024) },
     act: {

@@ -3,6 +3,7 @@
 import { addressOf, queryOf } from "./address.js";
 import { $, copy, el, plural, seconds } from "./dom.js";
 import { change } from "./history.js";
+import { drawLearned } from "./learned.js";
 import { drawOptions, setHideMarked } from "./options.js";
 import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
@@ -14,6 +15,7 @@ export function drawQuery() {
   const focused = document.activeElement;
   const [tabAt, onChip] = [[...$("#tabs").children].indexOf(focused), $("#chips").contains(focused)];
   drawTitle();
+  drawLearned();
   drawChips();
   drawTabs();
   drawExamples();

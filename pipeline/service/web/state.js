@@ -37,9 +37,9 @@ export const asList = (value) => (value === undefined || value === null ? [] : [
 
 // The settings that a new query keeps. An album's filters are no filters of a search that begins in it.
 export function settings() {
-  const { view, learner, label, not, folder, unique, query_label, with: other } = state.request;
+  const { view, learner, learned, label, not, folder, unique, query_label, with: other } = state.request;
   if (view) return {};
-  return query_label ? { label, not, folder, unique } : { learner, label, not, folder, unique, with: other === "before" ? undefined : other };
+  return query_label ? { label, not, folder, unique } : { learner, learned, label, not, folder, unique, with: other === "before" ? undefined : other };
 }
 
 // What identifies a ranking, whichever learner made it.

@@ -108,7 +108,7 @@ export async function drawViewer(given) {
   try {
     if (!canExplain) throw new Error("Results of a label query cannot be explained. Search with an image to see which blocks match.");
     if (!given.learner) throw new Error("The model that ranked this image has been replaced. Undo the update to see the explanation.");
-    const explanation = await get("explain", { ...query.values, result: image.id, learner: given.learner });
+    const explanation = await get("explain", { ...query.values, result: image.id, learner: given.learner, learned: given.learned });
     if (!stage.isConnected) return;
     stage.replaceChildren(drawExplanation(explanation, { query_block: query.address, result_block: thumbnail(image, 1024) },
       given.best));

@@ -17,6 +17,7 @@ const MEANINGS = {
   score: ["scores", "How alike the learner finds the two photos. Scores compare results of one query under one learner, nothing else."],
   gap: ["gaps", "How much lower the next result scores. A large gap means that this match stands out."],
   learner: ["learners", "Plain look compares colours and textures as they are. A learned similarity was trained on labelled photos and weighs what tells them apart."],
+  learned: ["what was learned", "On the left, photos are compared as they look: best for things that nobody has labelled. On the right, only what was learned from labels counts."],
   versus: ["comparisons", "A second ranking of the same query beside the first, with what moved."],
   copies: ["copies", "Re-encoded, resized and mirrored copies of one photo are shown as one photo with a count."],
   precision: ["precision", "The share of the images you marked that you marked as relevant, among the first 20."],

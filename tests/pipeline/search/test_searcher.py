@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from running import visterm
+from running import refused, visterm
 
 from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
@@ -34,6 +34,35 @@ def test_every_learner_answers_as_the_command_does(searcher, finished):
         searcher.search("id:1", learner="oassis")
     with pytest.raises(UserError, match="no trained aroma"):
         searcher.search("id:1", learner="aroma")
+
+
+@pytest.mark.parametrize("name", ["oasis", "wsabie", "cosine"])
+def test_a_share_of_what_was_learned(searcher, finished, name):
+    """Nothing of it is the plain look, all of it the learner; between them one index serves every share."""
+    look, learned = (searcher.search("id:7", k=29, learner=learner)[0] for learner in ("cosine", name))
+    assert searcher.search("id:7", k=29, learner=name, learned=1)[0] == learned
+    none = searcher.search("id:7", k=29, learner=name, learned=0.0)[0]
+    assert [row["id"] for row in none["results"]] == [row["id"] for row in look["results"]]
+    scale = searcher.blend(name, 0.3).scale
+    (mixed,) = searcher.search("id:7", k=29, learner=name, learned=0.3)
+    of_look, of_learned = ({row["id"]: row["score"] for row in found["results"]} for found in (look, learned))
+    for row in mixed["results"]:
+        expected = 0.7 * of_look[row["id"]] + 0.3 * scale * of_learned[row["id"]]
+        assert row["score"] == pytest.approx(expected, abs=1e-4)
+    galleries = [searcher.index(name, share).gallery_ for share in (0.1, 0.6)]
+    assert galleries[0] is galleries[1]
+    told = visterm("search", "id:7", "-k", 29, "--learner", name, "--learned", 0.3, "--json", cwd=finished).stdout
+    assert json.loads(told) == [mixed]
+    (several,) = [searcher.search_examples([("id:7", 1), ("id:9", 0.5)], 5, name, learned=share) for share in (0.3,)]
+    assert len(several["results"]) == 5
+
+
+def test_what_is_no_share_is_refused(searcher, finished):
+    with pytest.raises(UserError, match="learned must be a number from 0 to 1, got -0.5"):
+        searcher.search("id:7", learned=-0.5)
+    for share in ("1.5", "-0.1", "nan", "lots"):
+        assert "--learned" in visterm("search", "id:7", f"--learned={share}", cwd=finished, check=2).stderr
+    assert "images for a label by itself" in refused("search", "--label", "pear", "--learned", "0.5", cwd=finished)
 
 
 def test_labels(searcher):

@@ -300,6 +300,39 @@ def test_metrics_of_musl_are_tabs(page, ids):
 
 
 @pytest.mark.slow
+def test_results_follow_the_share_of_what_was_learned(page, ids):
+    page.ask(ids["fig/2.jpg"])
+    slider = page.get_by_role("slider", name="Share of what was learned")
+    expect(slider).to_have_value("1")
+    number = ids["fig/2.jpg"]
+    (whole,), (look,) = (
+        page.request.get(f"search?id={number}&learner={learner}").json() for learner in ("oasis", "cosine")
+    )
+    first_of_all, first_by_look = (str(answer["results"][0]["id"]) for answer in (whole, look))
+    assert first_of_all != first_by_look
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", "0 % of what was learned")
+    expect(page.tile(0)).to_have_attribute("data-id", first_by_look)
+    expect(slider).to_be_focused()
+    assert page.url.endswith("&learned=0")
+    page.tile(0).locator("a.open").focus()
+    with page.expect_response("**/explain?*learned=0") as explained:
+        page.keyboard.press("e")
+    assert explained.value.json()["score"] == look["results"][0]["score"]
+    page.keyboard.press("Escape")
+    page.reload()
+    expect(slider).to_have_value("0")
+    slider.focus()
+    page.keyboard.press("End")
+    expect(page.tile(0)).to_have_attribute("data-id", first_of_all)
+    assert "learned" not in page.url
+    page.goto(f"?id={ids['fig/2.jpg']}&learner=cosine")
+    page.locator("#results .rank").first.wait_for()
+    expect(slider).to_be_hidden()
+
+
+@pytest.mark.slow
 def test_the_dialog_lies_over_the_grid_and_gives_the_focus_back(page, ids):
     page.ask(ids["plum/2.jpg"])
     card = page.tile(20)

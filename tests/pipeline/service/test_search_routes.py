@@ -53,6 +53,26 @@ def test_columns_are_the_same_answer(client, photos):
     assert client.get("/api/images/columns", params=wanted).json()["ids"] == [image["id"] for image in images]
 
 
+def test_a_share_of_what_was_learned(client, searcher, photos):
+    number = photos.id("pear/0.jpg")
+    for share in (0, 0.25, 1):
+        asked = {"id": number, "learned": share}
+        (answer,) = client.get("/search", params=asked).json()
+        (expected,) = searcher.search(f"id:{number}", learned=share)
+        assert [row["score"] for row in answer["results"]] == [row["score"] for row in expected["results"]]
+        columns = client.get("/search/columns", params=asked).json()
+        assert columns["scores"][:10] == [row["score"] for row in answer["results"]]
+        (pears,) = client.get("/search", params={**asked, "label": "pear", "k": 100}).json()  # an index of few images
+        scores = dict(zip(columns["ids"], columns["scores"], strict=True))
+        assert {row["id"]: row["score"] for row in pears["results"]}.items() <= scores.items()
+        result = answer["results"][0]
+        explained = client.get("/explain", params={"id": number, "result": result["id"], "learned": share}).json()
+        assert explained["score"] == result["score"]
+        assert explained["positive"] + explained["negative"] == pytest.approx(result["score"], abs=1e-3)
+    for wrong in ("-0.1", "1.1", "nan", "much"):
+        client.check_error(client.get("/search", params={"id": number, "learned": wrong}), 422, "learned")
+
+
 def test_filters(client, searcher, photos):
     number = photos.id("pear/0.jpg")
     (figs,) = client.get("/search", params={"id": number, "k": 100, "label": "fig"}).json()
@@ -142,7 +162,7 @@ def test_batched_searches_equal_single_ones(client):
 
 def test_filter_scores_only_the_images_with_its_label(made, serving):
     with serving(made) as client:
-        client.handlers.snapshot.searcher.index = lambda name: 1 / 0
+        client.handlers.snapshot.searcher.index = lambda name, learned: 1 / 0
         (answer,) = client.get("/search", params={"id": 1, "label": "plum", "k": 50}).json()
         assert len(answer["results"]) == answer["n_searched"] == 6
 

@@ -1,0 +1,44 @@
+// The slider between how photos look and what was learned: results change while it is dragged.
+
+import { $, el } from "./dom.js";
+import { change } from "./history.js";
+import { state } from "./state.js";
+import { info } from "./words.js";
+
+let under = null; // the change under way
+let next = null; // the share that is asked for after it
+
+// One request at a time, and then the last share that was asked for meanwhile.
+async function apply(share) {
+  next = share;
+  if (under) return;
+  while (next !== null) {
+    const learned = next === 1 ? undefined : next;
+    next = null;
+    under = change({ learned, open: undefined, explain: undefined }, { replace: true });
+    await under;
+  }
+  under = null;
+}
+
+export function drawLearned() {
+  const bar = $("#learned");
+  const { request, ranking } = state;
+  bar.hidden = Boolean(request.query_label || request.with) || ranking.learner === "cosine";
+  const share = request.learned ?? 1;
+  const slider = $("input", bar);
+  if (!slider) {
+    const range = el("input", { type: "range", min: 0, max: 1, step: 0.05, value: share, "aria-label": "Share of what was learned",
+      oninput: (event) => (label(event.target), void apply(Number(event.target.value))) });
+    bar.replaceChildren(el("span", { class: "quiet" }, "How it looks"), range, el("span", { class: "quiet" }, "What was learned"), ...info("learned"));
+    label(range);
+  } else if (slider !== document.activeElement || !under) {
+    slider.value = share;
+    label(slider);
+  }
+}
+
+// A number from 0 to 1 says nothing to people who listen to it.
+function label(slider) {
+  slider.setAttribute("aria-valuetext", `${Math.round(100 * slider.value)} % of what was learned`);
+}
