@@ -37,6 +37,7 @@ MODULES = (
     "pairs",
     "aroma",
     "comparison",
+    "open",
     "annotators",
     "wsabie",
     "musl",
