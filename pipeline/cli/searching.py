@@ -79,7 +79,8 @@ def search(
     if k is not None and k > len(searcher.images):
         console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
     if page is not None:
-        write_results_page(page, searcher, found, learner=chosen, of_labels=bool(label))
+        by = chosen if learned == 1 else f"{chosen}, {learned:.0%} of what was learned"
+        write_results_page(page, searcher, found, learner=by, of_labels=bool(label))
         if output is None and not as_json:
             print(page)
             report_errors(found)

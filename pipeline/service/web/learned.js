@@ -5,26 +5,31 @@ import { change } from "./history.js";
 import { state } from "./state.js";
 import { info } from "./words.js";
 
-let under = null; // the change under way
+const PLAIN = ["cosine", "knn"]; // learners whose similarity is how photos look
+
+let under = false; // a change is under way
 let next = null; // the share that is asked for after it
 
 // One request at a time, and then the last share that was asked for meanwhile.
 async function apply(share) {
   next = share;
   if (under) return;
-  while (next !== null) {
-    const learned = next === 1 ? undefined : next;
-    next = null;
-    under = change({ learned, open: undefined, explain: undefined }, { replace: true });
-    await under;
+  under = true;
+  try {
+    while (next !== null) {
+      const learned = next === 1 ? undefined : next;
+      next = null;
+      await change({ learned, open: undefined, explain: undefined }, { replace: true });
+    }
+  } finally {
+    under = false;
   }
-  under = null;
 }
 
 export function drawLearned() {
   const bar = $("#learned");
   const { request, ranking } = state;
-  bar.hidden = Boolean(request.query_label || request.with) || ranking.learner === "cosine";
+  bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
   const share = request.learned ?? 1;
   const slider = $("input", bar);
   if (!slider) {

@@ -321,14 +321,14 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
         page.keyboard.press("e")
     assert explained.value.json()["score"] == look["results"][0]["score"]
     page.keyboard.press("Escape")
+    page.wait_for_url(lambda address: "open" not in address)
     page.reload()
     expect(slider).to_have_value("0")
     slider.focus()
     page.keyboard.press("End")
     expect(page.tile(0)).to_have_attribute("data-id", first_of_all)
     assert "learned" not in page.url
-    page.goto(f"?id={ids['fig/2.jpg']}&learner=cosine")
-    page.locator("#results .rank").first.wait_for()
+    page.ask(number, "&learner=cosine")
     expect(slider).to_be_hidden()
 
 
