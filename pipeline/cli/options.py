@@ -55,7 +55,7 @@ LearnedOption = Annotated[
         metavar="SHARE",
         min=0,
         max=1,
-        help="How much of what was learned counts, from 0, how images look, to 1 (default).",
+        help="How much of what was learned counts, from 0, how images look, to 1.",
     ),
 ]
 LearnersOption = Annotated[
