@@ -54,6 +54,7 @@ def command(function: Callable) -> Callable:
             print(f"visterm: internal error: {problem}; 'visterm --debug ...' shows where", file=sys.stderr)
             raise typer.Exit(1) from None
         finally:
+            signals.over = True  # at once: a call would let a signal in before its first line
             signals.ignore_them()
 
     return wrapped
@@ -115,6 +116,7 @@ class _Signals:
 
     owned: tuple[int, ...] = ()
     received: int | None = None
+    over = False  # the command has ended: a signal comes too late
     _ends_process = False
     _limit: threading.Timer | None = None
 
@@ -130,16 +132,18 @@ class _Signals:
             if found[signal.SIGINT] in (signal.SIG_IGN, None):  # None: not of Python, and cannot be given back
                 del found[signal.SIGINT]
         self.owned, self.received, self._ends_process = tuple(found), None, ends_process
+        hook, sys.unraisablehook = sys.unraisablehook, self._send_again
         try:
             yield
         finally:
-            self.owned = ()
+            self.owned, sys.unraisablehook = (), hook
             if not ends_process:
                 for number, handler in found.items():
                     signal.signal(number, handler)
 
     def raise_them(self) -> None:
         """Raise a signal as an exception from now on."""
+        self.over = False
         for number in self.owned:
             signal.signal(number, self._raise)
 
@@ -150,7 +154,18 @@ class _Signals:
         for number in self.owned:
             signal.signal(number, signal.SIG_IGN)
 
+    def _send_again(self, lost: Any) -> None:
+        """Send a signal again whose exception Python has dropped: it fell into a destructor."""
+        if self.received is None or not isinstance(lost.exc_value, KeyboardInterrupt):
+            sys.__unraisablehook__(lost)
+            return
+        timer = threading.Timer(0.01, os.kill, (os.getpid(), self.received))  # here it would fall into this function
+        timer.daemon = True
+        timer.start()
+
     def _raise(self, number: int, frame: Any) -> None:
+        if self.over:
+            return
         self.received = number
         if self._ends_process and self._limit is None:
             if images := sys.modules.get("visterm.features.images"):

@@ -96,3 +96,33 @@ def test_nothing_is_waited_for_without_limit(tmp_path, number):
     else:
         assert done.returncode == 2
         assert line.startswith("visterm: no run given")
+
+
+LOST = """
+import os, signal, sys
+from visterm.pipeline.cli import start
+from visterm.pipeline.store import run
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+        sum(range(1000))
+
+def wait():
+    dropped = Dropped()
+    del dropped
+    while True:
+        sum(range(1000))
+
+run.runs_folder = wait
+sys.argv = ["visterm", "info"]
+start.main()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_in_a_destructor_is_not_lost(tmp_path):
+    """Python drops an exception there, and would print a traceback in place of ending."""
+    program = LOST.format(number=int(signal.SIGTERM))
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=40)
+    assert (done.returncode, done.stderr) == (143, "visterm: interrupted\n")
