@@ -129,7 +129,7 @@ def test_a_killed_worker_is_one_line_and_the_same_command_resumes(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8)
     for number in range(40):
         photo = cv2.resize(np.roll(pixels, number, axis=1), (2400, 1800), interpolation=cv2.INTER_NEAREST)
-        path = tmp_path / "large" / "apple pear".split()[number % 2] / f"{number}.jpg"
+        path = tmp_path / "large" / ["apple", "pear"][number % 2] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(path), photo)
     given = ["features", "large", *set_all(compute={"n_jobs": 2, "segment_size": 2}, features={"n_visterms": 10})]
