@@ -36,6 +36,7 @@ from .oasis import difference, row_dot, squared_norm, widest_row
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries
 from .sums import inner_products, product
 from .triplets import TripletSampler
+from .whitening import WhiteningMixin, check_whiten
 
 # Share of its squared norm that a vector's variance keeps at least; below it, single precision holds only rounding.
 _ROUNDING = 1e-6
@@ -531,7 +532,7 @@ def dense_factored_pass(
 # -- the learner -------------------------------------------------------------------------------------------------------
 
 
-class AROMA(OnlineLearner):
+class AROMA(WhiteningMixin, OnlineLearner):
     """Adaptive Regularization Of MAtrix models: OASIS with a step size for every entry of W.
 
     Parameters
@@ -543,8 +544,11 @@ class AROMA(OnlineLearner):
         Regulariser: larger makes smaller steps, and is surer of an entry later.
     n_steps : int, default=100_000
         Triplets.
-    init : {"zero", "identity"}, default="zero"
-        W before the first triplet. "identity" starts at the inner product of the vectors.
+    init : {"zero", "identity"} or None, default="zero"
+        W before the first triplet. "identity" starts at the inner product of the vectors. None: "identity" where the
+        vectors are whitened, else "zero".
+    whiten : bool or "auto", default=False
+        Learn in vectors whitened by the scatter within classes; see `OASIS`.
     pairs_per_query : int, optional
         Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
         and Sigma. None: 32 for the diagonal form where a quarter of the entries of the images or more are not zero, and
@@ -577,6 +581,8 @@ class AROMA(OnlineLearner):
     distribution_ : float32 array
         What is learned and saved. Diagonal: (d, d, 2), W and Sigma entry beside entry; factored: (3, d, d), W, Lambda
         and Omega.
+    mean_, whitening_ : float32 arrays of shape (d,) and (d, d)
+        Of the whitening, where there is one.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
 
@@ -601,14 +607,13 @@ class AROMA(OnlineLearner):
     as matrix products; on dense vectors they wait for the end of a block of 256 triplets, and those of the diagonal
     form for the end of a query's pairs. That changes results by rounding only.
 
-    Departures from the paper: W and the covariance are float32. `init="identity"` and `pairs_per_query` are ours. W is
-    square: section 2 also has queries and images of different kinds, of p and of q numbers. A learner here is fitted to
-    one X and one y, and draws its queries from the same rows as its images; another X for the queries, with relevance
-    in place of y, would be another contract for fit, validation, saving and search, for a case that no data here has.
-    The
-    state that early stopping returns to is W with the covariance of that moment, so that `partial_fit` continues as if
-    nothing had been learned since. The factored form skips a triplet where a or b is 1e-6 of the squared norm or less:
-    that is rounding.
+    Departures from the paper: W and the covariance are float32. `init="identity"`, `whiten` and `pairs_per_query` are
+    ours. W is square: section 2 also has queries and images of different kinds, of p and of q numbers. A learner here
+    is fitted to one X and one y, and draws its queries from the same rows as its images; another X for the queries,
+    with relevance in place of y, would be another contract for fit, validation, saving and search, for a case that no
+    data here has. The state that early stopping returns to is W with the covariance of that moment, so that
+    `partial_fit` continues as if nothing had been learned since. The factored form skips a triplet where a or b is 1e-6
+    of the squared norm or less: that is rounding.
 
     References
     ----------
@@ -629,7 +634,7 @@ class AROMA(OnlineLearner):
 
     linear = True
     _learned = ("distribution_",)
-    _state = (*OnlineLearner._state, "distribution_", "best_distribution_")
+    _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "distribution_", "best_distribution_")
     distribution_: np.ndarray  # (d, d, 2) or (3, d, d)
 
     def __init__(
@@ -638,7 +643,8 @@ class AROMA(OnlineLearner):
         covariance: str = "diagonal",
         r: float = 1.0,
         n_steps: int = 100_000,
-        init: str = "zero",
+        init: str | None = "zero",
+        whiten: bool | str = False,
         pairs_per_query: int | None = None,
         validation_fraction: float | None = None,
         patience: int | None = None,
@@ -654,6 +660,7 @@ class AROMA(OnlineLearner):
         self.r = r
         self.n_steps = n_steps
         self.init = init
+        self.whiten = whiten
         self.pairs_per_query = pairs_per_query
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -682,16 +689,28 @@ class AROMA(OnlineLearner):
     def transform_query(self, Q: Any) -> np.ndarray:
         """Query side: Q W; dense float32 of shape (n, d)."""
         check_is_fitted(self)
-        Q = self._check_images(Q)
-        if self._is_factored():
-            return product(Q, self.W_)
-        # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
-        d = self.n_features_in_
-        return np.ascontiguousarray(product(Q, np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
+        return self._back(self._learned_side(self.whitened(Q)))
 
     def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """What parts of an image add to its query side: P W."""
-        return self.transform_query(parts)
+        return self._back(self._learned_side(self.whitened_parts(parts, whole)))
+
+    def _learned_side(self, Z: Any) -> np.ndarray:
+        if self._is_factored():
+            return product(Z, self.W_)
+        # Products with W alone would copy it whole, as every other entry; this reads only the rows that Q touches.
+        d = self.n_features_in_
+        return np.ascontiguousarray(product(Z, np.asarray(self.distribution_).reshape(d, 2 * d))[:, ::2])
+
+    def _starts_at_vectors(self) -> bool:
+        return self.init == "identity" or (self.init is None and self.is_whitened())
+
+    def _starts_informed(self) -> bool:
+        return self._starts_at_vectors()
+
+    def _start_whitened(self) -> None:
+        if self.init is None:
+            np.fill_diagonal(self.W_, 1.0)
 
     def _is_factored(self) -> bool:
         """Which form was learned; `covariance` is the one that the next `fit` learns."""
@@ -704,8 +723,9 @@ class AROMA(OnlineLearner):
             raise ValueError(f"covariance must be 'diagonal' or 'factored', got {self.covariance!r}")
         if not isinstance(self.r, Real) or not 1e-30 <= self.r <= 1e30:  # what single precision can take
             raise ValueError(f"r must be a positive number, from 1e-30 to 1e30, got {self.r!r}")
-        if self.init not in ("identity", "zero"):
-            raise ValueError(f"init must be 'identity' or 'zero', got {self.init!r}")
+        if self.init not in ("zero", "identity", None):
+            raise ValueError(f"init must be 'zero', 'identity' or None, got {self.init!r}")
+        check_whiten(self.whiten)
         if self.pairs_per_query is not None:
             check_integer("pairs_per_query", self.pairs_per_query, minimum=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -23,9 +24,28 @@ def inner_products(query_side: Callable[[Any], Any], Q: Any, gallery: Any) -> np
     """Inner product of every query's side with every gallery side: float32 (n_queries, n_images)."""
     out = np.empty((Q.shape[0], gallery.shape[0]), np.float32)
     for start in range(0, Q.shape[0], _QUERY_ROWS):
-        scores = product(query_side(Q[start : start + _QUERY_ROWS]), gallery.T)
-        out[start : start + _QUERY_ROWS] = scores.toarray() if sp.issparse(scores) else scores
+        out[start : start + _QUERY_ROWS] = scores_of(query_side(Q[start : start + _QUERY_ROWS]), gallery)
     return out
+
+
+def scores_of(queries: Any, gallery: Any) -> np.ndarray:
+    """Inner products of query sides and gallery sides: dense float32 (n_queries, n_images)."""
+    scores = product(queries, gallery.T)
+    return scores.toarray() if sp.issparse(scores) else scores
+
+
+def ratio_of_spreads(look: np.ndarray, learned: np.ndarray) -> float:
+    """How many times more the first similarities vary than the second; 1 if that is not finite."""
+    spread = float(np.std(learned)) if learned.size else 0.0
+    ratio = float(np.std(look)) / spread if spread > 0 else 1.0
+    return ratio if 0 < ratio < np.inf else 1.0
+
+
+def check_share(learned: Any) -> float:
+    """Refuse anything but a number from 0 to 1."""
+    if not isinstance(learned, Real) or isinstance(learned, bool) or not 0 <= float(learned) <= 1:
+        raise ValueError(f"learned must be a number from 0 to 1, got {learned!r}")
+    return float(learned)
 
 
 class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -39,7 +59,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """
 
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
-    _state: tuple[str, ...] = ("n_features_in_",)
+    _state: tuple[str, ...] = ("n_features_in_", "learned_", "scale_")
 
     # Whether each side of an image is the sum of what its parts add to it; then `transform_parts` gives those.
     linear: bool = False
@@ -47,10 +67,52 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # Whether the gallery side begins with the columns of the vectors.
     _keeps_columns: bool = True
 
+    # The share of what was learned that is to count, beside how images look, and what makes both vary alike: of a
+    # learner that chose them on held-out images. See `Blend`.
+    learned_: float = 1.0
+    scale_: float | None = None
+
     @property
-    def _gallery_is_vectors(self) -> bool:
-        """Whether the gallery side is the vectors as they are."""
+    def gallery_is_vectors(self) -> bool:
+        """Whether the gallery side is the vectors as they are, so that one index serves all such learners."""
         return type(self).transform is SimilarityLearner.transform
+
+    def _look_side(self, Q: Any) -> Any:
+        """Query side, for images as they are, of the similarity before anything was learned: the vectors themselves.
+
+        Of a learner that whitens vectors, that of the whitened ones.
+        """
+        return self._check_images(Q)
+
+    def _look_parts(self, parts: Any, whole: Any) -> Any:
+        """What parts of an image add to `_look_side`; arguments as of `transform_parts`."""
+        return self._check_images(parts)
+
+    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32) -> np.ndarray:
+        """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors."""
+        sides = (
+            side.toarray() if sp.issparse(side) else side for side in (self._look_side(Q), self.transform_query(Q))
+        )
+        return look * next(sides) + learned * next(sides)
+
+    def linear_query(self, P: Any, look: Any = 0, learned: Any = 1) -> Any:
+        """Query sides of differences of vectors, such as directions: those of `transform_query` less those of zero.
+
+        A weighted sum of those of `_look_side` and `transform_query`; for learners that are `linear`.
+        """
+        return self._mixed_side(P, look, learned)
+
+    def center(self) -> np.ndarray | None:
+        """Vector (n_features_in_,) that a whitening learner subtracts from images; None where nothing is subtracted."""
+        return None
+
+    def _scorer(self, queries: Any, gallery: Any) -> Callable[[], np.ndarray]:
+        """Function that gives the similarity of the present state: (n_queries, n_images), to measure it many times."""
+        return lambda: scores_of(self.transform_query(queries), self._gallery_side(gallery))
+
+    def _starts_at_vectors(self) -> bool:
+        """Whether learning began at that similarity, so that its scale is that of the learner."""
+        return False
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from scratch."""
@@ -168,7 +230,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         params = self.get_params(deep=False)
         if not isinstance(params.get("random_state"), int | None):
             params["random_state"] = int(getattr(self, "seed_", params["random_state"]))
-        state = {name: getattr(self, name) for name in self._state if hasattr(self, name)}
+        state = {name: vars(self)[name] for name in self._state if name in vars(self)}
         storage.save(folder, type(self).__name__, params, state)
 
     def _check_state(self) -> None:

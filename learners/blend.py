@@ -8,6 +8,8 @@ sides h and t of the learner
 
     query side  (1 - a) q + a h(q),         gallery side  x             where t(x) = x
     query side  [(1 - a) q, a c h(q)],      gallery side  [x, t(x)]     otherwise
+
+Of a learner that whitens vectors, q stands for the query side of the whitened ones.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import SimilarityLearner, inner_products
+from .base import SimilarityLearner, check_share, inner_products, ratio_of_spreads, scores_of
 
 _SAMPLE = 300  # images whose similarities tell the scale
 
@@ -33,10 +35,11 @@ class Blend:
     ----------
     learner : SimilarityLearner
         Fitted.
-    learned : float
-        The share of what was learned, from 0 (how images look) to 1 (the learner).
-    scale : float, default=1.0
-        c: see `scale_of`.
+    learned : float, optional
+        The share of what was learned, from 0 (how images look) to 1 (the learner); by default `learned_` of the
+        learner, which is 1 unless it was chosen on held-out images.
+    scale : float, optional
+        c; by default `scale_` of the learner, else 1. See `scale_of`.
 
     Attributes
     ----------
@@ -67,16 +70,12 @@ class Blend:
     array([[0.8]], dtype=float32)
     """
 
-    def __init__(self, learner: SimilarityLearner, learned: float, *, scale: float = 1.0) -> None:
-        if not _is_number(learned) or not 0 <= learned <= 1:
-            raise ValueError(f"learned must be a number from 0 to 1, got {learned!r}")
-        if not _is_number(scale) or not 0 < scale < np.inf:
-            raise ValueError(f"scale must be a positive number, got {scale!r}")
+    def __init__(self, learner: SimilarityLearner, learned: float | None = None, *, scale: float | None = None) -> None:
         self.learner = learner
-        self.learned = float(learned)
-        self.scale = float(scale)
+        self.learned = check_share(learner.learned_ if learned is None else learned)
+        self.scale = _check_scale((learner.scale_ or 1.0) if scale is None else scale)
         self.linear = learner.linear
-        self.shares_gallery = learner._gallery_is_vectors
+        self.shares_gallery = learner.gallery_is_vectors
 
     @property
     def n_features_in_(self) -> int:
@@ -85,41 +84,57 @@ class Blend:
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side; arguments as of `SimilarityLearner.transform`."""
-        return self._gallery(self.learner._check_images(X), self.learner._gallery_side(X, y))
+        side = self.learner._gallery_side(X, y)
+        return side if self.shares_gallery else _side_by_side(self.learner._check_images(X), side)
 
     def transform_query(self, Q: Any) -> Any:
         """Query side: dense float32."""
-        return self._query(self.learner._check_images(Q), self.learner.transform_query(Q))
+        if self.shares_gallery:
+            return self.learner._mixed_side(Q, *self._weights())
+        return self._query(self.learner._look_side(Q), self.learner.transform_query(Q))
+
+    def linear_query(self, P: Any) -> Any:
+        """Query sides of differences of vectors; where `shares_gallery`."""
+        return self.learner.linear_query(P, *self._weights())
+
+    def center(self) -> np.ndarray | None:
+        """As of the learner."""
+        return self.learner.center()
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """What parts of an image add to its gallery side; for learners that are `linear`."""
-        return self._gallery(self.learner._check_images(parts), self.learner.transform_parts(parts, whole))
+        side = self.learner.transform_parts(parts, whole)
+        return side if self.shares_gallery else _side_by_side(self.learner._check_images(parts), side)
 
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
         """What parts of an image add to its query side."""
-        return self._query(self.learner._check_images(parts), self.learner.transform_query_parts(parts, whole))
+        return self._query(self.learner._look_parts(parts, whole), self.learner.transform_query_parts(parts, whole))
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image: float32 (n_queries, n_images)."""
         return inner_products(self.transform_query, self.learner._check_images(Q), self.transform(X, y))
 
-    def _gallery(self, X: Any, side: Any) -> Any:
-        if self.shares_gallery:
-            return X
-        if sp.issparse(X) or sp.issparse(side):
-            return sp.hstack([sp.csr_array(X), sp.csr_array(side)], format="csr")
-        return np.hstack([X, side])
+    def _weights(self) -> tuple[np.float32, np.float32]:
+        return np.float32(1 - self.learned), np.float32(self.learned * self.scale)
 
     def _query(self, Q: Any, side: Any) -> np.ndarray:
         Q, side = (part.toarray() if sp.issparse(part) else np.asarray(part) for part in (Q, side))
-        look, learned = np.float32(1 - self.learned), np.float32(self.learned * self.scale)
+        look, learned = self._weights()
         if self.shares_gallery:
             return look * Q + learned * side
         return np.hstack([look * Q, learned * side])
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def _check_scale(scale: Any) -> float:
+    if not isinstance(scale, Real) or isinstance(scale, bool) or not 0 < float(scale) < np.inf:
+        raise ValueError(f"scale must be a positive number, got {scale!r}")
+    return float(scale)
+
+
+def _side_by_side(X: Any, side: Any) -> Any:
+    if sp.issparse(X) or sp.issparse(side):
+        return sp.hstack([sp.csr_array(X), sp.csr_array(side)], format="csr")
+    return np.hstack([X, side])
 
 
 def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
@@ -141,13 +156,16 @@ def scale_of(learner: SimilarityLearner, X: Any, y: Any = None) -> float:
     -------
     float
     """
-    if learner._gallery_is_vectors and getattr(learner, "init", None) != "zero":
+    if learner._starts_at_vectors():
         return 1.0
     rows = np.unique(np.linspace(0, X.shape[0] - 1, min(_SAMPLE, X.shape[0])).astype(int))
     some = X[rows]
     others = ~np.eye(len(rows), dtype=bool)
-    look = (some @ some.T).toarray() if sp.issparse(some) else np.asarray(some) @ np.asarray(some).T
     learned = learner.similarity(some, some, None if y is None else y[rows])
-    spread = float(np.std(learned, where=others)) if others.any() else 0.0
-    found = float(np.std(look, where=others)) / spread if spread > 0 else 1.0
-    return found if 0 < found < np.inf else 1.0
+    return ratio_of_spreads(scores_of(learner._look_side(some), some)[others], learned[others])
+
+
+def effective(learner: SimilarityLearner, learned: float | None = None, scale: float | None = None) -> Any:
+    """The learner where all of it counts, else a `Blend`; arguments as there."""
+    share = learner.learned_ if learned is None else learned
+    return learner if share == 1 else Blend(learner, share, scale=scale)

@@ -327,8 +327,7 @@ class MuSL(SimilarityLearner):
         X, y = self._check_supervised(X, y, reset=True)
         self._check_params()
         for name in set(self._state) - {"n_features_in_"}:
-            if hasattr(self, name):
-                delattr(self, name)
+            self.__dict__.pop(name, None)
         self.seed_ = draw_seed(self.random_state)
         self.classes_ = np.unique(y)
         n_classes = len(self.classes_)

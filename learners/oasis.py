@@ -33,6 +33,7 @@ from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
 from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries, writable
 from .sums import product
 from .triplets import TripletSampler, readonly
+from .whitening import WhiteningMixin, check_whiten
 
 Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
@@ -166,7 +167,7 @@ def dissim_pass(rows, triplets, C, W):
     return losses, violating
 
 
-class OASIS(OnlineLearner):
+class OASIS(WhiteningMixin, OnlineLearner):
     """Online Algorithm for Scalable Image Similarity learning.
 
     Parameters
@@ -178,6 +179,10 @@ class OASIS(OnlineLearner):
     init : {"identity", "zero"}, default="identity"
         W before the first triplet. "identity" starts at the inner product of the vectors (with "dissim" at the squared
         Euclidean distance, which on unit rows ranks alike with margins twice as large).
+    whiten : bool or "auto", default=False
+        Learn in vectors whitened by the scatter within classes (`visterm.learners.whitening`): a better start than the
+        vectors themselves where they are dense. The gallery side stays X. "auto": where a quarter of the entries or
+        more are not zero, up to 4,096 numbers per vector, unless `variant` is "dissim".
     variant : {None, "symmetric", "online-symmetric", "dissim", "psd"}, default=None
         "symmetric" projects W on the symmetric matrices after learning (Proj-OASIS), "online-symmetric" after every
         triplet, "dissim" learns S(a, b) = -(a - b)' W (a - b), "psd" projects on the positive semi-definite matrices
@@ -219,6 +224,9 @@ class OASIS(OnlineLearner):
     Attributes
     ----------
     W_ : float32 array of shape (d, d)
+        Of whitened vectors, where they are whitened.
+    mean_, whitening_ : float32 arrays of shape (d,) and (d, d)
+        Of the whitening, where there is one.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
 
@@ -240,9 +248,9 @@ class OASIS(OnlineLearner):
     "zero" are pages that the system hands out when they are first written, so that a W of which few rows were learned
     takes less. W larger than 32 MB is kept on huge pages where the system grants them (NumPy asks).
 
-    Departures from the paper: W is float32. `pairs_per_query` > 1, with queries in turn, `mix_every` and `lock_free`
-    are ours. The similarity of "dissim" leaves out -q' W q, which is the same for all images of a query's ranking.
-    Early stopping measures the W that is learned, before "symmetric" and "psd" project it.
+    Departures from the paper: W is float32. `whiten`, `pairs_per_query` > 1, with queries in turn, `mix_every` and
+    `lock_free` are ours. The similarity of "dissim" leaves out -q' W q, which is the same for all images of a query's
+    ranking. Early stopping measures the W that is learned, before "symmetric" and "psd" project it.
 
     References
     ----------
@@ -268,7 +276,7 @@ class OASIS(OnlineLearner):
 
     linear = True
     _learned = ("W_",)
-    _state = (*OnlineLearner._state, "W_", "best_W_", "ranker_W_")
+    _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "W_", "best_W_", "ranker_W_")
     W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
     _distribute: Distribute | None = None  # during `fit` and `resume`
@@ -279,6 +287,7 @@ class OASIS(OnlineLearner):
         C: float = 0.1,
         n_steps: int = 2_000_000,
         init: str = "identity",
+        whiten: bool | str = False,
         variant: str | None = None,
         pairs_per_query: int = 256,
         n_rankers: int = 1,
@@ -298,6 +307,7 @@ class OASIS(OnlineLearner):
         self.C = C
         self.n_steps = n_steps
         self.init = init
+        self.whiten = whiten
         self.variant = variant
         self.pairs_per_query = pairs_per_query
         self.n_rankers = n_rankers
@@ -317,15 +327,22 @@ class OASIS(OnlineLearner):
     # -- the two sides -------------------------------------------------------------------------------------------------
 
     @property
-    def _gallery_is_vectors(self) -> bool:
+    def gallery_is_vectors(self) -> bool:
+        """Whether the gallery side is the vectors as they are: not with "dissim"."""
         return self.variant != "dissim"
+
+    def _starts_at_vectors(self) -> bool:
+        return self.init == "identity" and self.variant != "dissim"
 
     def transform_query(self, Q: Any) -> np.ndarray:
         """Query side: Q W, or with "dissim" [Q (W + W'), 1]; dense float32 of shape (n, d) or (n, d + 1)."""
         check_is_fitted(self)
-        Q, W = self._check_images(Q), np.asarray(self.W_)
-        # With "dissim" W is symmetric up to rounding: every update is.
-        return query_side(Q, W) if self.variant == "dissim" else product(Q, W)
+        if self.variant == "dissim":  # W is symmetric up to rounding: every update is
+            return query_side(self._check_images(Q), np.asarray(self.W_))
+        return self._back(self._learned_side(self.whitened(Q)))
+
+    def _learned_side(self, Z: Any) -> np.ndarray:
+        return product(Z, np.asarray(self.W_))
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side: X itself, or with "dissim" [X, -x' W x]; labels are not read."""
@@ -337,7 +354,7 @@ class OASIS(OnlineLearner):
         """What parts of an image add to its query side; with "dissim" the 1 is split as well."""
         if self.variant == "dissim":
             return query_parts(self._check_images(parts), self._check_images(whole), np.asarray(self.W_))
-        return self.transform_query(parts)
+        return self._back(self._learned_side(self.whitened_parts(parts, whole)))
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """What parts of an image add to its gallery side."""
@@ -359,10 +376,11 @@ class OASIS(OnlineLearner):
     def embedding(self) -> np.ndarray:
         """A of shape (rank, d) with A' A the positive semi-definite part of sym(W); all of W for "psd".
 
-        Then x' W y = (A x)' (A y): an embedding for plots and for other indexes. Takes O(d^3) time.
+        Then x' W y = (A x)' (A y): an embedding for plots and for other indexes. With `whiten`, W is what vectors less
+        their mean are compared by. Takes O(d^3) time.
         """
         check_is_fitted(self)
-        return _positive_part(np.array(self.W_, np.float32)).T
+        return self._back(_positive_part(np.array(self.W_, np.float32)).T)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -371,6 +389,9 @@ class OASIS(OnlineLearner):
             raise ValueError(f"C must be a positive number, got {self.C!r}")
         if self.init not in ("identity", "zero"):
             raise ValueError(f"init must be 'identity' or 'zero', got {self.init!r}")
+        check_whiten(self.whiten)
+        if self.whiten is True and self.variant == "dissim":
+            raise ValueError("whiten=True does not go with variant='dissim', whose gallery side would change with it")
         if self.variant not in (None, "symmetric", "online-symmetric", "dissim", "psd"):
             raise ValueError(
                 f"variant must be None, 'symmetric', 'online-symmetric', 'dissim' or 'psd', got {self.variant!r}"
@@ -394,6 +415,9 @@ class OASIS(OnlineLearner):
                     f" got {self.psd_every} and {self.variant!r}"
                 )
 
+    def _whitens(self, X: Any) -> bool:
+        return self.variant != "dissim" and super()._whitens(X)
+
     def _start(self) -> None:
         W = np.zeros((self.n_features_in_, self.n_features_in_), np.float32)
         if self.init == "identity":
@@ -416,6 +440,8 @@ class OASIS(OnlineLearner):
         y: Any,
         *,
         validation_rows: Any = None,
+        world: str = "seen",
+        learned: float | None = 1.0,
         callback: Any = None,
         progress: Any = None,
         distribute: Distribute | None = None,
@@ -424,14 +450,22 @@ class OASIS(OnlineLearner):
 
         Parameters
         ----------
-        X, y, validation_rows, callback, progress
+        X, y, validation_rows, world, learned, callback, progress
         distribute : callable, optional
             Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it has
             them done. Rankers then learn there, in place of `n_jobs` threads here; the model is the same. Each pass
             sends a ranker its W and the images of its triplets, and gets W back.
         """
         with self._distributed_by(distribute):
-            return super().fit(X, y, validation_rows=validation_rows, callback=callback, progress=progress)
+            return super().fit(
+                X,
+                y,
+                validation_rows=validation_rows,
+                world=world,
+                learned=learned,
+                callback=callback,
+                progress=progress,
+            )
 
     def resume(
         self, X: Any, y: Any, *, callback: Any = None, progress: Any = None, distribute: Distribute | None = None

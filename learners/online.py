@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral, Real
 from typing import Any, Self
@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import validation
-from .base import SimilarityLearner
+from .base import SimilarityLearner, check_share, ratio_of_spreads, scores_of
 from .sums import product, unit_rows
 from .triplets import TripletSampler, plain_supervision, readonly, related_images
 
@@ -69,7 +69,13 @@ class OnlineLearner(SimilarityLearner):
         Step with the best `validation_measure` and its value; only with `validation_fraction`.
     validation_map_, cosine_map_ : float
         Mean average precision of the held-out images among each other, at that step and by cosine: the same measure
-        for all learners, whatever their `validation_measure` is; only with `validation_fraction`.
+        for all learners, whatever their `validation_measure` is; only with `validation_fraction`. In the open world
+        with the share `learned_`.
+    unseen_ : int array or None
+        Rows of the classes that are held out, sorted; None in a closed world.
+    worlds_ : dict or None
+        `shares`, the `curve` of mAP by share (seen, unseen, both), that of the `learner` with its share, of `cosine`
+        and of `chance`, and `n_images` of the three; None where no share was chosen. See `validation.Worlds`.
     steps_done_, steps_total_ : int
         Of this `fit`, all phases together; the total falls when early stopping ends a phase.
     phase_ : str
@@ -94,6 +100,10 @@ class OnlineLearner(SimilarityLearner):
         "n_images_",
         "held_out_",
         "pass_sums_",
+        "world_",
+        "shares_",
+        "unseen_",
+        "worlds_",
     )
 
     validation_measure = "mAP"  # what `_validator` measures, for progress and reports
@@ -119,6 +129,11 @@ class OnlineLearner(SimilarityLearner):
     target_step_: int
     history_: list[dict[str, Any]]
     held_out_: np.ndarray | None
+    world_: str = "seen"
+    shares_: Sequence[float] = (1.0,)  # of what was learned, among which one is chosen
+    unseen_: np.ndarray | None = None
+    worlds_: dict[str, Any] | None = None
+    _choice: tuple[validation.Choice, float] | None = None  # of the present state, and its scale
     pass_sums_: dict[str, Any]  # of the pass under way; not there between passes
     cosine_map_: float
     validation_map_: float
@@ -186,6 +201,17 @@ class OnlineLearner(SimilarityLearner):
     def _finish(self) -> None:
         """Last step of learning; nothing by default."""
 
+    def _prepare(self, X: sp.csr_array, y: Any, training: np.ndarray) -> sp.csr_array:
+        """Vectors as the learner has them in this phase, learned from the rows `training`; X itself by default."""
+        return X
+
+    def _forget_preparation(self) -> None:
+        """Forget what `_prepare` learned, at the beginning of a phase; nothing by default."""
+
+    def _measuring(self, measure: Callable[[], float]) -> Callable[[], float]:
+        """`measure`, a function of vectors that `_prepare` gave; by default as it is."""
+        return measure
+
     def _starts_informed(self) -> bool:
         """Whether the state before the first triplet is a model: zero weights and random vectors are none."""
         return getattr(self, "init", None) != "zero"
@@ -205,6 +231,8 @@ class OnlineLearner(SimilarityLearner):
         y: Any,
         *,
         validation_rows: Any = None,
+        world: str = "seen",
+        learned: float | None = 1.0,
         callback: Callback | None = None,
         progress: Callback | None = None,
     ) -> Self:
@@ -217,6 +245,12 @@ class OnlineLearner(SimilarityLearner):
             See `TripletSampler`.
         validation_rows : array of int, optional
             Rows of X that validate, in place of a share `validation_fraction` drawn at random.
+        world : {"seen", "open", "unseen"}, default="seen"
+            What the similarity is for: classes that it is trained on, any classes, or others. But for "seen", a fifth
+            of the classes is held out, too, where there are five or more; see `validation.Worlds`.
+        learned : float, optional
+            The share of what is learned that counts; it becomes `learned_`, for `Blend`. None: the best one on held-out
+            images, for `world`. Without validation 1, whatever is asked for.
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
@@ -233,11 +267,11 @@ class OnlineLearner(SimilarityLearner):
         self._check_loop_params()
         self._check_params()
         for name in set(self._state) - self._noted_from_input:
-            if hasattr(self, name):
-                delattr(self, name)
+            self.__dict__.pop(name, None)
         self.seed_ = draw_seed(self.random_state)
         self.history_ = []
         self.n_images_ = X.shape[0]
+        self._set_world(world, learned)
         self.held_out_ = self._hold_out(y, validation_rows)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
@@ -322,20 +356,27 @@ class OnlineLearner(SimilarityLearner):
         return self
 
     def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
+        watch = measure_images = None
+        vectors, training = X, self._training_rows(X.shape[0])
+        X = self._prepare(X, y, training)
         if self.phase_ == "search":
-            watch: Callable[[], float] | None
-            measure_images: Callable[[], float] | None
             held_out = np.asarray(self.held_out_)
-            training = np.setdiff1d(np.arange(X.shape[0]), held_out)
             rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
-            watch = self._validator(X, y, held_out)
-            measure_images = self._image_validator(X, y, held_out)
+            by_cosine = self._image_validator(vectors, y, held_out, sides=(unit_rows, unit_rows))
+            if self._is_open():
+                measure_images = self._chooser(vectors, y, held_out)
+            else:
+                measure_images = self._measuring(self._image_validator(X, y, held_out))
+            if self._is_open() and self.validation_measure == "mAP":
+                watch = measure_images
+            else:  # labels of classes that are not trained on cannot be ranked
+                seen = np.setdiff1d(held_out, () if self.unseen_ is None else self.unseen_)
+                watch = self._measuring(self._validator(X, y, seen))
+            if not self.history_:
+                self.cosine_map_ = by_cosine()
+                self._record(dict(_NO_STEPS), watch, measure_images)
         else:
             rows, sampler = as_rows(X), self._sampler(y, None)
-            watch, measure_images = None, None
-        if watch is not None and not self.history_:
-            self.cosine_map_ = self._image_validator(X, y, held_out, sides=(unit_rows, unit_rows))()
-            self._record(dict(_NO_STEPS), watch, measure_images)
         phase, chunk = self.phase_, self._chunk_steps(rows)
         while self.phase_ == phase:
             if self.n_steps_ < self.target_step_ or hasattr(self, "pass_sums_"):
@@ -371,6 +412,7 @@ class OnlineLearner(SimilarityLearner):
             self._report_progress()
 
     def _begin_phase(self, phase: str, n_steps: int) -> None:
+        self._forget_preparation()
         self._start()
         self.phase_, self.n_steps_, self.target_step_ = phase, 0, n_steps
 
@@ -402,11 +444,15 @@ class OnlineLearner(SimilarityLearner):
                 "violating": sums["violating"] / sums["steps"] if sums["steps"] else None,
             }
         )
-        eligible = self.n_steps_ > 0 or self._starts_informed()
+        # In the open world the start is there all the same, as a share of 0.
+        eligible = self.n_steps_ > 0 or (self._starts_informed() and not self._is_open())
         if found is not None and eligible and found > getattr(self, "best_validation_", -1.0):
             self.best_validation_, self.best_step_ = found, self.n_steps_
             assert measure_images is not None
             self.validation_map_ = found if self.validation_measure == "mAP" else measure_images()
+            if self._choice is not None:
+                choice, self.scale_ = self._choice
+                self.learned_, self.worlds_, self.cosine_map_ = choice.learned, choice.figures, choice.cosine
             if not self._refits():
                 self._keep_best()
 
@@ -469,11 +515,67 @@ class OnlineLearner(SimilarityLearner):
 
         return mean_average_precision
 
+    def _chooser(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
+        """Function that chooses the share of what was learned for the present state, and gives the mAP with it."""
+        own = validation.choose_queries(len(held_out), self.seed_)
+        relevant = related_images(y, held_out[own], held_out, cutoff=getattr(self, "click_cutoff", None))
+        unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
+        groups = np.arange(len(own)) if sp.issparse(y) else np.asarray(y)[held_out[own]]
+        gallery: Any = take_rows(X, held_out)
+        gallery = gallery.toarray() if _is_dense(gallery) else gallery
+        queries = gallery[own]
+        worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
+        look, score = scores_of(self._look_side(queries), gallery), self._scorer(queries, gallery)
+        others = np.arange(len(held_out)) != own[:, None]
+
+        def choose() -> float:
+            learned = score()
+            scale = 1.0 if self._starts_at_vectors() else ratio_of_spreads(look[others], learned[others])
+            self._choice = worlds.choose(look, np.float32(scale) * learned, self.world_, self.shares_), scale
+            return self._choice[0].value
+
+        return choose
+
+    def _is_open(self) -> bool:
+        """Whether a share of what was learned is to be chosen, or validation is that of the open world."""
+        return self.world_ != "seen" or tuple(self.shares_) != (1.0,)
+
+    def _set_world(self, world: Any, learned: Any) -> None:
+        if world not in validation.WORLDS:
+            raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
+        shares = list(validation.SHARES) if learned is None else [check_share(learned)]
+        if (world, shares) != ("seen", [1.0]):  # the papers' protocol has nothing to save
+            self.world_, self.shares_, self.learned_ = world, shares, 1.0 if learned is None else shares[0]
+
+    def _training_rows(self, n: int) -> np.ndarray:
+        """Rows that are learned from in this phase."""
+        if self.phase_ != "search":
+            return np.arange(n)
+        held_out = np.asarray(self.held_out_)
+        return np.setdiff1d(np.arange(n), held_out if self.unseen_ is None else np.union1d(held_out, self.unseen_))
+
     def _hold_out(self, y: Any, validation_rows: Any) -> np.ndarray | None:
-        """Rows that validate, sorted; None without validation."""
+        """Rows that validate, sorted; None without validation. In the open world `unseen_` becomes whole classes."""
+        if validation_rows is None and self.validation_fraction is None:
+            return None
+        if self.world_ == "seen":
+            return self._images_to_hold_out(y, validation_rows)
+        self.unseen_ = unseen = validation.unseen_rows(y, self.seed_)
+        if not len(unseen):
+            _log.warning("no class is held out: five classes of two images or more, or labels of a fifth of the images")
+        rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
         if validation_rows is None:
-            if self.validation_fraction is None:
-                return None
+            images = rest[self._images_to_hold_out(y[rest], None)]
+        else:
+            images = np.setdiff1d(self._images_to_hold_out(y, validation_rows), unseen)
+        most = validation.MAX_IMAGES // 2
+        if len(unseen) > most:
+            unseen = np.random.default_rng([self.seed_, 5]).permutation(unseen)[:most]
+        return np.union1d(images, unseen)
+
+    def _images_to_hold_out(self, y: Any, validation_rows: Any) -> np.ndarray:
+        if validation_rows is None:
+            assert self.validation_fraction is not None
             return validation.split(y, self.validation_fraction, self.seed_)
         rows = np.sort(np.asarray(validation_rows))
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):

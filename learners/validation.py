@@ -1,12 +1,16 @@
-"""Held-out images of a learner: the split, and the mean average precision that early stopping uses.
+"""Held-out images of a learner: the split, the mean average precision that early stopping uses, and the open world.
 
 Chechik, Sharma, Shalit, Bengio, JMLR 11, 2010, section 5.1 (the measure) and section 5.2.1 (the use). Learners know
 nothing of `visterm.retrieval`, so the few lines of the measure stand here once more.
+
+The papers test on classes that were trained on. Users meet others, too: so whole classes are held out beside single
+images, and how much of what was learned is to count is chosen by what both kinds of images need (`Worlds`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +22,12 @@ from .triplets import readonly
 # checks.
 MAX_IMAGES = 5000
 MAX_QUERIES = 500
+
+WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it was trained on, any, others
+SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # of what was learned, among which one is chosen
+CAUTIOUS = 0.2  # the share where no class can be held out: on nine sets in ten, unseen classes lose nothing by it
+_FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
+_UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
 
 
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
@@ -50,6 +60,147 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
         why = "it is too small a share" if sp.issparse(y) else "no class has four"
         raise ValueError(f"validation_fraction={fraction} holds out no image, as {why}: use None to learn without")
     return np.flatnonzero(held_out)
+
+
+def unseen_rows(y: Any, seed: int) -> np.ndarray:
+    """Images of whole classes to hold out, sorted; none where no class can be.
+
+    A fifth of the classes, two at least, that have two images or more. Of images with several labels, or clicks: those
+    that have one of some labels, drawn until they are a fifth of the images. What is left has two classes of two
+    images, or labels that not all images have.
+    """
+    rng = np.random.default_rng([seed, 4])
+    if sp.issparse(y):
+        has = sp.csc_array(y > 0)
+        sizes = np.diff(has.indptr)
+        unseen = np.zeros(y.shape[0], bool)
+        drawn = 0
+        for label in rng.permutation(np.flatnonzero((sizes >= 2) & (sizes <= _UNSEEN * y.shape[0]))):
+            if drawn >= 2 and unseen.sum() >= _UNSEEN * y.shape[0]:
+                break
+            unseen[has.indices[has.indptr[label] : has.indptr[label + 1]]] = True
+            drawn += 1
+        left = np.asarray((y[~unseen] > 0).sum(axis=0)).ravel()
+        enough = drawn >= 2 and ((left >= 2) & (left < (~unseen).sum())).sum() >= 2
+        return np.flatnonzero(unseen) if enough else np.empty(0, np.int64)
+    classes, class_of, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    able = np.flatnonzero(sizes >= 2)
+    if len(able) < _FEWEST_CLASSES:
+        return np.empty(0, np.int64)
+    drawn_classes = rng.permutation(able)[: max(2, round(_UNSEEN * len(able)))]
+    return np.flatnonzero(np.isin(class_of, drawn_classes))
+
+
+class Choice(NamedTuple):
+    """What `Worlds.choose` finds."""
+
+    learned: float  # the share
+    value: float  # mAP by which it was chosen
+    cosine: float  # of the vectors themselves, by the same measure
+    figures: dict[str, Any]  # for reports: see `Worlds`
+
+
+class _Part(NamedTuple):
+    """Queries and images of one world."""
+
+    rows: np.ndarray  # (n_queries,) numbers of the queries
+    columns: np.ndarray  # (n_images,) numbers of the images
+    relevant: np.ndarray  # (n_queries, n_images)
+    own: np.ndarray  # (n_queries,) place of each query among the images
+
+    @classmethod
+    def of(cls, relevant: np.ndarray, own: np.ndarray, images: np.ndarray) -> _Part:
+        rows, columns = np.flatnonzero(images[own]), np.flatnonzero(images)
+        return cls(rows, columns, relevant[np.ix_(rows, columns)], np.searchsorted(columns, own[rows]))
+
+    def chance(self) -> float:
+        """Share of relevant images, for all queries that have any: about the mAP of a ranking at random."""
+        others = self.relevant.sum(axis=1) - 1
+        return float(others[others > 0].mean() / (len(self.columns) - 1)) if (others > 0).any() else 0.0
+
+
+class Worlds:
+    """Held-out images of classes that are trained on ("seen") and of others ("unseen"), and measures of a similarity.
+
+    Mean average precision of queries of seen classes among these images, of unseen ones among those, and of all among
+    all ("both"), which is what users meet.
+
+    Parameters
+    ----------
+    relevant : bool array of shape (n_queries, n_images)
+    own : int array of shape (n_queries,)
+        The column of each query.
+    unseen : bool array of shape (n_images,)
+    groups : array of shape (n_queries,)
+        Queries of a group, such as a class, are no independent evidence.
+    cosine : float array of shape (n_queries, n_images)
+        Inner products of the vectors themselves.
+    """
+
+    def __init__(
+        self, relevant: np.ndarray, own: np.ndarray, unseen: np.ndarray, groups: np.ndarray, cosine: np.ndarray
+    ) -> None:
+        self._parts = [_Part.of(relevant, own, ~unseen)]
+        if unseen.any():
+            self._parts += [_Part.of(relevant, own, unseen), _Part.of(relevant, own, np.ones(len(unseen), bool))]
+        self._groups = groups
+        self._cosine = self._each(cosine)
+        self._figures: dict[str, list] = {
+            "cosine": list(map(mean_of, self._cosine)),
+            "chance": [part.chance() for part in self._parts],
+            "n_images": [len(part.columns) for part in self._parts],
+        }
+
+    def choose(self, look: np.ndarray, learned: np.ndarray, world: str, shares: Sequence[float] = SHARES) -> Choice:
+        """Choose the share of what was learned.
+
+        It is `CAUTIOUS`, or 1 where only seen classes count, unless another share is clearly better: by more than two
+        standard errors of the mean over groups. A few classes say little, and the best of many shares on them is mostly
+        chance.
+
+        Parameters
+        ----------
+        look, learned : float arrays of shape (n_queries, n_images)
+            Scores before learning, and scores of the learner, times its scale.
+        world : {"seen", "open", "unseen"}
+            By which mAP: on seen classes, on unseen ones, or with "open" on both in one gallery, among the shares with
+            which neither seen nor unseen classes are clearly below cosine, where there are such.
+        shares : sequence of float
+            To choose from.
+        """
+        aps = [self._each((1 - share) * look + share * learned) for share in map(np.float32, shares)]
+        best = 0
+        place = {"seen": 0, "unseen": 1, "open": 2}[world] if len(self._parts) > 1 else 0
+        if len(shares) > 1:
+            best = shares.index(1.0 if world == "seen" else CAUTIOUS)
+            able = list(range(len(shares)))
+            if world == "open":
+                able = [
+                    i for i in able if not any(self._is_above(self._cosine, aps[i], part) for part in (0, 1))
+                ] or able
+            if len(self._parts) > 1 or world == "seen":  # else nothing is known of unseen classes
+                start = best if best in able else min(able, key=lambda i: abs(shares[i] - shares[best]))
+                better = [i for i in able if self._is_above(aps[i], aps[start], place)]
+                best = max(better, key=lambda i: mean_of(aps[i][place]), default=start)
+        curve = [list(map(mean_of, each)) for each in aps]
+        figures = {"shares": list(shares), "curve": curve, "learner": curve[best]} | self._figures
+        return Choice(shares[best], curve[best][place], self._figures["cosine"][place], figures)
+
+    def _each(self, scores: np.ndarray) -> list[np.ndarray]:
+        """Average precision of each query of seen, unseen and both; of seen alone where no class is held out."""
+        return [
+            average_precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.own) for part in self._parts
+        ]
+
+    def _is_above(self, some: list[np.ndarray], others: list[np.ndarray], place: int) -> bool:
+        """Whether some average precisions of a part are higher by two standard errors of the groups' mean and more."""
+        if place >= len(self._parts):
+            return False
+        gains = some[place] - others[place]
+        known = ~np.isnan(gains)
+        _, group = np.unique(self._groups[self._parts[place].rows][known], return_inverse=True)
+        means = np.bincount(group, gains[known]) / np.bincount(group)
+        return len(means) > 1 and bool(means.mean() > 2 * means.std(ddof=1) / np.sqrt(len(means)))
 
 
 def choose_queries(n: int, seed: int) -> np.ndarray:

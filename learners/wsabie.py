@@ -33,6 +33,7 @@ from .annotation import Labels, OnlineAnnotator, combine_rows
 from .online import FASTMATH, Rows, check_integer, mean_entries
 from .sums import product
 from .triplets import draw_below, stream
+from .whitening import WhiteningMixin, check_whiten
 
 _INIT = 2**32 - 1  # sets the random numbers of the first vectors apart from those of the steps
 _LEAST_DECAY, _DECAY_PER_PAIR = 10_000, 6  # of "auto"; chosen on Caltech-101 and Corel-5K, by validation
@@ -240,7 +241,7 @@ def owpc_pass(rows, labels, pairs, harmonic, rates, max_norm, first, last, V, W)
     return losses, violating
 
 
-class WSABIE(OnlineAnnotator):
+class WSABIE(WhiteningMixin, OnlineAnnotator):
     """Web Scale Annotation by Image Embedding: images and labels in one space.
 
     Its four uses: `annotate` ranks labels for an image, `label_scores(gallery)[:, i]` ranks images for a label,
@@ -267,6 +268,8 @@ class WSABIE(OnlineAnnotator):
         "warp" estimates the rank of the right label by drawing until a label violates; "auc" draws one label and gives
         it the weight 1 if it violates, which optimises the mean rank; "owpc" computes the scores of all labels, the
         exact rank, and learns from all violating labels at once.
+    whiten : bool or "auto", default=False
+        Learn in vectors whitened by the scatter within classes; see `OASIS`.
     n_steps : int, default=100_000
         Draws of an image and one of its labels.
     validation_fraction : float, optional
@@ -313,6 +316,7 @@ class WSABIE(OnlineAnnotator):
 
     Departures from the paper:
 
+    - `whiten` is ours.
     - The learning rate falls with the steps, unless `decay_steps` is None (the paper names a schedule as possible).
     - An image may have several labels: one of them is drawn for each step, and none of them as a violator. The rank is
       estimated by floor((Y - 1) / N) all the same.
@@ -342,6 +346,7 @@ class WSABIE(OnlineAnnotator):
     _learned = ("visterm_vectors_", "label_vectors_")
     _state = (
         *OnlineAnnotator._state,
+        *WhiteningMixin._whitening_state,
         "visterm_vectors_",
         "label_vectors_",
         "member_sizes_",
@@ -363,6 +368,7 @@ class WSABIE(OnlineAnnotator):
         learning_rate: float = 0.02,
         decay_steps: int | str | None = "auto",
         loss: str = "warp",
+        whiten: bool | str = False,
         n_steps: int = 100_000,
         validation_fraction: float | None = None,
         patience: int | None = None,
@@ -376,6 +382,7 @@ class WSABIE(OnlineAnnotator):
         self.learning_rate = learning_rate
         self.decay_steps = decay_steps
         self.loss = loss
+        self.whiten = whiten
         self.n_steps = n_steps
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -394,8 +401,11 @@ class WSABIE(OnlineAnnotator):
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Embeddings V x: float32 of shape (n, n_components), of an ensemble times the roots of the weights."""
         check_is_fitted(self)
-        embedded = product(self._check_images(X), self.visterm_vectors_)
-        return self._weigh(embedded)
+        return self._weigh(product(self.whitened(X), self.visterm_vectors_))
+
+    def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
+        """What parts of an image add to its embedding."""
+        return self._weigh(product(self.whitened_parts(parts, whole), self.visterm_vectors_))
 
     def label_vectors(self) -> np.ndarray:
         """Embeddings of the labels, as `transform` has them of images: float32 of shape (n_labels, n_components)."""
@@ -440,6 +450,7 @@ class WSABIE(OnlineAnnotator):
             if not isinstance(value, Real) or not 0 < value < np.inf:
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
         check_decay_steps(self.decay_steps)
+        check_whiten(self.whiten)
         if self.loss not in ("warp", "auc", "owpc"):
             raise ValueError(f"loss must be 'warp', 'auc' or 'owpc', got {self.loss!r}")
 

@@ -16,6 +16,7 @@ from .errors import command
 from .options import (
     ConfigOption,
     ForceOption,
+    ForOption,
     JsonOption,
     LearnersOption,
     RunOption,
@@ -26,6 +27,7 @@ from .options import (
     run_named,
     several_names,
     with_scheduler,
+    with_world,
 )
 from .output import say_kept
 from .tuning import BudgetOption, say_chosen, seconds_of
@@ -41,6 +43,7 @@ def train(
     config: ConfigOption = None,
     settings: SetOption = None,
     learner: LearnersOption = None,
+    world: ForOption = None,
     scheduler: SchedulerOption = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose the settings first, as visterm tune --apply does.")
@@ -67,6 +70,7 @@ def train(
       visterm train --tune --budget 10m
       visterm train --set oasis.n_steps=1000000
       visterm train --time-limit 2m
+      visterm train --for seen
     """
     from visterm.pipeline.stages.train import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
@@ -74,7 +78,7 @@ def train(
 
     names = several_names(learner) or ["oasis"]
     check_learners([name for name in names if name != "all"])
-    settings = with_scheduler(settings, scheduler)
+    settings = with_world(with_scheduler(settings, scheduler), world)
     limit = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     place, configuration = open_run(run, config, settings)
     console = make_console()

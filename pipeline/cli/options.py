@@ -25,6 +25,14 @@ class Format(enum.StrEnum):
     csv = "csv"
 
 
+class World(enum.StrEnum):
+    """What a similarity is for."""
+
+    open = "open"
+    seen = "seen"
+    unseen = "unseen"
+
+
 class Globals:
     """Values of the options before the command."""
 
@@ -49,13 +57,20 @@ LearnerOption = Annotated[
     str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
 ]
 LearnedOption = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--learned",
         metavar="SHARE",
         min=0,
         max=1,
-        help="How much of what was learned counts, from 0, how images look, to 1.",
+        help="How much of what was learned counts, from 0, how images look, to 1 (default: what training chose).",
+    ),
+]
+ForOption = Annotated[
+    World | None,
+    typer.Option(
+        "--for",
+        help="What the similarity is for: any classes (open, the default), those trained on (seen), others (unseen).",
     ),
 ]
 LearnersOption = Annotated[
@@ -89,6 +104,11 @@ def with_scheduler(settings: list[str] | None, scheduler: str | None) -> list[st
     if scheduler is None:
         return settings or []
     return [*(settings or []), f"cluster.scheduler={'null' if scheduler == 'none' else scheduler}"]
+
+
+def with_world(settings: list[str] | None, world: World | None) -> list[str]:
+    """The settings, and the one that --for stands for."""
+    return [*(settings or []), *([] if world is None else [f"train.world={world.value}"])]
 
 
 def several_names(given: list[str] | None) -> list[str]:

@@ -38,7 +38,7 @@ def search(
     learner: LearnerOption = None,
     label: LabelOption = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Results per query (default: 10).")] = None,
-    learned: LearnedOption = 1.0,
+    learned: LearnedOption = None,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
     page: Annotated[
@@ -70,7 +70,7 @@ def search(
     asked = _asked(queries, label)
     searcher, console = open_searcher(run)
     chosen = chosen or searcher.default_learner(of_labels=bool(label))
-    if label and learned != 1:
+    if label and learned is not None:
         raise UserError("--learned is for queries that are images; a learner ranks images for a label by itself")
     if label:
         found = searcher.search_label(asked, k or RESULTS, chosen)
@@ -79,7 +79,8 @@ def search(
     if k is not None and k > len(searcher.images):
         console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
     if page is not None:
-        by = chosen if learned == 1 else f"{chosen}, {learned:.0%} of what was learned"
+        share = 1.0 if label else searcher.share(chosen, learned)
+        by = chosen if share == 1 else f"{chosen}, {share:.0%} of what was learned"
         write_results_page(page, searcher, found, learner=by, of_labels=bool(label))
         if output is None and not as_json:
             print(page)
@@ -158,7 +159,7 @@ def explain(
     result: Annotated[str, typer.Argument(metavar="RESULT", help="Result image, such as a path that search printed.")],
     run: RunOption = None,
     learner: LearnerOption = None,
-    learned: LearnedOption = 1.0,
+    learned: LearnedOption = None,
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,

@@ -16,6 +16,7 @@ from .errors import command
 from .options import (
     ConfigOption,
     ForceOption,
+    ForOption,
     JsonOption,
     LearnerOption,
     RunOption,
@@ -23,6 +24,7 @@ from .options import (
     make_console,
     one_name,
     open_run,
+    with_world,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def tune(
     config: ConfigOption = None,
     settings: SetOption = None,
     learner: LearnerOption = None,
+    world: ForOption = None,
     budget: BudgetOption = "5m",
     search: Annotated[
         list[str] | None,
@@ -65,6 +68,7 @@ def tune(
     """
     name = one_name(learner) or "oasis"
     seconds = seconds_of(budget)
+    settings = with_world(settings, world)
     place, configuration = open_run(run, config, settings)
     console = make_console()
     from visterm.pipeline.stages.tune import tune as stage

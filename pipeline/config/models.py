@@ -40,6 +40,7 @@ _FEWER_CHECKS = "longer trainings need fewer validation checks per step"
 _HELD_OUT = "the command holds out a fifth of the training images; fit learns from all that it is given"
 _REFIT = "once the best number of steps is known, learn from all training images"
 _CLICKS = "how strongly clicked images must be related; without clicks the command passes None"
+_WHITEN = "the papers learn in the vectors as they are; whitened dense vectors are a better start"
 _FOREST_STUDY = "the class has the paper's figure; this did best in the study of docs/musl.md"
 
 
@@ -200,12 +201,24 @@ class FeaturesConfig(_Section):
         return self
 
 
+class TrainConfig(_Section):
+    """What similarities are for, and how much of what is learned counts beside how images look; see Blend.
+
+    ``world`` is ``open`` (images of any class), ``seen`` (only classes that are trained on, as in the papers) or
+    ``unseen`` (only others).
+    """
+
+    world: Literal["open", "seen", "unseen"] = "open"
+    learned: float | None = Field(default=None, ge=0, le=1)  # null: chosen on held-out images; 1: as in the papers
+
+
 class OASISConfig(_Section):
     """The online similarity learner; see OASIS."""
 
     C: float = Field(default=_OASIS["C"], gt=0)
     n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 4,000,000, or 1,000 per image if that is more
     init: Literal["identity", "zero"] = _OASIS["init"]
+    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
     variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = _OASIS["variant"]
     psd_every: int | None = Field(default=_OASIS["psd_every"], gt=0)
     pairs_per_query: int = Field(default=_OASIS["pairs_per_query"], gt=0)
@@ -227,7 +240,8 @@ class AROMAConfig(_Section):
     covariance: Literal["diagonal", "factored"] = _AROMA["covariance"]
     r: float = _AROMA["r"]
     n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
-    init: Literal["zero", "identity"] = _AROMA["init"]
+    init: Literal["zero", "identity"] | None = _differs(None, "identity where vectors are whitened, else zero")
+    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
     pairs_per_query: int | None = Field(default=_AROMA["pairs_per_query"], gt=0)
     pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
@@ -259,6 +273,7 @@ class WSABIEConfig(_Section):
     learning_rate: float = Field(default=_WSABIE["learning_rate"], gt=0)
     decay_steps: int | Literal["auto"] | None = _WSABIE["decay_steps"]
     loss: Literal["warp", "auc", "owpc"] = _WSABIE["loss"]
+    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
     n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
     pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
     validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
@@ -470,6 +485,7 @@ class Config(_Section):
     collection: CollectionConfig = CollectionConfig()
     split: SplitConfig = SplitConfig()
     features: FeaturesConfig = FeaturesConfig()
+    train: TrainConfig = TrainConfig()
     oasis: OASISConfig = OASISConfig()
     aroma: AROMAConfig = AROMAConfig()
     wsabie: WSABIEConfig = WSABIEConfig()

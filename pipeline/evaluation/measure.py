@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from visterm.learners import SimilarityLearner
+from visterm.learners.blend import effective
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.catalogue import Image
 from visterm.retrieval import (
@@ -96,13 +97,14 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
     exclude = np.arange(len(task.queries)) if task.own else np.full(len(task.queries), -1)
     # Learners may read the labels of training images, but not those of test images, which are what is measured.
     labels = None if task.own or task.classes is None else task.classes[1]
-    index = ExactIndex(learner, task.X, labels, n_jobs=n_jobs)
+    similarity = effective(learner)
+    index = ExactIndex(similarity, task.X, labels, n_jobs=n_jobs)
     evaluation = evaluate_index(index, task.Q, task.relevance, exclude=exclude, max_k=config.evaluate.max_k)
     ranking = index.search(task.Q, k=k, exclude=exclude)
     accuracy = None
     if task.classes is not None:
         if task.own:
-            index = ExactIndex(learner, task.X_train, task.classes[1], n_jobs=n_jobs)
+            index = ExactIndex(similarity, task.X_train, task.classes[1], n_jobs=n_jobs)
         n_votes = min(config.evaluate.accuracy_neighbours, index.n_gallery)
         if hasattr(learner, "categorize"):  # MuSL's distances are integers: many tie, and share the votes
             predicted = learner.categorize(task.Q, task.X_train, task.classes[1], n_neighbors=n_votes)

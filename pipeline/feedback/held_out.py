@@ -51,7 +51,9 @@ class HeldOut(NamedTuple):
 
     def scores(self, model: Any) -> np.ndarray:
         """Scores of all images for each query, float32 (n_queries, n)."""
-        return model.similarity(self.X[self.own], self.X)
+        from visterm.learners.blend import effective
+
+        return effective(model).similarity(self.X[self.own], self.X)
 
     def digest(self) -> str:
         """Fingerprint of the images' vectors."""

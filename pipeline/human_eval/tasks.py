@@ -73,7 +73,7 @@ def draw_tasks(
         raise UserError(f"run {searcher.run.name}: {len(rows)} images are too few to judge the {k} nearest of them")
     labels = searcher.labels_for(learner)
     index = ExactIndex(
-        searcher.learner(learner),
+        searcher.blend(learner),
         X[rows],
         None if labels is None else labels[rows],
         n_jobs=searcher.config.compute.n_jobs,

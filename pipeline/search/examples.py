@@ -121,7 +121,7 @@ def search_examples(
     learner: str | None = None,
     *,
     region: Sequence[float] | None = None,
-    learned: float = 1.0,
+    learned: float | None = None,
 ) -> dict[str, Any]:
     """Search with a sum of images; see `Searcher.search_examples`."""
     name = learner or searcher.default_learner()

@@ -48,7 +48,7 @@ def explain_pair(
     learner: str | None = None,
     *,
     n_pairs: int = PAIRS,
-    learned: float = 1.0,
+    learned: float | None = None,
 ) -> dict[str, Any]:
     """Compute what each block of a query and of a result adds to their score.
 
@@ -62,7 +62,7 @@ def explain_pair(
         One of ``searcher.learners``; by default `Searcher.default_learner`.
     n_pairs : int
         Most pairs of blocks to list.
-    learned : float, default=1.0
+    learned : float, optional
         The share of what was learned, as for `Searcher.search`.
 
     Returns
@@ -99,7 +99,7 @@ def explain_with_pixels(
     learner: str | None = None,
     *,
     n_pairs: int = PAIRS,
-    learned: float = 1.0,
+    learned: float | None = None,
 ) -> PairExplanation:
     """As `explain_pair`, with the pixels of both images, which a picture of it needs."""
     from visterm.retrieval import explain

@@ -168,7 +168,7 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
         both = _unit_rows(few.toarray() if sparse.issparse(few) else np.asarray(few))
         return both, both
     plain = np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
-    learner: Any = searcher.learner(_learner(searcher))
+    learner: Any = searcher.blend(_learner(searcher))
     if not learner.linear:
         return _unit_rows(plain), _unit_rows(plain)
     # The directions in which learned queries differ: those of the plain vectors hold little of what was learned.
@@ -179,12 +179,15 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
         learned = learner.transform(X)
         return _unit_rows(plain), _unit_rows(learned.toarray() if sparse.issparse(learned) else learned)
     sides = sparse.csr_matrix(directions) if sparse.issparse(X) else directions
-    matrix = learner.transform_query(sides) @ learner.transform(sides).T
+    matrix = learner.linear_query(sides) @ sides.T
     matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
     # A map is symmetric: what the matrix does both ways counts. Directions in which it makes images that share them
     # less similar have no place in it.
     values, bases = np.linalg.eigh((matrix + matrix.T).astype(np.float64) / 2)
-    learned = np.asarray(X @ directions.T) @ (bases * np.sqrt(np.maximum(values, 0))).astype(np.float32)
+    projected = np.asarray(X @ directions.T)
+    if (center := learner.center()) is not None:
+        projected = projected - center @ directions.T
+    learned = projected @ (bases * np.sqrt(np.maximum(values, 0))).astype(np.float32)
     return _unit_rows(plain), _unit_rows(learned)
 
 

@@ -147,6 +147,7 @@ class Searcher:
             self._once.copy_from(like._once, same)
             for name in list(like._exact_since):
                 self._once.drop(("index", name))
+                self._once.drop(("sides", name))
 
     def is_current(self) -> bool:
         """Whether this searcher is up to date: `is_as_on_disk`, and no index in Milvus waits for another try.
@@ -203,58 +204,64 @@ class Searcher:
 
         return self._once(("learner", name), load)
 
-    def blend(self, name: str, learned: float) -> SimilarityLearner | Blend:
+    def share(self, name: str, learned: float | None = None) -> float:
+        """How much of what a learner has learned counts: `learned`, or by default what its training chose."""
+        return self.learner(name).learned_ if learned is None else learned
+
+    def blend(self, name: str, learned: float | None = None) -> SimilarityLearner | Blend:
         """Give a share of a learner, beside how images look; see `visterm.learners.Blend`. A share of 1 is the learner.
+
+        `learned` is as for `share`.
 
         Raises
         ------
         UserError
             As `learner`; also for a share that does not lie between 0 and 1.
         """
-        from visterm.learners import Blend
-        from visterm.learners.blend import scale_of
+        from visterm.learners.blend import effective, scale_of
 
-        learner = self.learner(name)
-        if learned == 1:
-            return learner
+        learner, share = self.learner(name), self.share(name, learned)
+        scale = learner.scale_
+        if scale is None and share != 1:  # of a learner that did not choose its share
+            scale = self._once(("scale", name), lambda: scale_of(learner, self.X, self.labels_for(name)))
         try:
-            blend = Blend(learner, learned)
+            return effective(learner, share, scale)
         except ValueError as error:
             raise UserError(str(error)) from None
-        blend.scale = self._once(("scale", name), lambda: scale_of(learner, self.X, self.labels_for(name)))
-        return blend
 
-    def index(self, name: str, learned: float = 1.0) -> ExactIndex:
+    def index(self, name: str, learned: float | None = None) -> ExactIndex:
         """Make the index of a learner, once; its ``search(Q, k, exclude=)`` gives rows of `images`, see `results`.
 
-        `learned` is as for `blend`: one index serves every share of a learner. For a learner whose gallery side is not
-        the vectors themselves there is one more, exact and in memory, for all shares but 1.
+        `learned` is as for `share`: one index serves every share of a learner. For a learner whose gallery side is not
+        the vectors themselves, and of which all counts by default, there is one more for all shares but 1.
 
         Raises
         ------
         UserError
             As `blend`.
         """
-        if learned != 1:
-            from visterm.retrieval import ExactIndex
+        if learned is None:
+            return self._once(("index", name), lambda: self._index(name, None))
+        return self._index(name, learned)
 
-            def make_exact() -> ExactIndex:
-                n_jobs = self.config.compute.n_jobs
-                return ExactIndex(self.blend(name, 0.5), self.X, self.labels_for(name), n_jobs=n_jobs)
+    def _index(self, name: str, learned: float | None) -> ExactIndex:
+        from visterm.learners import Blend
 
-            blend: Any = self.blend(name, learned)
-            shared = self.index(name) if blend.shares_gallery else self._once(("shares", name), make_exact)
-            index = copy.copy(shared)
-            index.learner = blend
-            return index
+        learner, similarity = self.learner(name), self.blend(name, learned)
+        sides: Any = learner  # what the gallery side is of
+        key = name  # of the index
+        if not learner.gallery_is_vectors and (learner.learned_ != 1 or similarity is not learner):
+            if similarity is learner:
+                similarity = Blend(learner, 1)
+            sides, key = similarity, name if learner.learned_ != 1 else f"{name}_look"
 
         def make() -> ExactIndex:
             from visterm.retrieval import ExactIndex
 
             inputs = self._trained.get(name) or []
             index = make_index(
-                name,
-                self.learner(name),
+                key,
+                sides,
                 self.labels_for(name),
                 gallery=self._gallery,
                 config=self.config,
@@ -266,12 +273,15 @@ class Searcher:
                 self._exact_since[name] = time.monotonic()
             return index
 
-        return self._once(("index", name), make)
+        index = copy.copy(self._once(("sides", key), make))
+        index.learner = similarity
+        return index
 
     def forget_index(self, name: str) -> None:
         """Remove what is kept of the index of a learner, in the run and in Milvus; a new searcher rebuilds it."""
         self.learner(name)
-        forget_index(self.run, self.config, name)
+        for index in (name, f"{name}_look"):
+            forget_index(self.run, self.config, index)
 
     def labels_for(self, name: str) -> np.ndarray | None:
         """Labels of the gallery for a learner whose metrics depend on them (MuSL), if each image has just one."""
@@ -303,7 +313,7 @@ class Searcher:
         return self._gallery.row_named(name)
 
     def search(
-        self, queries: Any, k: int = RESULTS, learner: str | None = None, *, learned: float = 1.0
+        self, queries: Any, k: int = RESULTS, learner: str | None = None, *, learned: float | None = None
     ) -> list[dict[str, Any]]:
         """Find the images of the collection that are most similar to each query image.
 
@@ -315,8 +325,9 @@ class Searcher:
             Results for each query, fewer if the collection is smaller.
         learner : str, optional
             One of `learners`; by default `default_learner`.
-        learned : float, default=1.0
-            The share of what the learner has learned, beside how images look, which is 0; see `blend`.
+        learned : float, optional
+            The share of what the learner has learned, beside how images look, which is 0; by default what its training
+            chose. See `blend`.
 
         Returns
         -------
@@ -348,7 +359,7 @@ class Searcher:
         learner: str | None = None,
         *,
         region: Sequence[float] | None = None,
-        learned: float = 1.0,
+        learned: float | None = None,
     ) -> dict[str, Any]:
         """Find the images that are most similar to a sum of examples: this one plus that one minus a third.
 

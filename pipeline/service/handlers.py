@@ -183,7 +183,8 @@ class RequestHandlers:
             and not request.exclude_duplicates
             and not request.example
             and request.region is None
-            and request.weight == request.learned == 1
+            and request.weight == 1
+            and request.learned is None
         )
         if request.id is not None and has_index and plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
             return await self.search_batcher.run((snapshot, request))
@@ -266,7 +267,7 @@ class RequestHandlers:
         started: float,
     ) -> dict[str, Any]:
         unlike = (
-            key is not None and request.offset == 0 and request.learned == 1 and snapshot.is_unlike(learner, ranked)
+            key is not None and request.offset == 0 and request.learned is None and snapshot.is_unlike(learner, ranked)
         )
         if isinstance(request, schemas.ColumnsRequest):
             return {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
@@ -276,6 +277,7 @@ class RequestHandlers:
             "query": name,
             "key": key,
             "learner": learner,
+            "learned": snapshot.searcher.share(learner, request.learned),
             "version": snapshot.searcher.version,
             "seconds": round(time.perf_counter() - started, 6),
             "n_searched": n_searched,
@@ -346,7 +348,7 @@ class RequestHandlers:
         upload: str | None,
         result: int,
         learner: str | None,
-        learned: float = 1.0,
+        learned: float | None = None,
     ) -> PairExplanation:
         """Explain the score of a result for a query, given by id or by the hash of an upload."""
         learner = self.learner(snapshot, learner)

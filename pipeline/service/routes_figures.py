@@ -9,6 +9,7 @@ import numpy as np
 from fastapi import FastAPI, Query
 from starlette.responses import Response
 
+from visterm.learners.blend import effective
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.figures import read_figures
 from visterm.pipeline.feedback.versions import LearnerVersions
@@ -93,7 +94,8 @@ def _effect(feedback: FeedbackHandlers, snapshot: Snapshot, learner: str) -> dic
     if model is None or not model["version"]:
         return answer | {"queries": []}
     searcher = snapshot.searcher
-    base = ExactIndex(LearnerVersions(handlers.run).load(learner, 0), searcher.X, n_jobs=searcher.config.compute.n_jobs)
+    model = effective(LearnerVersions(handlers.run).load(learner, 0))
+    base = ExactIndex(model, searcher.X, n_jobs=searcher.config.compute.n_jobs)
     queries: list[dict[str, Any]] = []
     for key, marks in feedback.trainer.marks.standing().items():
         row = snapshot.rows_by_key.get(key)

@@ -88,7 +88,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         id: Annotated[schemas.ImageId | None, Query()] = None,
         upload: Annotated[schemas.Sha256 | None, Query()] = None,
         learner: Annotated[schemas.Name | None, Query()] = None,
-        learned: Annotated[schemas.Learned, Query()] = 1.0,
+        learned: Annotated[schemas.Learned | None, Query()] = None,
         format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> Response:
         """Explain the score of a result for exactly one of: id, upload.

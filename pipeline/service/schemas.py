@@ -40,7 +40,7 @@ Learned = Annotated[
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="How much of what was learned counts, from 0, how images look, to 1",
+        description="How much of what was learned counts, from 0, how images look, to 1; default: what training chose",
     ),
 ]
 
@@ -62,7 +62,7 @@ class SearchRequest(ImageRequest):
         "id:12, id:12@-0.5, upload:HASH@1",
     )
     weight: float = Field(default=1, ge=-MAX_WEIGHT, le=MAX_WEIGHT, description="Weight of the first image")
-    learned: Learned = 1.0
+    learned: Learned | None = None
     region: Region | None = Field(
         default=None, description="Search with a part of the first image: x,y,width,height, shares of its size"
     )
@@ -131,6 +131,7 @@ class SearchResponse(BaseModel):
     upload: str | None = Field(default=None, description="Hash to search with the uploaded image again")
     upload_expires: str | None = Field(default=None, description="When the upload expires unless it is used again")
     learner: str
+    learned: float = Field(description="How much of what the learner has learned counts, from 0, how images look, to 1")
     version: str = Field(description="Version of the run that was searched, as in GET /health")
     seconds: float
     n_searched: int

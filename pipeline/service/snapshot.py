@@ -149,7 +149,7 @@ class Snapshot:
         *,
         wanted: Filter = NO_FILTER,
         exclude_duplicates: bool = False,
-        learned: float = 1.0,
+        learned: float | None = None,
     ) -> list[tuple[int, float]]:
         """Rank the collection for a query, whose images are excluded from its own results: (row, score), best first.
 
@@ -187,7 +187,7 @@ class Snapshot:
             depth *= 8  # too few are left
 
     def _index_of(
-        self, learner: str, wanted: Filter, learned: float
+        self, learner: str, wanted: Filter, learned: float | None
     ) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
         """Return an index to search for images that pass a filter.
 
@@ -197,7 +197,7 @@ class Snapshot:
         if wanted == NO_FILTER:
             return self.searcher.index(learner, learned), None, None
         model: Any = self.searcher.blend(learner, learned)
-        key = learner, wanted, learned == 1 or model.shares_gallery
+        key = learner, wanted, self.searcher.share(learner, learned) == 1 or model.shares_gallery
         if (cached := self._indexes.get(key)) is not None:
             return _by(cached[0], model), cached[1], None
         searcher, rows = self.searcher, self.rows_of(wanted)

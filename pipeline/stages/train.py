@@ -34,6 +34,7 @@ ONE_LABEL = ("musl", "mcml")  # learners of categories: an image belongs to one
 STEPS = {"oasis": (4_000_000, 1_000), "wsabie": (500_000, 200), "warp": (500_000, 200)}
 _FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
+_PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
 _HARDLY_BETTER = 1.05  # times cosine's mAP on held-out images
 
 
@@ -69,7 +70,7 @@ def train(
     dict
         ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of a learner
         that validates also ``validation_measure``, ``validation``, ``validation_map`` and ``cosine_map``, on the
-        held-out images.
+        held-out images; where a share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
 
     Raises
     ------
@@ -111,7 +112,18 @@ def train_record(run: Run, config: Config, learner_name: str, images: Sequence[I
     if "is_a" in section:  # what the table says decides, wherever it lies
         file = section.pop("is_a")
         inputs["is_a"] = None if file is None else file_sha256(file)
-    return make_record("train", {learner_name: section, "seed": config.seed}, inputs)
+    settings = {learner_name: section, "seed": config.seed}
+    if (asked := world_settings(config, learner_name)) != _PAPERS:
+        settings["train"] = asked
+    return make_record("train", settings, inputs)
+
+
+def world_settings(config: Config, learner_name: str) -> dict[str, Any]:
+    """Return the settings of the section train as far as they change this learner."""
+    asked = config.train.model_dump()
+    if getattr(getattr(config, learner_name), "validation_fraction", None) is None:  # nothing chooses
+        return _PAPERS | {"learned": 1.0 if asked["learned"] is None else asked["learned"]}
+    return asked
 
 
 def _train(
@@ -161,6 +173,9 @@ def _train(
         publish(run.learner(learner_name), record) as target,
     ):
         options: dict[str, Any] = {}
+        asked = world_settings(config, learner_name)
+        if "world" in fit_parameters:
+            options |= asked
         watch = _BetweenChunks(
             phase, console, checkpoint, record, started, config.compute.checkpoint_seconds, time_limit
         )
@@ -179,7 +194,7 @@ def _train(
                     if steps is not None and steps != learner.n_steps:
                         learner.set_params(n_steps=steps).end_after(steps)
                     phase.start_at(learner.steps_done_)
-                    learner.resume(X, y, **options)
+                    learner.resume(X, y, **{key: option for key, option in options.items() if key not in asked})
                 else:
                     rows = _held_out(run, learner, images)
                     if len(rows):
@@ -191,6 +206,8 @@ def _train(
                 shutil.rmtree(checkpoint, ignore_errors=True)
             hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
             raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
+        if "world" not in fit_parameters and asked["learned"] != 1:
+            learner.learned_ = asked["learned"]
         learner.save(target / "files")
         held_out = getattr(learner, "held_out_", None)
         if hasattr(learner, "classes_"):
@@ -208,6 +225,10 @@ def _train(
                 "validation_map": float(learner.validation_map_),
                 "cosine_map": float(learner.cosine_map_),
             }
+        if learner.learned_ != 1:
+            record["result"]["learned"] = learner.learned_
+        if getattr(learner, "worlds_", None) is not None:
+            record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
     _say_how_it_went(learner_name, learner, watch.timed_out, console)
     with contextlib.suppress(UserError):
         if LearnerVersions(run).in_force(learner_name).void:
@@ -405,12 +426,35 @@ def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: 
         console.say(
             f"{learner_name}: validation {measure} was still improving when the steps ended, after {steps:,}: {advice}"
         )
+    if learner.worlds_ is not None:
+        _say_worlds(learner_name, learner, console)
     if learner.validation_map_ < _HARDLY_BETTER * learner.cosine_map_ and learner.cosine_map_ < 1:
         figures = f"mAP {learner.validation_map_:.3f}, cosine {learner.cosine_map_:.3f}"
         console.say(
             f"{learner_name} is hardly better than cosine on held-out images ({figures}): try vectors of a network "
             "(visterm features IMAGES --deep), or other settings (visterm tune)"
         )
+
+
+def _say_worlds(learner_name: str, learner: Any, console: Console) -> None:
+    """Say how much of what was learned counts, and what it does for classes that are trained on and for others."""
+    found = learner.worlds_
+    names = ("classes that it was trained on", "other classes", "both in one gallery")
+    figures = [
+        f"{figure:.3f} ({cosine:.3f}) for {name}"
+        for name, figure, cosine in zip(names, found["learner"], found["cosine"], strict=False)
+    ]
+    chosen = "" if len(found["shares"]) == 1 else ", chosen on held-out images"
+    console.say(
+        f"{learner_name}: {learner.learned_:.0%} of what was learned counts, beside how images look{chosen}; mAP there "
+        f"(cosine): {', '.join(figures)}"
+    )
+    for name, figure, cosine in zip(names, found["learner"], found["cosine"], strict=False):
+        if figure < cosine:
+            console.warn(
+                f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "
+                "a smaller --set train.learned, or --learner cosine, is better for these"
+            )
 
 
 def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:

@@ -26,7 +26,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
 
 from .features import check_features
-from .train import ONE_LABEL, check_one_label, constructor_parameters
+from .train import ONE_LABEL, check_one_label, constructor_parameters, world_settings
 from .vector_kinds import reweight
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def measure_fold(
                 raise _Measured
 
         with contextlib.suppress(_Measured):
-            learner.fit(X, y, validation_rows=held_out, progress=progress)
+            learner.fit(X, y, validation_rows=held_out, progress=progress, **config.train.model_dump())
         checks = [e for e in learner.history_ if e["phase"] == "search" and e["validation"] is not None]
         return {"steps": [e["step"] for e in checks], "values": [float(e["validation"]) for e in checks]}
     learner.fit(X[training], y[training], **({"progress": lambda _: tick()} if "progress" in accepted else {}))
@@ -293,8 +293,8 @@ def _result(
     if statistics.mean(gains) > error:
         settings = dict(best.settings)
         section = getattr(config, learner_name).model_dump()
-        if best.step is not None and "validation_fraction" in section:
-            # The folds have found the number of steps: no images need to be held out for it.
+        if best.step is not None and "validation_fraction" in section and config.train.learned is not None:
+            # The folds have found the number of steps: no images need to be held out for it, nor for a share.
             settings |= {f"{learner_name}.n_steps": best.step, f"{learner_name}.validation_fraction": None}
     measure = getattr(LEARNERS[TRAINED[learner_name]], "validation_measure", None)
     annotates = hasattr(LEARNERS[TRAINED[learner_name]], "annotate")
@@ -333,6 +333,7 @@ def _record(
             "weighting": config.features.weighting.model_dump() if visterms else None,
             "seed": config.seed,
             "space": dict(space),
+            "train": world_settings(config, learner_name),
         },
         {"counts": counts, "images": identity(images), "clicks": config.collection.clicks is not None},
     )

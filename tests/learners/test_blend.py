@@ -65,7 +65,7 @@ def test_is_the_mixture_of_both(learner, images):
     labels = y if type(learner).__name__ == "MuSL" else None
     look, learned = (X @ X.T).toarray(), learner.similarity(X, X, labels)
     for share in (0.0, 0.3, 1.0):
-        found = Blend(learner, share, scale=0.7 if not learner._gallery_is_vectors else 1.0)
+        found = Blend(learner, share, scale=0.7 if not learner.gallery_is_vectors else 1.0)
         expected = (1 - share) * look + share * found.scale * learned
         np.testing.assert_allclose(found.similarity(X, X, labels), expected, atol=2e-5)
         np.testing.assert_allclose(found.similarity(X.toarray(), X.toarray(), labels), expected, atol=2e-5)
@@ -107,7 +107,7 @@ def test_scale_makes_both_vary_alike(images):
     assert scale_of(learner, X[:1]) == 1
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "a lot", True, None])
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "a lot", True])
 def test_refuses_what_is_no_share(share):
     with pytest.raises(ValueError, match="learned must be a number from 0 to 1"):
         Blend(OASIS(), share)

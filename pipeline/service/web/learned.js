@@ -17,7 +17,7 @@ async function apply(share) {
   under = true;
   try {
     while (next !== null) {
-      const learned = next === 1 ? undefined : next;
+      const learned = next;
       next = null;
       await change({ learned, open: undefined, explain: undefined }, { replace: true });
     }
@@ -30,7 +30,7 @@ export function drawLearned() {
   const bar = $("#learned");
   const { request, ranking } = state;
   bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
-  const share = request.learned ?? 1;
+  const share = request.learned ?? ranking.learned ?? 1;
   const slider = $("input", bar);
   if (!slider) {
     const range = el("input", { type: "range", min: 0, max: 1, step: 0.05, value: share, "aria-label": "Share of what was learned",
