@@ -39,7 +39,7 @@ def open_set(name: str, kind: str, console: Console) -> tuple[Run, Config]:
         settings.append(f"collection.labels={DATA / name / 'labels.csv'}")
     if kind == "deep":
         settings.append("features.kind=deep")
-    config = load_config(None, settings)
+    config = load_config(ROOT / "configs" / "spatial.yaml" if kind == "spatial" else None, settings)
     features(run, config, DATA / name, console)
     return run, config
 
