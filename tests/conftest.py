@@ -89,6 +89,8 @@ def pytest_report_teststatus(report, config):
 def pytest_terminal_summary(terminalreporter):
     """Print the reasons of skipped tests, a line each."""
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    for reason in [reason for reason in reasons if re.match(r"\w+ does not have a \w+ method", reason)]:
+        reasons["scikit-learn's checks of methods that a learner does not have"] += reasons.pop(reason)
     for reason, number in sorted(reasons.items()):
         terminalreporter.write_line(f"{number} skipped: {reason}")
 
@@ -100,7 +102,7 @@ _KEPT_THREADS = re.compile(
     r"|Dask-|IO loop|Profile|.*\(_serve\)|AnyIO |.*_\d+$"
 )
 _KEPT_CHILDREN = ("joblib.externals.loky", "multiprocessing.resource_tracker", "multiprocessing.forkserver")
-_END_SECONDS = 10.0  # for a thread or a child that is about to end
+_END_SECONDS = 60.0  # for a thread or a child that is about to end, on a busy machine
 
 
 _started = []  # an entry for each process that the suite has started: children are listed only where there are new ones

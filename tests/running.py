@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import signal
 import subprocess
@@ -67,8 +66,11 @@ def copy_run(source, target):
     return shutil.copytree(source, target, dirs_exist_ok=True)
 
 
+# What a process needs before it begins is done by its own program: with a `preexec_fn`, Python forks, and a fork of a
+# process whose threads use gRPC (that of Milvus, in other tests) may end with SIGABRT before it begins.
 PROGRAM = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C, and so do children
 from pkgutil import resolve_name
 from visterm.pipeline.cli.app import main
 
@@ -99,8 +101,6 @@ def end_by_signal(number, moment, *arguments, cwd):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # Background jobs of a shell ignore Ctrl-C, and so would their child processes.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         lines = process.communicate(timeout=200)[1]  # ends when the last process that holds the pipe does
@@ -110,14 +110,20 @@ def end_by_signal(number, moment, *arguments, cwd):
     return lines
 
 
+SMALL_FILES = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 def in_small_files(*arguments, cwd, most):
     """Run a command that can write no file of more bytes, as on a full disk; return the last line that it says."""
     done = subprocess.run(
-        [Path(sys.executable).with_name("visterm"), *arguments],
+        [sys.executable, "-c", SMALL_FILES, str(most), str(Path(sys.executable).with_name("visterm")), *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
     )
     assert done.returncode == 2, done.stderr
     return done.stderr.splitlines()[-1]

@@ -93,6 +93,8 @@ class Looks:
     def _read_batch(self, root: Path, images: Iterable[Image]) -> None:
         rows = []
         for image in images:
+            if self._stop.is_set():  # each read may last for READ_SECONDS
+                break
             with contextlib.suppress(ImageFileGone, ImageError):
                 pixels = decode_picture(read_original(root, image), image.path, max_side=64).pixels
                 red, green, blue = (round(value) for value in cv2.mean(pixels)[:3])

@@ -6,6 +6,7 @@ import hashlib
 import multiprocessing
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 
 import numpy as np
@@ -109,8 +110,8 @@ def test_the_cache_holds_one_sound_file(cache, monkeypatch):
 
 def test_two_processes_convert_at_once(cache):
     """Both get the same file, which is made once."""
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        first, second = pool.starmap_async(cached_model, [(), ()]).get(timeout=200)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        first, second = (asked.result(timeout=200) for asked in [pool.submit(cached_model) for _ in range(2)])
     assert first == second
     assert len(list(cache.glob("*.onnx"))) == 1
     assert not list(cache.glob("*.tmp"))

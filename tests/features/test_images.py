@@ -314,7 +314,7 @@ def test_reasons(tmp_path):
 
 
 @needs_posix
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_pipes_and_devices_are_not_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
     for path, kind in [(tmp_path / "pipe.jpg", "named pipe"), ("/dev/zero", "device")]:
@@ -338,7 +338,7 @@ def blocked(tmp_path, monkeypatch):
     ended.set()
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_a_file_whose_read_does_not_end_is_refused_and_the_next_is_read(blocked, tmp_path, monkeypatch):
     monkeypatch.setattr(images, "READ_SECONDS", 0.4, raising=False)
     (tmp_path / "a.png").write_bytes(encode(picture(), "PNG"))
@@ -346,13 +346,13 @@ def test_a_file_whose_read_does_not_end_is_refused_and_the_next_is_read(blocked,
         with pytest.raises(ImageError, match=r"blocked\.jpg: reading it takes longer than 0\.4 s"):
             read_image(blocked)
         check(read_image(tmp_path / "a.png"))
-    n_threads = threading.active_count()
+    before = set(threading.enumerate())  # those of other tests may end at any time
     for _ in range(5):
         read_image(tmp_path / "a.png")
-    assert threading.active_count() == n_threads
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "file reader"]
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_no_thread_waits_for_a_file_once_reading_is_stopped(blocked, tmp_path, monkeypatch):
     monkeypatch.setattr(images, "_stopped", threading.Event())
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -360,7 +360,7 @@ def test_no_thread_waits_for_a_file_once_reading_is_stopped(blocked, tmp_path, m
         time.sleep(0.1)
         assert not read.done()
         images.stop_reading()
-        assert read.exception(timeout=5).reason == "interrupted"
+        assert read.exception(timeout=50).reason == "interrupted"
     with pytest.raises(ImageError, match="interrupted"):
         read_image(tmp_path / "none.jpg")
 
@@ -677,7 +677,7 @@ UNDECIDED = {
 
 
 @needs_odd
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("path", ODD, ids=lambda path: path.name)
 def test_odd_file_is_read_or_refused(path):
     outcome = read_odd(path)
@@ -772,7 +772,7 @@ def test_unreadable_files_and_folders(tmp_path):
 
 
 @needs_posix
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(60)
 def test_links_and_special_files(tmp_path):
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "a" / "sub").mkdir(parents=True)

@@ -13,6 +13,7 @@ from visterm.pipeline.cli.app import main
 NUMBERS = [signal.SIGINT, signal.SIGTERM]
 PROGRAM = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore Ctrl-C
 from visterm.pipeline.cli import start
 
 def send(*_):
@@ -36,7 +37,6 @@ def test_one_line_or_nothing(tmp_path, number, early):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     (line,) = done.stderr.splitlines()
     if early:

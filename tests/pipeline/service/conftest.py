@@ -87,7 +87,7 @@ def _serving(run, *, token=None, local=True, behind_proxy=False, settings=None, 
     app = create_app(run, token=token, local=local, **settings or {})
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         server = uvicorn.Server(server_config(app, behind_proxy=behind_proxy))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -97,7 +97,8 @@ def _serving(run, *, token=None, local=True, behind_proxy=False, settings=None, 
                 yield client
         finally:
             server.should_exit = True
-            thread.join()
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "the service does not end"
 
 
 @pytest.fixture(scope="session")

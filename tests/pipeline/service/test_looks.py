@@ -1,10 +1,15 @@
 """Copies of one image among others."""
 
+import threading
+
 import cv2
 import numpy as np
 import pytest
 
-from visterm.pipeline.service.looks import GRID, find_pairs
+from visterm.pipeline.service import looks
+from visterm.pipeline.service.looks import GRID, Looks, find_pairs
+from visterm.pipeline.service.snapshot import Snapshot
+from visterm.pipeline.service.thumbnails import ImageFileGone
 
 
 def cells(pixels):
@@ -30,3 +35,23 @@ def test_images_of_another_shape_are_no_copies(images):
     all_cells = np.array([cells(images[0]), cells(images[0])])
     assert find_pairs(all_cells, np.array([1.33, 1.5])) == []
     assert find_pairs(all_cells[:1], np.ones(1)) == []
+
+
+def test_the_end_waits_for_one_file_at_most(searcher, tmp_path, monkeypatch):
+    """Of a batch on a disk that does not answer."""
+    asked, started, ended = [], threading.Event(), threading.Event()
+
+    def blocked(root, image):
+        asked.append(image)
+        started.set()
+        assert ended.wait(60)
+        raise ImageFileGone
+
+    monkeypatch.setattr(looks, "read_original", blocked)
+    reading = Looks(tmp_path / "looks.sqlite")
+    reading.follow(Snapshot(searcher))
+    assert started.wait(60)
+    stop = reading._stop.set
+    monkeypatch.setattr(reading._stop, "set", lambda: (stop(), ended.set()))
+    reading.close()
+    assert len(asked) == 1
