@@ -13,9 +13,9 @@ benchmark resumes; delete a file to measure it again. Writes the tables of docs/
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -274,6 +274,16 @@ def _worst(found: dict[tuple[str, str], list], figure: Any) -> str:
     return "; ".join(f"{value:.3f} ({learner}, {name})" for value, name, learner in worst[:2])
 
 
+def of_both(results: dict[str, dict]) -> str:
+    """MAP of all test images in one gallery, deep vectors: a row for each learner."""
+    sets = [name for name in SETS if f"{name}-deep" in results]
+    rows = f"| | {' | '.join(SETS[name].partition(',')[0] for name in sets)} |\n{'|---' * (len(sets) + 1)}|\n"
+    for learner in ("cosine", *NAMES):
+        figures = [means(results[f"{name}-deep"], learner, "now" if learner != "cosine" else learner) for name in sets]
+        rows += f"| {learner} | {' | '.join(f'{figure[2, 0]:.3f}' for figure in figures)} |\n"
+    return rows
+
+
 def write(results: dict[str, dict]) -> None:
     """Replace the tables of the page."""
     parts = [f"{bounds(results)}"]
@@ -284,13 +294,15 @@ def write(results: dict[str, dict]) -> None:
             parts.append(f"**{kind}, precision at 1**\n\n{table(results, kind, 1)}")
     parts.append(f"**OASIS by the share of what was learned, mAP**\n\n{curves(results)}")
     text = "\n".join(parts)
-    page = re.sub(
-        r"(<!-- open: begin -->\n).*?(<!-- open: end -->)",
-        lambda marks: f"{marks[1]}\n{text}\n{marks[2]}",
-        PAGE.read_text(),
-        flags=re.DOTALL,
-    )
-    PAGE.write_text(page)
+    replace(PAGE, "open", text)
+    replace(DOCS / "choosing.md", "both", of_both(results))
+
+
+def replace(page: Path, name: str, text: str) -> None:
+    """Write what stands between two comments of a page."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    before, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def run(quick: bool = False) -> list[dict]:
