@@ -1,10 +1,10 @@
-"""Every learner where only trained classes count, on the sets of $VISTERM_DATA, on visterms and on deep vectors: python -m
-benchmarks.choosing.
+"""Every learner where only trained classes count, on the sets of $VISTERM_DATA: python -m benchmarks.choosing.
 
-Each set is a run of the pipeline as a user would make it: `visterm features`, `train` and `evaluate` with the papers'
-protocol, and no other setting touched; benchmarks/open.py has the defaults. A learner must be above cosine on images that it has not seen, or be refused with the reason. Writes
-benchmarks/choosing.json, and the tables of docs/choosing.md. Arguments name some sets, vectors or learners, such as
-`flowers`, `deep` or `oasis`; the other sets keep the figures of the file.
+Each set is a run of the pipeline, with visterms and with deep vectors: `visterm features`, `train` and `evaluate` with
+the papers' protocol, and no other setting touched; benchmarks/open.py has the defaults. A learner must be above cosine
+on images that it has not seen, or be refused with the reason. Writes benchmarks/choosing.json, and the tables of
+docs/choosing.md. Arguments name some sets, vectors or learners, such as `flowers`, `deep` or `oasis`; the other sets
+keep the figures of the file.
 """
 
 import json
