@@ -1,7 +1,7 @@
 """Other ways to learn for the open world, on deep vectors: ``python -m benchmarks.open_variants``.
 
 OASIS with a number of steps that is the same for all variants, on class splits as in benchmarks/open.py; mAP of seen,
-unseen and both with a share of 0.2 of what was learned, and with all of it. Writes the table of docs/open-world.md.
+unseen and both with the cautious share of what was learned, and all of it. Writes the table of docs/open-world.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from visterm.learners import OASIS
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.online import as_rows
 from visterm.learners.triplets import TripletSampler
+from visterm.learners.validation import CAUTIOUS
 from visterm.learners.whitening import _groups, within_scatter
 
 from .open import PAGE, SETS, Split, class_splits, images_of, measures, replace
 
-STEPS, SPLITS, SHARES = 500_000, 3, (0.2, 1.0)
+STEPS, SPLITS, SHARES = 500_000, 3, (CAUTIOUS, 1.0)
 DRAWN, REFRESHED = 10, 10_000  # negatives of which the hardest is taken; triplets between scores of all images
 
 
@@ -114,7 +115,9 @@ def main() -> None:
                 found.setdefault(title, {}).setdefault(name, []).append(row)
             print(name, {title: np.round(sets[name][-1][0], 3).tolist() for title, sets in found.items()}, flush=True)
     titles = [title.partition(",")[0] for title in SETS.values()]
-    text = f"| seen / unseen / both, share 0.2 | {' | '.join(titles)} | mean of both | mean of both, share 1 |\n"
+    text = (
+        f"| seen / unseen / both, share {CAUTIOUS:g} | {' | '.join(titles)} | mean of both | mean of both, share 1 |\n"
+    )
     text += "|---" * (len(titles) + 3) + "|\n"
     for title, sets in found.items():
         rows = np.array([np.mean(sets[name], axis=0) for name in SETS])  # (sets, shares, worlds)

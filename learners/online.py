@@ -520,7 +520,7 @@ class OnlineLearner(SimilarityLearner):
         own = validation.choose_queries(len(held_out), self.seed_)
         relevant = related_images(y, held_out[own], held_out, cutoff=getattr(self, "click_cutoff", None))
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
-        groups = np.arange(len(own)) if sp.issparse(y) else np.asarray(y)[held_out[own]]
+        groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
         gallery = gallery.toarray() if _is_dense(gallery) else gallery
         queries = gallery[own]
