@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visterm.pipeline.console import Console, duration, one_line
+from visterm.pipeline.console import Console, count, duration, one_line
 from visterm.pipeline.errors import UserError
 
 from .errors import command
@@ -160,6 +160,7 @@ def evaluate(
       visterm evaluate --learner cosine --json
     """
     from visterm.pipeline.config.models import without_password
+    from visterm.pipeline.evaluation.worlds import below_cosine
     from visterm.pipeline.stages.evaluate import evaluate as stage
     from visterm.pipeline.store.models import default_learner
     from visterm.pipeline.store.records import read_metrics
@@ -178,12 +179,21 @@ def evaluate(
     if as_json:
         print(json.dumps(metrics))
         return
-    for line in _figures(metrics):
+    for line in (*_figures(metrics), *_held_out(metrics), *_open(metrics)):
         console.say(line)
+    for line in below_cosine(metrics["systems"]):
+        console.warn(line)
     if "recommended" in metrics:
         console.say(_recommendation(metrics["recommended"]))
     say_kept(place, configuration, settings, console)
     print(folder / "report.html")
+
+
+_FOR = {
+    "open": "for images of any class",
+    "seen": "for classes that were trained on",
+    "unseen": "for other classes",
+}
 
 
 def _recommendation(recommended: dict) -> str:
@@ -192,7 +202,8 @@ def _recommendation(recommended: dict) -> str:
     others = ", ".join(f"{other} {figure:.3f}" for other, figure in maps.items() if other != name)
     unknown = recommended["not_validated"]
     without = f"; not validated: {', '.join(unknown)}" if unknown else ""
-    return f"Recommended: {name}, by mAP on held-out training images: {maps[name]:.3f} ({others}){without}"
+    world = _FOR[recommended["for"]]
+    return f"Recommended: {name}, {world}, by mAP on held-out training images: {maps[name]:.3f} ({others}){without}"
 
 
 def _figures(metrics: dict) -> list[str]:
@@ -209,6 +220,31 @@ def _figures(metrics: dict) -> list[str]:
             line += "".join(f"  {title} P@{k} {value:.3f}" for k, value in found.items())
         if per_label := figures.get("annotation", {}).get("per_label"):
             line += f"  per label, {per_label['labels_per_image']} per image: F1 {per_label['f1']:.3f}"
+        lines.append(line)
+    return lines
+
+
+def _held_out(metrics: dict) -> list[str]:
+    """Return one line per learner that was validated on held-out images of classes, with cosine beside."""
+    return [
+        f"{name}, held-out images (cosine): "
+        + ", ".join(f"{world} {own['map']:.3f} ({own['cosine']:.3f})" for world, own in figures["held_out"].items())
+        for name, figures in metrics["systems"].items()
+        if "held_out" in figures
+    ]
+
+
+def _open(metrics: dict) -> list[str]:
+    """Return one line per system that was measured on class splits."""
+    if "open" not in metrics:
+        return []
+    lines = [f"Trained on half of the classes, means of {count(metrics['open']['n_splits'], 'class split')}:"]
+    width = max(8, *map(len, metrics["open"]["systems"]))
+    for name, worlds in metrics["open"]["systems"].items():
+        line = f"{name:>{width}}"
+        for world, own in worlds.items():
+            spread = f" ± {own['map_sd']:.3f}" if "map_sd" in own else ""
+            line += f"  {world} mAP {own['map']:.3f}{spread} P@1 {own['p1']:.3f}"
         lines.append(line)
     return lines
 

@@ -404,11 +404,13 @@ class EvaluateConfig(_Section):
     """Evaluation protocol and ranking depth.
 
     ``test-test``: each test image is a query, all other test images are ranked. ``query-gallery``: each test image is
-    a query, the training images are ranked. Whatever the protocol, where each image has one label, k-NN accuracy has
-    test images classified by the training images; annotators rank labels for the test images.
+    a query, the training images are ranked. ``open``: as ``test-test``, and then again with learners that are trained
+    on half of the classes, for several splits of the classes. Whatever the protocol, where each image has one label,
+    k-NN accuracy has test images classified by the training images; annotators rank labels for the test images.
     """
 
-    protocol: Literal["test-test", "query-gallery"] = "test-test"
+    protocol: Literal["test-test", "query-gallery", "open"] = "test-test"
+    class_splits: int = Field(default=5, gt=0)  # of the protocol open
     max_k: int = Field(default=50, gt=0)  # length of the precision@k curve
     neighbours: int = Field(default=10, gt=0)  # results per query in neighbours.csv and in the report
     accuracy_neighbours: int = Field(default=5, gt=0)  # training images that vote for the class of a test image

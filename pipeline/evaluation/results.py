@@ -23,7 +23,17 @@ from visterm.learners.validation import MAX_QUERIES
 from visterm.pipeline.config.models import Config, without_password
 from visterm.pipeline.console import csv_cells
 from visterm.pipeline.report.charts import write_precision_curve
-from visterm.pipeline.report.data import History, Hits, LabelFigures, Query, ReportData, Result, System
+from visterm.pipeline.report.data import (
+    HeldOut,
+    History,
+    Hits,
+    LabelFigures,
+    OpenFigures,
+    Query,
+    ReportData,
+    Result,
+    System,
+)
 from visterm.pipeline.report.page import render_report
 from visterm.pipeline.report.text import without_folders
 from visterm.pipeline.store.files import write_bytes, write_text
@@ -34,6 +44,7 @@ from visterm.pipeline.store.tuning import tuned_settings, tuned_text
 from visterm.retrieval import Evaluation, Ranking, compare
 
 from .measure import SystemResult, Task
+from .worlds import below_cosine, held_out_of
 
 KS = (1, 10, 50)  # precision at k in metrics.json and in the report's table
 SIDE_BY_SIDE = 6  # queries shown with the results of every learner
@@ -54,11 +65,13 @@ def write_results(
     warnings: Sequence[str],
     seconds: float,
     command: str,
+    open_world: dict[str, Any] | None = None,
 ) -> None:
     """Write all files of an evaluation into a folder.
 
     ``systems`` holds the learners, then cosine; the report shows the rankings of the first as pictures. ``root`` is the
     directory of the images, ``seconds`` the time that ranking took, ``command`` the command line that the report shows.
+    ``open_world`` is what the protocol open adds to metrics.json.
     """
     first = next(iter(systems.values())).evaluation
     metrics: dict[str, Any] = {
@@ -84,6 +97,8 @@ def write_results(
         }
         # The accuracy of a label drawn at random from those of the training images.
         metrics["systems"]["chance"]["knn_accuracy"] = len(tested & trained) / (len(tested) * len(trained))
+    if open_world is not None:
+        metrics["open"] = open_world
     if (recommended := recommend({name: system.trained["result"] for name, system in systems.items()})) is not None:
         metrics["recommended"] = recommended
     write_text(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
@@ -133,22 +148,30 @@ def write_results(
 def recommend(results: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Return which of several learners did best on images held out of the training ones; None where none was validated.
 
-    ``results`` are those of their records, with an empty one for cosine. Test images choose nothing. Of learners within
-    one standard error of the best it is the first. The error is the largest that average precisions can have: numbers
-    between 0 and 1 of mean m have a variance of at most m (1 - m).
+    ``results`` are those of their records, with an empty one for cosine. Test images choose nothing. Only learners that
+    were validated for the same images as the first one are compared: of classes that were trained on, of any, or of
+    others. Of learners within one standard error of the best it is the first. The error is the largest that average
+    precisions can have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
     """
-    maps = {name: result["validation_map"] for name, result in results.items() if "validation_map" in result}
-    if not maps or len(results) < 3:  # a learner and cosine leave nothing to choose
+    worlds = {
+        name: result.get("worlds", {}).get("for", "seen")
+        for name, result in results.items()
+        if "validation_map" in result
+    }
+    if not worlds or len(results) < 3:  # a learner and cosine leave nothing to choose
         return None
-    unknown = [name for name, result in results.items() if result and name not in maps]
-    maps["cosine"] = next(result["cosine_map"] for result in results.values() if "cosine_map" in result)
+    world = next(iter(worlds.values()))
+    compared = {name: results[name] for name, own in worlds.items() if own == world}
+    unknown = [name for name, result in results.items() if result and name not in compared]
+    maps = {name: result["validation_map"] for name, result in compared.items()}
+    maps["cosine"] = next(result["cosine_map"] for result in compared.values())
     # In the order of TRAINED, which begins with the learners that are not tied to a list of labels.
     order = [*(name for name in TRAINED if name in maps), "cosine"]
     best = max(order, key=lambda name: maps[name])
-    n_queries = min(max(result.get("n_validation", 0) for result in results.values()), MAX_QUERIES)
+    n_queries = min(max(result.get("n_validation", 0) for result in compared.values()), MAX_QUERIES)
     error = math.sqrt(maps[best] * (1 - maps[best]) / n_queries)
     chosen = next(name for name in order if maps[name] >= maps[best] - error)
-    return {"learner": chosen, "validation_map": maps, "not_validated": unknown}
+    return {"learner": chosen, "for": world, "validation_map": maps, "not_validated": unknown}
 
 
 def _ks(evaluation: Evaluation) -> list[int]:
@@ -169,6 +192,10 @@ def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
         figures["annotation"] = system.annotation.as_json()
     if result := system.trained["result"]:
         figures |= {"steps": result["steps"], "train_seconds": result["seconds"]}
+        if (learned := result.get("learned", 1)) != 1:
+            figures["learned"] = learned
+        if held_out := held_out_of(result):
+            figures["held_out"] = held_out
     if tuned := tuned_settings(run, name, system.trained):
         figures["tuned"] = tuned
     return figures
@@ -239,6 +266,8 @@ def _report_data(
                 label_figures=LabelFigures(annotation.n_words, annotation.words)
                 if annotation and annotation.words
                 else None,
+                learned=figures.get("learned", 1.0),
+                held_out={world: HeldOut(**own) for world, own in figures.get("held_out", {}).items()},
             )
         )
     collected = read_record(run.collection)
@@ -267,8 +296,15 @@ def _report_data(
         accuracy_neighbours=metrics["accuracy"]["neighbours"] if "accuracy" in metrics else None,
         histories=tuple(h for name in learners if (h := _history(name, systems[name].learner)) is not None),
         side_by_side=_side_by_side(queries, systems, task) if len(learners) > 1 else (),
+        class_splits=metrics["open"]["n_splits"] if "open" in metrics else 0,
+        open_systems={
+            name: {world: OpenFigures(**own) for world, own in worlds.items()}
+            for name, worlds in metrics.get("open", {}).get("systems", {}).items()
+        },
         groups={name: groups for name in learners if (groups := _groups(systems[name].learner)) is not None},
-        warnings=tuple(map(without_folders, (*warnings, *_learner_warnings(systems, task)))),
+        warnings=tuple(
+            map(without_folders, (*warnings, *_learner_warnings(systems, task), *below_cosine(metrics["systems"])))
+        ),
         facts={
             "Date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
             "Command": without_folders(command),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from visterm.retrieval import Comparison
 
+from .text import reads_below
+
 FILES_BESIDE = {
     "metrics.json": "the figures of the summary, for programs",
     "curves.csv": "precision at every k",
@@ -18,7 +20,33 @@ FILES_BESIDE = {
 PROTOCOLS = {
     "test-test": "Each test image is a query; all other test images are ranked.",
     "query-gallery": "Each query image ranks a gallery that does not contain it.",
+    "open": "Each test image is a query; all other test images are ranked. The same is then done by learners that are "
+    "trained on half of the classes.",
 }
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """mAP on held-out images of one of `WORLDS`, and that of the baselines on the same images."""
+
+    map: float
+    cosine: float
+    chance: float
+    n_images: int
+
+    @property
+    def below_cosine(self) -> bool:
+        """Whether the figure, as it is printed, is smaller than that of cosine."""
+        return reads_below(self.map, self.cosine)
+
+
+@dataclass(frozen=True)
+class OpenFigures:
+    """Means over class splits, of one of `WORLDS`; no standard deviation of a single split."""
+
+    map: float
+    p1: float
+    map_sd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +66,8 @@ class System:
     label_precision_at: Mapping[int, float] = field(default_factory=dict)  # of a system that ranks labels for an image
     sibling_precision_at: Mapping[int, float] = field(default_factory=dict)  # of the same, with an is-a table
     label_figures: LabelFigures | None = None  # of the same
+    learned: float = 1.0  # share of what was learned that counts, beside how images look
+    held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
 
 
 @dataclass(frozen=True)
@@ -123,6 +153,8 @@ class ReportData:
     accuracy_neighbours: int | None = None  # training images that voted for k-NN accuracy
     histories: tuple[History, ...] = ()
     side_by_side: tuple[tuple[Query, Mapping[str, tuple[Result, ...]]], ...] = ()  # first results of each system
+    class_splits: int = 0  # of the protocol open
+    open_systems: Mapping[str, Mapping[str, OpenFigures]] = field(default_factory=dict)  # its figures, by WORLDS
     groups: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)  # of MuSL: categories of each metric
     warnings: tuple[str, ...] = ()  # shown before those that the report adds
     facts: Mapping[str, str] = field(default_factory=dict)  # date, command, version, seed, ... in this order

@@ -17,7 +17,7 @@ from visterm.pipeline.console import count
 
 from .charts import LOOKS, MANY, class_chart_of, history_chart_of, look_of, precision_svg
 from .data import PROTOCOLS, Query, ReportData, Result
-from .text import file_parts_of, number_text, p_value_text, seconds_text, without_folders
+from .text import WORLDS, file_parts_of, number_text, p_value_text, reads_below, seconds_text, without_folders
 from .thumbnail import make_thumbnail
 
 THUMBNAIL_SIDE = 160  # pixels; some 3.5 KiB each as WebP of quality 70
@@ -149,6 +149,9 @@ def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, s
         protocol=PROTOCOLS.get(data.protocol, data.protocol),
         ks=_columns(data, "precision_at"),
         labellers=[system for system in data.learners if system.label_figures],
+        worlds=WORLDS,
+        validated=[system for system in data.learners if system.held_out],
+        reads_below=reads_below,
         label_ks=_ends(_columns(data, "label_precision_at")),
         sibling_ks=_ends(_columns(data, "sibling_precision_at")),
         warnings=_warnings(data),

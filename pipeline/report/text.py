@@ -1,4 +1,4 @@
-"""Numbers and file names as a report prints them."""
+"""Words, numbers and file names as a report prints them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import re
 from pathlib import Path
 
 from visterm.pipeline.console import duration
+
+WORLDS = {  # of images, by what their classes are to a learner
+    "seen": "classes that were trained on",
+    "unseen": "other classes",
+    "both": "both in one gallery",
+}
 
 
 def file_parts_of(path: str) -> tuple[str, ...]:
@@ -28,6 +34,11 @@ def number_text(value: float | None, digits: int = 3) -> str:
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.{digits}f}"
+
+
+def reads_below(value: float, other: float, digits: int = 3) -> bool:
+    """Whether a number is smaller than another one, as `number_text` writes them."""
+    return round(value, digits) < round(other, digits)
 
 
 def seconds_text(value: float | None) -> str:

@@ -28,6 +28,7 @@ from visterm.pipeline.store.vectors import extractor_content, identity, mapped_v
 
 from .dask_cluster import connected
 from .features import check_features
+from .open_world import check_classes, measure_class_splits, trainings_of
 from .train import train_record
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def evaluate(
         names = [name for name in dict.fromkeys(wanted) if name != "cosine"] or ["cosine"]
         for name in names:
             check_trained(run, name)
+        if config.evaluate.protocol == "open":
+            check_classes(run, collection)
         folder = run.evaluation("+".join(names))
         record = evaluation_record(run, config, collection, names)
         for name in names:
@@ -131,7 +134,7 @@ def _queries_and_gallery(run: Run, config: Config, collection: Collection) -> tu
             f"run {run.name} has no labelled test images: "
             + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)
         )
-    own = config.evaluate.protocol == "test-test"
+    own = config.evaluate.protocol != "query-gallery"
     gallery = queries if own else collection.images("train", labelled=True)
     if len(gallery) - own < 1:
         raise UserError(f"run {run.name}: {count(len(gallery), 'image')} cannot be ranked; add images")
@@ -143,10 +146,17 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
     queries, gallery = _queries_and_gallery(run, config, collection)
     is_a = config.evaluate.is_a
     trained = [trained_record(run, name) for name in names]
+    settings = config.evaluate.model_dump()
+    inputs = {}
+    if config.evaluate.protocol == "open":
+        inputs["open"] = trainings_of(run, config, collection, names)
+    else:
+        del settings["class_splits"]
     return make_record(
         "evaluate",
-        {"evaluate": config.evaluate.model_dump()},
-        {
+        {"evaluate": settings},
+        inputs
+        | {
             "extractor": extractor_content(run),
             "learners": fingerprint([[n, t["inputs"], t.get("created")] for n, t in zip(names, trained, strict=True)]),
             "queries": identity(queries),
@@ -170,7 +180,7 @@ def _evaluate(
     task, warnings = _make_task(run, config, collection, names)
     systems: dict[str, SystemResult] = {}
     n_queries, n_gallery = count(len(task.queries), "query"), count(len(task.gallery), "image")
-    names = list(dict.fromkeys((*names, "cosine")))
+    learners, names = names, list(dict.fromkeys((*names, "cosine")))
     with (
         connected(config, run) as cluster,
         console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase,
@@ -186,6 +196,9 @@ def _evaluate(
         for name, result in zip(names, results, strict=True):
             systems[name] = result
             phase.advance_to(len(systems), note=name)
+    open_world = None
+    if config.evaluate.protocol == "open":
+        open_world = measure_class_splits(run, config, collection, learners, console)
     with console.phase("writing the report"):
         write_results(
             folder,
@@ -197,6 +210,7 @@ def _evaluate(
             warnings=warnings,
             seconds=time.perf_counter() - started,
             command=command or f"visterm evaluate --run {run.name}",
+            open_world=open_world,
         )
 
 

@@ -196,7 +196,7 @@ def _train(
                     phase.start_at(learner.steps_done_)
                     learner.resume(X, y, **{key: option for key, option in options.items() if key not in asked})
                 else:
-                    rows = _held_out(run, learner, images)
+                    rows = held_out_rows(run, learner, images)
                     if len(rows):
                         options["validation_rows"] = rows
                     learner.fit(X, y, **options)
@@ -240,7 +240,7 @@ def _train(
     return record["result"]
 
 
-def _held_out(run: Run, learner: Any, images: Sequence[Image]) -> Any:
+def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:
     """Return the numbers of the images that are held out; empty where the learner is to draw them itself.
 
     These are the images of a folder validation/, else those that grew no trees of a forest codebook.

@@ -23,6 +23,7 @@ from visterm.pipeline.cli.app import main
 from visterm.pipeline.stages import demo_images as demo_images_stage
 from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.run import Run
 
 
@@ -598,3 +599,31 @@ def test_a_terminal_without_columns(monkeypatch):
     assert console._columns() == 80
     monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((120, 30)))
     assert console._columns() is None
+
+
+def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
+    for name, share, figures in (("oasis", 0.2, [0.958, 0.917, 0.888]), ("wsabie", 1.0, [0.958, 0.751, 0.708])):
+        file = mine / f"runs/fruit/learners/{name}/record.json"
+        record = json.loads(file.read_text())
+        worlds = {"for": "open", "learner": figures, "cosine": [0.890, 0.914, 0.854], "chance": [0.1] * 3}
+        record["result"] |= {"learned": share, "worlds": worlds | {"n_images": [5, 6, 11]}}
+        write_record(file, record)
+    stderr = visterm("evaluate", "--learner", "oasis,wsabie", cwd=mine).stderr
+    warning = (
+        "wsabie is below cosine on held-out images for other classes (mAP 0.751, cosine 0.914) and for both in one "
+        "gallery (mAP 0.708, cosine 0.854): a smaller --set train.learned, or --learner cosine, is better there"
+    )
+    *lines, last = [line for line in stderr.splitlines() if "held-out" in line]
+    assert lines == [
+        "oasis, held-out images (cosine): seen 0.958 (0.890), unseen 0.917 (0.914), both 0.888 (0.854)",
+        "wsabie, held-out images (cosine): seen 0.958 (0.890), unseen 0.751 (0.914), both 0.708 (0.854)",
+        f"warning: {warning}",
+    ]
+    assert ", for images of any class, by mAP on held-out training images: " in last
+    folder = mine / "runs/fruit/evaluations/oasis+wsabie"
+    assert warning in (folder / "report.html").read_text()
+    systems = json.loads((folder / "metrics.json").read_text())["systems"]
+    assert systems["oasis"]["learned"] == 0.2
+    assert systems["oasis"]["held_out"]["both"] == {"map": 0.888, "cosine": 0.854, "chance": 0.1, "n_images": 11}
+    assert "learned" not in systems["wsabie"]
+    assert "held_out" not in systems["cosine"]

@@ -46,6 +46,8 @@ def test_settings_lie_on_top_of_the_file(tmp_path):
         ("oasis.C=0", "oasis.C: input should be greater than 0, not 0"),
         ("oasis.variant=symetric", "oasis.variant: input should be"),
         ("evaluate.protocol=all", "evaluate.protocol"),
+        ("evaluate.class_splits=0", "evaluate.class_splits: input should be greater than 0, not 0"),
+        ("evaluate.class_splits=1.5", "evaluate.class_splits: input should be a valid integer, not 1.5"),
         ("oasis.click_cutoff=-1", "click_cutoff is a number of at least 0, or a share such as top 1 %, not -1"),
         ("aroma.click_cutoff=top 0 %", "click_cutoff is a number of at least 0, or a share such as top 1 %, not top 0"),
         ("lego.near=3", "near must be smaller than far, not 3 and 2"),

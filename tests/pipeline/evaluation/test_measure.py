@@ -18,6 +18,7 @@ class Spy:
 
     def __init__(self):
         self.seen = []
+        self.learned_ = 1.0
 
     def transform(self, X, y=None):
         self.seen.append(None if y is None else list(y))

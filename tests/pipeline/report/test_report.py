@@ -14,7 +14,7 @@ from visterm.pipeline.report import data as report_data
 from visterm.pipeline.report import page as report_page
 from visterm.pipeline.report import text as report_text
 from visterm.pipeline.report.charts import write_precision_curve
-from visterm.pipeline.report.data import History, Hits, Query, ReportData, Result, System
+from visterm.pipeline.report.data import HeldOut, History, Hits, OpenFigures, Query, ReportData, Result, System
 from visterm.pipeline.report.page import render_report, verdict
 from visterm.retrieval import Comparison
 
@@ -131,7 +131,15 @@ def test_all_sections_are_there(tmp_path):
         "neighbours.csv",
     ]:
         assert words in page.text, words
-    for words in ("k-NN", "labels P@", "sibling P@", "Groups of categories", "Side by side"):
+    for words in (
+        "Classes that were trained on",
+        "below cosine",
+        "k-NN",
+        "labels P@",
+        "sibling P@",
+        "Groups of categories",
+        "Side by side",
+    ):
         assert words not in page.text, words  # what does not apply
 
 
@@ -274,6 +282,84 @@ def test_the_page_has_the_colours_of_the_picture():
     css = (report_page.files("visterm.pipeline.report") / "templates/shared.html.jinja").read_text("utf-8")
     assert re.findall(r"--other\d: (#\w+);", css)[: len(charts.OTHERS)] == [color for color, *_ in charts.OTHERS]
     assert len({color for color, *_ in charts.OTHERS}) == len(charts.OTHERS)
+
+
+def worlds_of(*figures):
+    return {
+        world: HeldOut(own, cosine, 0.125, 40)
+        for world, (own, cosine) in zip(("seen", "unseen", "both"), figures, strict=False)
+    }
+
+
+def cells_of(page, name):
+    """Texts of the cells of a table, by row."""
+    html = page[page.index(f'aria-label="{name}">') :]
+    rows = re.findall(r"<tr>(.*?)</tr>", html[: html.index("</table>")], re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+    return [[re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in cells]
+
+
+def test_the_worlds_of_held_out_images(tmp_path):
+    oasis, cosine, chance = some_data().systems
+    systems = (
+        dataclasses.replace(oasis, learned=0.2, held_out=worlds_of((0.958, 0.89), (0.9141, 0.9144), (0.888, 0.854))),
+        dataclasses.replace(oasis, name="wsabie", held_out=worlds_of((0.96, 0.89), (0.751, 0.914), (0.708, 0.854))),
+        dataclasses.replace(oasis, name="aroma", held_out=worlds_of((0.9, 0.8))),
+        dataclasses.replace(oasis, name="knn"),
+        cosine,
+        chance,
+    )
+    page = page_of(tmp_path, some_data(systems=systems))
+    html = (tmp_path / "report.html").read_text("utf-8")
+    head, names, *rows = cells_of(html, "mAP on held-out images")
+    assert head == ["Learner", "Share", "Seen (40 images)", "Unseen (40 images)", "Both (40 images)"]
+    assert names == ["learner", "cosine", "chance"] * 3
+    below = "▼ below cosine:"
+    assert rows == [
+        ["oasis", "20 %", "0.958", "0.890", "0.125", "0.914", "0.914", "0.125", "0.888", "0.854", "0.125"],
+        ["wsabie", "100 %", "0.960", "0.890", "0.125", f"{below} 0.751", "0.914", "0.125"]
+        + [f"{below} 0.708", "0.854", "0.125"],
+        ["aroma", "100 %", "0.900", "0.800", "0.125", *"––––––"],
+    ]
+    for words in (
+        "Classes that were trained on, and others",
+        "Seen: images of classes that were trained on query each other.",
+        "Unseen: images of classes that were not trained on query each other.",
+        "Both: all of these images are in one gallery",
+        "▼: below cosine.",
+        "A dash: no class was held out.",
+    ):
+        assert words in page.text, words
+    assert "class split" not in page.text
+
+
+def test_the_worlds_of_class_splits(tmp_path):
+    def figures(*maps, sd=0.01):
+        return {world: OpenFigures(own, 0.9, sd) for world, own in zip(("seen", "unseen", "both"), maps, strict=True)}
+
+    found = {"oasis": figures(0.9, 0.7, 0.8), "cosine": figures(0.8, 0.75, 0.7), "chance": figures(0.1, 0.1, 0.05)}
+    page = page_of(tmp_path, some_data(class_splits=5, open_systems=found))
+    rows = cells_of((tmp_path / "report.html").read_text("utf-8"), "Means of class splits")
+    assert rows[0] == ["System", "Seen", "Unseen", "Both"]
+    assert rows[2] == ["oasis", "0.900 ± 0.010", "0.900", "▼ below cosine: 0.700 ± 0.010", "0.900"] + [
+        "0.800 ± 0.010",
+        "0.900",
+    ]
+    assert rows[4] == ["chance", "0.100 ± 0.010", "0.900", "0.100 ± 0.010", "0.900", "0.050 ± 0.010", "0.900"]
+    assert "Means of 5 class splits ± the standard deviation." in page.text
+    assert page.text.count("▼: below cosine.") == 1
+
+
+def test_one_class_split_beside_held_out_images(tmp_path):
+    oasis, *others = some_data().systems
+    oasis = dataclasses.replace(oasis, held_out=worlds_of((0.9, 0.8), (0.9, 0.8), (0.9, 0.8)))
+    one = {name: dict.fromkeys(("seen", "unseen", "both"), OpenFigures(0.8, 0.9)) for name in ("oasis", "cosine")}
+    page = page_of(tmp_path, some_data(systems=(oasis, *others), class_splits=1, open_systems=one))
+    assert "Means of 1 class split." in page.text
+    assert page.text.count("▼: below cosine.") == 1
+    assert page.text.count("▼") == 1  # nothing is below
+    assert "±" not in page.text
+    assert "A dash" not in page.text
 
 
 def test_one_system_no_history_few_queries(tmp_path):

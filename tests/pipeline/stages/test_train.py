@@ -553,7 +553,8 @@ def test_the_learner_that_validated_best_is_recommended(done):
     assert set(maps) == set(TRAINED) - {"musl", "mcml", "knn"} | {"cosine"}
     assert found["not_validated"] == ["musl", "mcml", "knn"]
     last = visterm("evaluate", "--learner", "all", cwd=done).stderr.splitlines()[-1]
-    assert last.startswith(f"Recommended: {found['learner']}, by mAP on held-out training images: ")
+    start = f"Recommended: {found['learner']}, for images of any class, by mAP on held-out training images: "
+    assert last.startswith(start)
     assert last.endswith("; not validated: musl, mcml, knn")
     assert "recommended" not in json_of("evaluate", "--learner", "oasis", cwd=done)
 
@@ -601,6 +602,7 @@ def test_training_says_what_held_out_images_advise(mine):
     assert "oasis is hardly better than cosine on held-out images (mAP " in line
     assert "try vectors of a network (visterm features IMAGES --deep), or other settings (visterm tune)" in line
     learner = Mock(validation_measure="mAP", n_steps=30, history_=[{"step": 30}], validation_map_=0.9, cosine_map_=0.5)
+    learner.worlds_ = None
     console = Mock()
     stage._say_how_it_went("oasis", learner, False, console)
     stage._say_how_it_went("oasis", learner, True, console)

@@ -1,0 +1,42 @@
+"""Validation figures of classes that were trained on and of others: from a learner's record to metrics.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from visterm.pipeline.report.data import HeldOut
+from visterm.pipeline.report.text import WORLDS
+
+
+def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the figures on held-out images, of the record's ``result``, by name of `WORLDS`.
+
+    Each has ``map``, ``cosine``, ``chance`` and ``n_images``. Only ``seen`` where no class was held out; empty where
+    nothing was validated for a world.
+    """
+    found = result.get("worlds")
+    if found is None:
+        return {}
+    columns = zip(WORLDS, found["learner"], found["cosine"], found["chance"], found["n_images"], strict=False)
+    return {
+        world: {"map": own, "cosine": cosine, "chance": chance, "n_images": n_images}
+        for world, own, cosine, chance, n_images in columns
+    }
+
+
+def below_cosine(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each of the ``systems`` of metrics.json that is below cosine on held-out images of a world."""
+    lines = []
+    for name, figures in systems.items():
+        below = [
+            f"for {WORLDS[world]} (mAP {own['map']:.3f}, cosine {own['cosine']:.3f})"
+            for world, own in figures.get("held_out", {}).items()
+            if HeldOut(**own).below_cosine
+        ]
+        if below:
+            lines.append(
+                f"{name} is below cosine on held-out images {' and '.join(below)}: a smaller --set train.learned, or "
+                "--learner cosine, is better there"
+            )
+    return lines

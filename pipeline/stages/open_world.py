@@ -1,0 +1,192 @@
+"""The protocol open: learners are trained on half of the classes and measured on both halves, for several splits.
+
+Test images of seen classes query each other, those of unseen classes query each other, and all of them query one
+gallery ("both"). Means and standard deviations over splits can be quoted: whole trainings are repeated.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from visterm.pipeline.config.models import Config
+from visterm.pipeline.console import Console, count
+from visterm.pipeline.errors import UserError
+from visterm.pipeline.report.text import WORLDS
+from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.models import TRAINED, load_trained
+from visterm.pipeline.store.records import fingerprint
+from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.vectors import mapped_vectors, supervision
+
+from .train import (
+    ONE_LABEL,
+    LearnerRefused,
+    check_one_label,
+    constructor_parameters,
+    held_out_rows,
+    train_record,
+    world_settings,
+)
+
+FEWEST_CLASSES = 4  # two are trained on: fewer make no triplet, or no irrelevant image
+_NEEDS = f"evaluate.protocol=open needs {FEWEST_CLASSES} classes or more, with two training and two test images each"
+
+
+class ClassSplit(NamedTuple):
+    """Images of one split of the classes."""
+
+    learnt_from: list[Image]  # all labels of which are trained on
+    tested: list[Image]  # in a random order: many pairs of visterm vectors tie, and rank by place
+    seen: list[bool]  # of the tested images, whether all labels are trained on
+
+
+def check_classes(run: Run, collection: Collection) -> None:
+    """Raise if there are too few classes to be split."""
+    n_classes = len({name for image in collection.images("train", labelled=True) for name in image.labels})
+    if n_classes < FEWEST_CLASSES:
+        raise UserError(f"run {run.name}: {count(n_classes, 'class')} with training images; {_NEEDS}")
+
+
+def trainings_of(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> str:
+    """Return the fingerprint of all that the trainings on half of the classes depend on."""
+    images = collection.images("train", "validation", labelled=True)
+    records = [train_record(run, config, name, images) for name in names if name != "cosine"]
+    return fingerprint(config.seed, [[record["config"], record["inputs"]] for record in records])
+
+
+def split_classes(images: Sequence[Image], tested: Sequence[Image], seed: int, number: int) -> ClassSplit:
+    """Draw half of the classes, rounded up, that training images have; an image with any other label is unseen."""
+    import numpy as np
+
+    rng = np.random.default_rng([seed, number])
+    classes = sorted({name for image in images if image.split == "train" for name in image.labels})
+    seen = {classes[i] for i in rng.permutation(len(classes))[: (len(classes) + 1) // 2]}
+    shuffled = [tested[i] for i in rng.permutation(len(tested))]
+    return ClassSplit(
+        [image for image in images if seen.issuperset(image.labels)],
+        shuffled,
+        [seen.issuperset(image.labels) for image in shuffled],
+    )
+
+
+def measure_class_splits(
+    run: Run, config: Config, collection: Collection, names: Sequence[str], console: Console
+) -> dict[str, Any]:
+    """Train on half of the classes and measure on all, for each split.
+
+    Parameters
+    ----------
+    run : Run
+    config : Config
+    collection : Collection
+    names : sequence of str
+        Learners, which are trained with the settings of ``config``; cosine is measured beside them.
+    console : Console
+
+    Returns
+    -------
+    dict
+        ``n_splits``, and by system (the learners, cosine, chance) and by name of `WORLDS` the means over splits
+        ``map`` and ``p1``, precision at 1; of two splits or more also ``map_sd``, the standard deviation.
+
+    Raises
+    ------
+    UserError
+        A learner cannot be trained on half of the classes, or a half has no two test images of a class.
+    """
+    images = collection.images("train", "validation", labelled=True)
+    tested = collection.images("test", labelled=True)
+    systems = list(dict.fromkeys((*names, "cosine")))
+    n_splits = config.evaluate.class_splits
+    found: dict[str, dict[str, list]] = {name: {world: [] for world in WORLDS} for name in (*systems, "chance")}
+    title = f"measuring {count(n_splits, 'class split')}"
+    with console.phase(title, n_splits * len(systems), "systems") as phase:
+        done = 0
+        for number in range(n_splits):
+            split = split_classes(images, tested, config.seed, number)
+            Q = mapped_vectors(run, collection, split.tested)
+            for name in systems:
+                note = f"{name}, split {number + 1} of {n_splits}"
+                tick = functools.partial(phase.advance_to, done, note=note)
+                tick()
+                try:
+                    learner = _trained_on(run, config, collection, name, split, tick)
+                    measured = _measure(learner, config, Q, split)
+                except (LearnerRefused, ValueError) as error:
+                    raise UserError(f"run {run.name}, class split {number + 1}: {error}; {_NEEDS}") from None
+                for world, evaluation in measured.items():
+                    figures = evaluation.mean_average_precision, evaluation.precision_at(1)
+                    found[name][world].append(figures)
+                    if name == "cosine":
+                        chance = evaluation.chance_mean_average_precision, evaluation.chance_precision
+                        found["chance"][world].append(chance)
+                done += 1
+    return {"n_splits": n_splits, "systems": {name: _means(worlds) for name, worlds in found.items()}}
+
+
+def _trained_on(run: Run, config: Config, collection: Collection, name: str, split: ClassSplit, tick: Any) -> Any:
+    """Train a learner as the stage train does, on the images of seen classes; ValueError if it refuses them."""
+    from visterm.learners import LEARNERS
+
+    if name == "cosine":
+        return load_trained(run, name)
+    kind: Any = LEARNERS[TRAINED[name]]
+    accepted = inspect.signature(kind.fit).parameters
+    images = [image for image in split.learnt_from if "validation_rows" in accepted or image.split == "train"]
+    if not images:
+        raise ValueError(f"{name}: every training image has a label that is not trained on")
+    clicks = config.collection.clicks is not None
+    if name in ONE_LABEL:
+        check_one_label(name, images, clicks)
+    X, (y, labels) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
+    learner = kind(**constructor_parameters(kind, config, name, len(images), y, labels))
+    asked = world_settings(config, name)
+    options = dict(asked) if "world" in accepted else {}
+    if len(rows := held_out_rows(run, learner, images)):
+        options["validation_rows"] = rows
+    if "progress" in accepted:
+        options["progress"] = lambda _: tick()
+    try:
+        learner.fit(X, y, **options)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if "world" not in accepted and asked["learned"] != 1:
+        learner.learned_ = asked["learned"]
+    return learner
+
+
+def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[str, Any]:
+    """Return the evaluation of each of `WORLDS`; ValueError where no query has a relevant image."""
+    import numpy as np
+
+    from visterm.learners.blend import effective
+    from visterm.retrieval import evaluate_test_test
+
+    y, _ = supervision(split.tested, clicks=config.collection.clicks is not None)
+    seen = np.array(split.seen)
+    rows = dict(zip(WORLDS, (seen, ~seen, np.ones(len(seen), bool)), strict=True))
+    found = {}
+    for world, own in rows.items():
+        evaluation = None
+        if own.sum() > 1:
+            evaluation = evaluate_test_test(effective(learner), Q[own], y[own], max_k=1, n_jobs=config.compute.n_jobs)
+        if evaluation is None or not evaluation.n_queries:
+            raise ValueError(f"no two test images of {world} classes share a label")
+        found[world] = evaluation
+    return found
+
+
+def _means(worlds: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, dict[str, float]]:
+    import numpy as np
+
+    means = {}
+    for world, figures in worlds.items():
+        maps, firsts = np.array(figures).T
+        means[world] = {"map": float(maps.mean())}
+        if len(maps) > 1:
+            means[world]["map_sd"] = float(maps.std(ddof=1))
+        means[world]["p1"] = float(firsts.mean())
+    return means
