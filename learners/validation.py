@@ -26,7 +26,7 @@ MAX_QUERIES = 500
 WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it was trained on, any, others
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # of what was learned, among which one is chosen
 CAUTIOUS = 0.2  # the share where no class can be held out: on nine sets in ten, unseen classes lose nothing by it
-_FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
+FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
 _UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
 
 
@@ -85,7 +85,7 @@ def unseen_rows(y: Any, seed: int) -> np.ndarray:
         return np.flatnonzero(unseen) if enough else np.empty(0, np.int64)
     classes, class_of, sizes = np.unique(y, return_inverse=True, return_counts=True)
     able = np.flatnonzero(sizes >= 2)
-    if len(able) < _FEWEST_CLASSES:
+    if len(able) < FEWEST_CLASSES:
         return np.empty(0, np.int64)
     drawn_classes = rng.permutation(able)[: max(2, round(_UNSEEN * len(able)))]
     return np.flatnonzero(np.isin(class_of, drawn_classes))
