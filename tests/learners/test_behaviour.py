@@ -56,6 +56,7 @@ LEARNERS = {
     "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(PAIRS | {"pass_steps": 500})),
     "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **PAIRS),
     "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **PAIRS),
+    "oasis-whitened": OASIS(whiten=True, validation_fraction=0.2, refit=True, **PAIRS),
     "aroma": AROMA(**SMALL),
     "aroma-identity": AROMA(init="identity", **SMALL),
     "aroma-pairs": AROMA(pairs_per_query=4, **SMALL),
@@ -63,6 +64,7 @@ LEARNERS = {
     "aroma-refit": AROMA(validation_fraction=0.2, refit=True, **SMALL),
     "aroma-factored": AROMA(covariance="factored", n_jobs=2, **SMALL),
     "aroma-factored-validation": AROMA(covariance="factored", r=0.1, validation_fraction=0.2, **SMALL),
+    "aroma-whitened": AROMA(whiten=True, init=None, **SMALL),
     "pamir": PAMIR(C=0.1, **SMALL),
     "pamir-validation": PAMIR(C=0.1, validation_fraction=0.2, **SMALL),
     "ovr": OneVsRestPA(C=0.1, **SMALL),
@@ -88,6 +90,7 @@ LEARNERS = {
     "wsabie-ensemble": WSABIE(n_components=[8, 16], n_jobs=2, **EMBEDDED),
     "wsabie-validation": WSABIE(n_components=16, validation_fraction=0.2, **EMBEDDED),
     "wsabie-refit": WSABIE(n_components=[8, 16], validation_fraction=0.2, refit=True, **EMBEDDED),
+    "wsabie-whitened": WSABIE(n_components=16, whiten=True, validation_fraction=0.2, **EMBEDDED),
     "musl": MuSL(n_metrics=2, **FEW),
     "musl-starts": MuSL(n_metrics=2, n_starts=3, alpha=1.0, midpoint="running", **FEW),
     "musl-balanced": MuSL(n_metrics=2, midpoint="running", balanced=True, retrain=False, **FEW),
@@ -114,7 +117,7 @@ KINDS = [
     *("cosine", "oasis", "oasis-dissim", "aroma", "aroma-factored", "pamir", "ovr"),
     *("knn", "knn-tree", "lego", "mcml", "wsabie", "wsabie-ensemble", "musl", "hier", "warp", "rca", "xing"),
 ]
-CHECKED = [name for name in KINDS if name not in ("aroma", "knn", "wsabie")]
+CHECKED = [*(name for name in KINDS if name not in ("aroma", "knn", "wsabie")), "oasis-whitened"]
 # One of each class that learns online.
 LOOPED = ["oasis", "aroma", "pamir", "ovr", "lego", "mcml", "wsabie", "hier", "warp", "xing"]
 
