@@ -212,6 +212,10 @@ class OnlineLearner(SimilarityLearner):
         """`measure`, a function of vectors that `_prepare` gave; by default as it is."""
         return measure
 
+    def _measures_on_vectors(self) -> bool:
+        """Whether validation compares images as they are, as a search does, not what `_prepare` made of them."""
+        return False
+
     def _starts_informed(self) -> bool:
         """Whether the state before the first triplet is a model: zero weights and random vectors are none."""
         return getattr(self, "init", None) != "zero"
@@ -250,7 +254,7 @@ class OnlineLearner(SimilarityLearner):
             of the classes is held out, too, where there are five or more; see `validation.Worlds`.
         learned : float, optional
             The share of what is learned that counts; it becomes `learned_`, for `Blend`. None: the best one on held-out
-            images, for `world`. Without validation 1, whatever is asked for.
+            images, for `world`; 1 without validation.
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
@@ -353,6 +357,7 @@ class OnlineLearner(SimilarityLearner):
                 self._run_phase(X, y, callback)
         finally:
             del self._progress
+            self._choice = None  # of this fit alone
         return self
 
     def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
@@ -363,11 +368,12 @@ class OnlineLearner(SimilarityLearner):
             held_out = np.asarray(self.held_out_)
             rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
             by_cosine = self._image_validator(vectors, y, held_out, sides=(unit_rows, unit_rows))
-            if self._is_open():
+            on_vectors = self._is_open() or self._measures_on_vectors()
+            if on_vectors:
                 measure_images = self._chooser(vectors, y, held_out)
             else:
                 measure_images = self._measuring(self._image_validator(X, y, held_out))
-            if self._is_open() and self.validation_measure == "mAP":
+            if on_vectors and self.validation_measure == "mAP":
                 watch = measure_images
             else:  # labels of classes that are not trained on cannot be ranked
                 seen = np.setdiff1d(held_out, () if self.unseen_ is None else self.unseen_)
@@ -531,8 +537,10 @@ class OnlineLearner(SimilarityLearner):
         def choose() -> float:
             learned = score()
             scale = 1.0 if self._starts_at_vectors() else ratio_of_spreads(look[others], learned[others])
-            self._choice = worlds.choose(look, np.float32(scale) * learned, self.world_, self.shares_), scale
-            return self._choice[0].value
+            choice = worlds.choose(look, np.float32(scale) * learned, self.world_, self.shares_)
+            if self._is_open():  # else there was nothing to choose
+                self._choice = choice, scale
+            return choice.value
 
         return choose
 
@@ -560,18 +568,25 @@ class OnlineLearner(SimilarityLearner):
             return None
         if self.world_ == "seen":
             return self._images_to_hold_out(y, validation_rows)
-        self.unseen_ = unseen = validation.unseen_rows(y, self.seed_)
-        if not len(unseen):
-            _log.warning("no class is held out: five classes of two images or more, or labels of a fifth of the images")
-        rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
-        if validation_rows is None:
-            images = rest[self._images_to_hold_out(y[rest], None)]
-        else:
-            images = np.setdiff1d(self._images_to_hold_out(y, validation_rows), unseen)
+        unseen = validation.unseen_rows(y, self.seed_)
+        images = self._images_beside(unseen, y, validation_rows)
+        if not len(images):  # no image of a class that is trained on would validate
+            unseen, images = unseen[:0], self._images_to_hold_out(y, validation_rows)
+        self.unseen_ = unseen
         most = validation.MAX_IMAGES // 2
         if len(unseen) > most:
             unseen = np.random.default_rng([self.seed_, 5]).permutation(unseen)[:most]
         return np.union1d(images, unseen)
+
+    def _images_beside(self, unseen: np.ndarray, y: Any, validation_rows: Any) -> np.ndarray:
+        """Rows that validate beside those of whole classes; empty where none is left."""
+        if validation_rows is not None:
+            return np.setdiff1d(self._images_to_hold_out(y, validation_rows), unseen)
+        rest = np.setdiff1d(np.arange(y.shape[0]), unseen)
+        try:
+            return rest[self._images_to_hold_out(y[rest], None)]
+        except ValueError:  # only the classes that are held out have four images
+            return rest[:0]
 
     def _images_to_hold_out(self, y: Any, validation_rows: Any) -> np.ndarray:
         if validation_rows is None:

@@ -28,7 +28,7 @@ WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # of what was learned, among which one is chosen
 CAUTIOUS = 0.25  # without evidence for another share: unseen classes lose next to nothing by it (docs/open-world.md)
 _CLEARLY = 0.975  # quantile of Student's t
-_FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
+FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
 _UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
 
 
@@ -87,7 +87,7 @@ def unseen_rows(y: Any, seed: int) -> np.ndarray:
         return np.flatnonzero(unseen) if enough else np.empty(0, np.int64)
     classes, class_of, sizes = np.unique(y, return_inverse=True, return_counts=True)
     able = np.flatnonzero(sizes >= 2)
-    if len(able) < _FEWEST_CLASSES:
+    if len(able) < FEWEST_CLASSES:
         return np.empty(0, np.int64)
     drawn_classes = rng.permutation(able)[: max(2, round(_UNSEEN * len(able)))]
     return np.flatnonzero(np.isin(class_of, drawn_classes))

@@ -108,6 +108,8 @@ class WhiteningMixin(SimilarityLearner):
     _whitening_state = ("mean_", "whitening_")
     whiten: bool | str
     n_steps_: int
+    phase_: str
+    history_: list[dict[str, Any]]
     mean_: np.ndarray
     whitening_: np.ndarray
     _has_whitened = False  # while a fit measures its state: vectors come whitened
@@ -144,7 +146,7 @@ class WhiteningMixin(SimilarityLearner):
 
     def _back(self, sides: Any) -> Any:
         """Query sides for images as they are, from those for images times A."""
-        return product(sides, self.whitening_) if self.is_whitened() and not self._has_whitened else sides
+        return product(sides, self.whitening_) if self.is_whitened() else sides
 
     def _look_side(self, Q: Any) -> Any:
         return self._back(self.whitened(Q))
@@ -191,7 +193,8 @@ class WhiteningMixin(SimilarityLearner):
 
     def _prepare(self, X: sp.csr_array, y: Any, training: np.ndarray) -> sp.csr_array:
         X = super()._prepare(X, y, training)
-        if self.n_steps_ == 0 and not self.is_whitened() and self._whitens(X):  # not where more is learned
+        begins = self.n_steps_ == 0 and (self.phase_ == "refit" or not self.history_)  # not where more is learned
+        if begins and not self.is_whitened() and self._whitens(X):
             self.mean_, self.whitening_ = whitening(X[training].toarray(), _groups(y)[training])
             self._start_whitened()
         return sp.csr_array(self.whitened(X)) if self.is_whitened() else X
@@ -203,6 +206,9 @@ class WhiteningMixin(SimilarityLearner):
         super()._forget_preparation()
         for name in self._whitening_state:
             self.__dict__.pop(name, None)
+
+    def _measures_on_vectors(self) -> bool:
+        return self.is_whitened() and self.gallery_is_vectors
 
     def _measuring(self, measure: Callable[[], float]) -> Callable[[], float]:
         @wraps(measure)

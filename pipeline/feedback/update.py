@@ -234,6 +234,8 @@ class FeedbackTrainer:
             self._versions.put_in_force(learner, state)
             return
         indices = [batch.X.indices for batch in data.batches]
+        if indices and model.center() is not None:  # whitened vectors have no zeros: all of W changes
+            indices = [np.arange(model.n_features_in_)]
         visterms = np.unique(np.concatenate(indices) if indices else np.zeros(0, int))
         version = state.last + 1
         result = {key: value for key, value in answer.items() if key not in ("accepted", "reason", "to_version")}

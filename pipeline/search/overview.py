@@ -176,8 +176,13 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
     directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
     if directions.shape[1] != n_features:  # WSABIE and the like: both sides lie in a space of their own
-        learned = learner.transform(X)
-        return _unit_rows(plain), _unit_rows(learned.toarray() if sparse.issparse(learned) else learned)
+        whole: Any = searcher.learner(_learner(searcher))
+        learned = whole.transform(X)
+        learned = learned.toarray() if sparse.issparse(learned) else learned
+        if learner is not whole:  # a share of it, beside how images look: each with the root of its weight
+            look, share = np.sqrt(1 - learner.learned), np.sqrt(learner.learned * learner.scale)
+            learned = np.hstack([look * plain, share * learned])
+        return _unit_rows(plain), _unit_rows(learned)
     sides = sparse.csr_matrix(directions) if sparse.issparse(X) else directions
     matrix = learner.linear_query(sides) @ sides.T
     matrix = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)

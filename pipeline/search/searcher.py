@@ -146,8 +146,8 @@ class Searcher:
             same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
             self._once.copy_from(like._once, same)
             for name in list(like._exact_since):
-                self._once.drop(("index", name))
-                self._once.drop(("sides", name))
+                for kind in ("index", "sides", "sides with look"):
+                    self._once.drop((kind, name))
 
     def is_current(self) -> bool:
         """Whether this searcher is up to date: `is_as_on_disk`, and no index in Milvus waits for another try.
@@ -249,11 +249,13 @@ class Searcher:
 
         learner, similarity = self.learner(name), self.blend(name, learned)
         sides: Any = learner  # what the gallery side is of
-        key = name  # of the index
+        key, kind = name, "sides"  # of the index
         if not learner.gallery_is_vectors and (learner.learned_ != 1 or similarity is not learner):
             if similarity is learner:
                 similarity = Blend(learner, 1)
-            sides, key = similarity, name if learner.learned_ != 1 else f"{name}_look"
+            sides = similarity
+            if learner.learned_ == 1:
+                key, kind = f"{name}_look", "sides with look"
 
         def make() -> ExactIndex:
             from visterm.retrieval import ExactIndex
@@ -273,7 +275,7 @@ class Searcher:
                 self._exact_since[name] = time.monotonic()
             return index
 
-        index = copy.copy(self._once(("sides", key), make))
+        index = copy.copy(self._once((kind, name), make))
         index.learner = similarity
         return index
 

@@ -139,6 +139,7 @@ def _train(
 ) -> dict[str, Any]:
     """Fit or resume, with checkpoints if the learner resumes; publish the model."""
     from visterm.learners import LEARNERS, load_learner
+    from visterm.learners.blend import scale_of
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
     fit_parameters = inspect.signature(kind.fit).parameters
@@ -208,6 +209,8 @@ def _train(
             raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
         if "world" not in fit_parameters and asked["learned"] != 1:
             learner.learned_ = asked["learned"]
+        if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
+            learner.scale_ = scale_of(learner, X, y if learner_name == "musl" else None)
         learner.save(target / "files")
         held_out = getattr(learner, "held_out_", None)
         if hasattr(learner, "classes_"):
@@ -229,7 +232,7 @@ def _train(
             record["result"]["learned"] = learner.learned_
         if getattr(learner, "worlds_", None) is not None:
             record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
-    _say_how_it_went(learner_name, learner, watch.timed_out, console)
+    _say_how_it_went(learner_name, learner, y, watch.timed_out, console)
     with contextlib.suppress(UserError):
         if LearnerVersions(run).in_force(learner_name).void:
             console.warn(
@@ -356,7 +359,10 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
         return
     if is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
         return
-    old, new = ({**made["config"][learner_name], "seed": made["config"]["seed"]} for made in (other, record))
+    old, new = (
+        {**made["config"][learner_name], "seed": made["config"]["seed"], **made["config"].get("train", _PAPERS)}
+        for made in (other, record)
+    )
     differences = [f"{key}={old.get(key)}, now {new.get(key)}" for key in old | new if old.get(key) != new.get(key)]
     words = {"extractor": "other visterms", "images": "other images or labels", "clicks": "other clicks"}
     words["is_a"] = "another is-a table"
@@ -416,7 +422,7 @@ def available_memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))  # not on Linux: all there is
 
 
-def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: Console) -> None:
+def _say_how_it_went(learner_name: str, learner: Any, y: Any, timed_out: bool, console: Console) -> None:
     """Say what the figures on held-out images advise, one line each."""
     if not hasattr(learner, "validation_map_"):
         return
@@ -427,7 +433,7 @@ def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: 
             f"{learner_name}: validation {measure} was still improving when the steps ended, after {steps:,}: {advice}"
         )
     if learner.worlds_ is not None:
-        _say_worlds(learner_name, learner, console)
+        _say_worlds(learner_name, learner, y, console)
     cosine = learner.cosine_map_
     if learner.validation_map_ - cosine < _HARDLY_BETTER * min(cosine, 1 - cosine):
         figures = f"mAP {learner.validation_map_:.3f}, cosine {cosine:.3f}"
@@ -437,7 +443,7 @@ def _say_how_it_went(learner_name: str, learner: Any, timed_out: bool, console: 
         )
 
 
-def _say_worlds(learner_name: str, learner: Any, console: Console) -> None:
+def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> None:
     """Say how much of what was learned counts, and what it does for classes that are trained on and for others."""
     found = learner.worlds_
     names = ("classes that it was trained on", "other classes", "both in one gallery")
@@ -447,6 +453,8 @@ def _say_worlds(learner_name: str, learner: Any, console: Console) -> None:
     ]
     share = "all" if learner.learned_ == 1 else f"{learner.learned_:.0%}"
     beside = "" if learner.learned_ == 1 else ", beside how images look"
+    if len(found["shares"]) > 1 and learner.world_ != "seen" and len(found["learner"]) == 1:
+        beside += f", the cautious share, as no class could be held out ({_why_no_class(y)})"
     console.say(
         f"{learner_name}: {share} of what was learned counts{beside}; mAP on held-out images (cosine): "
         f"{', '.join(figures)}"
@@ -457,6 +465,20 @@ def _say_worlds(learner_name: str, learner: Any, console: Console) -> None:
                 f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "
                 "a smaller --set train.learned, or --learner cosine, is better for these"
             )
+
+
+def _why_no_class(y: Any) -> str:
+    """Say why no class could be held out to validate."""
+    import numpy as np
+
+    from visterm.learners.validation import FEWEST_CLASSES
+
+    if hasattr(y, "indptr"):
+        return "too few labels are those of two images and more, and of a fifth of the images at most"
+    n_classes = int((np.unique(y, return_counts=True)[1] >= 2).sum())
+    if n_classes >= FEWEST_CLASSES:
+        return "too few images would be left"
+    return f"{count(n_classes, 'class')} with two training images or more, and {FEWEST_CLASSES} are needed"
 
 
 def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:

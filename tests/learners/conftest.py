@@ -32,6 +32,12 @@ def unseen_synonyms():
     return make_synonyms(seed=1)
 
 
+@pytest.fixture(scope="session")
+def several():
+    """Six classes of ten images, of which some can be held out."""
+    return make_synonyms(n_classes=6, per_class=10, seed=2)
+
+
 @pytest.fixture
 def images():
     """Thirty sparse unit rows of three classes, one of them all zero."""

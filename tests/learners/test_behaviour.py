@@ -17,6 +17,7 @@ from visterm.learners import (
     PAMIR,
     RCA,
     WSABIE,
+    Blend,
     Cosine,
     KNNAnnotator,
     LinearWARP,
@@ -30,7 +31,7 @@ from visterm.learners import (
 from visterm.learners.blocks import _sparse_steps
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.online import OnlineLearner
-from visterm.learners.validation import mean_average_precision
+from visterm.learners.validation import CAUTIOUS, SHARES, mean_average_precision
 from visterm.learners.wsabie import warp_pass
 
 SMALL = {"n_steps": 3000, "pass_steps": 1000, "random_state": 3}
@@ -56,6 +57,7 @@ LEARNERS = {
     "oasis-patience": OASIS(validation_fraction=0.2, patience=1, **(PAIRS | {"pass_steps": 500})),
     "oasis-refit": OASIS(validation_fraction=0.2, refit=True, **PAIRS),
     "oasis-refit-rankers": OASIS(validation_fraction=0.2, refit=True, n_rankers=2, **PAIRS),
+    "oasis-whitened": OASIS(whiten=True, **PAIRS),
     "aroma": AROMA(**SMALL),
     "aroma-identity": AROMA(init="identity", **SMALL),
     "aroma-pairs": AROMA(pairs_per_query=4, **SMALL),
@@ -63,6 +65,7 @@ LEARNERS = {
     "aroma-refit": AROMA(validation_fraction=0.2, refit=True, **SMALL),
     "aroma-factored": AROMA(covariance="factored", n_jobs=2, **SMALL),
     "aroma-factored-validation": AROMA(covariance="factored", r=0.1, validation_fraction=0.2, **SMALL),
+    "aroma-whitened": AROMA(whiten=True, init=None, **SMALL),
     "pamir": PAMIR(C=0.1, **SMALL),
     "pamir-validation": PAMIR(C=0.1, validation_fraction=0.2, **SMALL),
     "ovr": OneVsRestPA(C=0.1, **SMALL),
@@ -88,6 +91,7 @@ LEARNERS = {
     "wsabie-ensemble": WSABIE(n_components=[8, 16], n_jobs=2, **EMBEDDED),
     "wsabie-validation": WSABIE(n_components=16, validation_fraction=0.2, **EMBEDDED),
     "wsabie-refit": WSABIE(n_components=[8, 16], validation_fraction=0.2, refit=True, **EMBEDDED),
+    "wsabie-whitened": WSABIE(n_components=16, whiten=True, validation_fraction=0.2, **EMBEDDED),
     "musl": MuSL(n_metrics=2, **FEW),
     "musl-starts": MuSL(n_metrics=2, n_starts=3, alpha=1.0, midpoint="running", **FEW),
     "musl-balanced": MuSL(n_metrics=2, midpoint="running", balanced=True, retrain=False, **FEW),
@@ -114,7 +118,7 @@ KINDS = [
     *("cosine", "oasis", "oasis-dissim", "aroma", "aroma-factored", "pamir", "ovr"),
     *("knn", "knn-tree", "lego", "mcml", "wsabie", "wsabie-ensemble", "musl", "hier", "warp", "rca", "xing"),
 ]
-CHECKED = [name for name in KINDS if name not in ("aroma", "knn", "wsabie")]
+CHECKED = [*(name for name in KINDS if name not in ("aroma", "knn", "wsabie")), "oasis-whitened"]
 # One of each class that learns online.
 LOOPED = ["oasis", "aroma", "pamir", "ovr", "lego", "mcml", "wsabie", "hier", "warp", "xing"]
 
@@ -613,3 +617,171 @@ def assert_same_models(one, other):
     for name, array in arrays_of(one).items():
         if array.ndim >= 2:
             assert array.tobytes() == arrays_of(other)[name].tobytes(), name
+
+
+class TestOpenWorld:
+    """Classes are held out beside images, and the share of what was learned is chosen by both."""
+
+    NAMES = (*LOOPED, "oasis-dissim", "aroma-factored", "wsabie-ensemble", "oasis-whitened")
+
+    @pytest.fixture(params=variants_slow(NAMES))
+    def opened(self, request):
+        few = request.param in ("mcml", "xing")
+        steps = {"n_steps": 6, "pass_steps": 2} if few else {"n_steps": 600, "pass_steps": 200}
+        return clone(LEARNERS[request.param]).set_params(validation_fraction=0.3, **steps)
+
+    def test_chooses_a_share_and_says_what_it_does(self, opened, several):
+        X, y = several
+        opened.set_params(refit=False).fit(X, y, world="open", learned=None)
+        worlds = opened.worlds_
+        assert opened.learned_ in worlds["shares"] == list(SHARES)
+        assert len(worlds["curve"]) == len(SHARES)
+        assert worlds["learner"] == worlds["curve"][SHARES.index(opened.learned_)]
+        assert opened.validation_map_ == worlds["learner"][2]
+        assert opened.cosine_map_ == worlds["cosine"][2]
+        assert json.loads(json.dumps(worlds)) == worlds
+        assert len(np.unique(y[opened.unseen_])) == 2
+        assert opened.unseen_.tolist() == np.flatnonzero(np.isin(y, y[opened.unseen_])).tolist()
+        seen = np.setdiff1d(opened.held_out_, opened.unseen_)
+        assert worlds["n_images"] == [len(seen), 20, len(seen) + 20]
+        # The figures are those of the model that is kept, as `Blend` searches with it.
+        blend = Blend(opened)
+        assert (blend.learned, blend.scale) == (opened.learned_, opened.scale_)
+        for rows, expected in zip((seen, opened.unseen_, opened.held_out_), worlds["learner"], strict=True):
+            assert mean_ap(blend, X[rows], y[rows]) == pytest.approx(expected, abs=1e-3)
+        for rows, expected in zip((seen, opened.unseen_, opened.held_out_), worlds["cosine"], strict=True):
+            assert mean_ap(Cosine().fit(X), X[rows], y[rows]) == pytest.approx(expected, abs=1e-6)
+
+    def test_nothing_is_learned_from_images_that_are_held_out(self, opened, several, monkeypatch):
+        """Other vectors of them make the same model, until the refit learns from all."""
+        X, y = several
+        opened.set_params(refit=False)
+        # By validation another state would be the best one.
+        monkeypatch.setattr(type(opened), "_looks", lambda self: self.n_steps_ >= self.target_step_)
+        one = clone(opened).fit(X, y, world="open", learned=0.5)
+        hidden = np.union1d(one.held_out_, one.unseen_)
+        assert len(np.setdiff1d(one.unseen_, one.held_out_)) == 0
+        changed = X.toarray()
+        changed[hidden] = np.random.default_rng(0).permutation(changed[hidden].T).T
+        changed[hidden] *= changed[hidden] > 0.3  # as sparse as before
+        other = clone(opened).fit(changed, y, world="open", learned=0.5)
+        assert_same_models(one, other)
+        assert one.worlds_ != other.worlds_
+
+    def test_a_checkpoint_goes_on_to_the_same_model(self, opened, several, tmp_path):
+        """Killed after each pass in turn: the model, the share and the figures are those without interruption."""
+        X, y = several
+        opened.set_params(refit=True)
+        passes = []
+        expected = clone(opened).fit(X, y, world="open", learned=None, callback=lambda one: passes.append(one.phase_))
+        for stop in range(len(passes)):
+            left = iter(range(stop, -1, -1))
+
+            def kill(learner, left=left):
+                if not next(left):
+                    learner.save(tmp_path / "checkpoint")
+                    raise Killed
+
+            with pytest.raises(Killed):
+                clone(opened).fit(X, y, world="open", learned=None, callback=kill)
+            resumed = load_learner(tmp_path / "checkpoint", mmap_mode="r" if stop % 2 else None).resume(X, y)
+            assert_same(resumed, expected)
+
+    def test_the_papers_protocol_is_the_default_and_saves_nothing_new(self, opened, several):
+        X, y = several
+        one, other = clone(opened).fit(X, y), clone(opened).fit(X, y, world="seen", learned=1)
+        assert_same(one, other)
+        new = {"learned_", "scale_", "world_", "shares_", "unseen_", "worlds_"}
+        assert not new & set(vars(one))
+        assert (one.learned_, one.scale_, one.unseen_, one.worlds_) == (1.0, None, None, None)
+        # Nor is anything left of an open world after it.
+        assert_same(clone(opened).fit(X, y, world="open", learned=None).fit(X, y), one)
+
+    def test_a_share_that_is_given_counts(self, opened, several):
+        X, y = several
+        opened.fit(X, y, world="open", learned=0.3)
+        assert (opened.learned_, opened.worlds_["shares"], len(opened.worlds_["learner"])) == (0.3, [0.3], 3)
+        opened.fit(X, y, learned=0.3)
+        assert (opened.learned_, len(opened.worlds_["learner"]), opened.unseen_) == (0.3, 1, None)
+
+    def test_without_validation_nothing_chooses(self, opened, several):
+        X, y = several
+        opened.set_params(validation_fraction=None)
+        plain = clone(opened).fit(X, y)
+        for learned, expected in ((None, 1.0), (0.3, 0.3)):
+            found = clone(opened).fit(X, y, world="open", learned=learned)
+            assert (found.learned_, found.unseen_, found.worlds_, found.held_out_) == (expected, None, None, None)
+            assert_same_models(found, plain)
+
+    def test_what_is_no_world_or_share_is_refused_before_anything_is_learned(self, opened, several, monkeypatch):
+        monkeypatch.setattr(type(opened), "_run", lambda *arguments: pytest.fail("it learned"))
+        for world in ("x", None, "Open", 1):
+            message = f"^world must be 'seen', 'open' or 'unseen', got {world!r}$"
+            with pytest.raises(ValueError, match=message):
+                opened.fit(*several, world=world)
+        for learned in (-0.1, 1.1, np.nan, np.inf, True, "a"):
+            with pytest.raises(ValueError, match=f"^learned must be a number from 0 to 1, got {learned!r}$"):
+                opened.fit(*several, learned=learned)
+
+
+def test_few_classes_leave_the_cautious_share(synonyms, tmp_path):
+    """Four classes: none is held out, and a learner is saved and loaded all the same."""
+    X, y = synonyms
+    learner = clone(LEARNERS["oasis-refit"]).fit(X, y, world="open", learned=None)
+    assert learner.learned_ == CAUTIOUS
+    assert len(learner.unseen_) == 0
+    assert len(learner.worlds_["learner"]) == 1
+    learner.save(tmp_path / "saved")
+    for options in ({}, {"mmap_mode": "r"}):
+        assert_same(load_learner(tmp_path / "saved", **options), learner)
+
+
+def test_the_share_for_classes_that_are_trained_on_is_the_best_for_these(several):
+    """Synonyms are learned well: all that was learned counts, for seen classes alone."""
+    X, y = several
+    settings = SMALL | {"validation_fraction": 0.3, "pairs_per_query": 8}
+    seen, unseen = (OASIS(**settings).fit(X, y, world=world, learned=None) for world in ("seen", "unseen"))
+    assert (seen.learned_, len(seen.worlds_["learner"])) == (1.0, 1)
+    assert (unseen.learned_ < 1, len(unseen.worlds_["learner"])) == (True, 3)
+    assert unseen.validation_map_ == unseen.worlds_["learner"][1]
+    assert unseen.cosine_map_ == unseen.worlds_["cosine"][1]
+
+
+def test_several_labels_in_the_open_world(several):
+    """Images that have one of some labels are held out, and an annotator is still stopped by labels it can rank."""
+    rng = np.random.default_rng(0)
+    X, y = several
+    labels = np.hstack([np.eye(6)[y], rng.random((60, 1)) < 0.5, np.eye(6)[rng.permutation(y)]])
+    for name in ("oasis", "wsabie", "hier"):
+        learner = clone(LEARNERS[name]).set_params(validation_fraction=0.3)
+        learner.fit(X, sp.csr_array(labels), world="open", learned=None)
+        assert 12 <= len(learner.unseen_) < 30, name
+        assert learner.learned_ in SHARES
+        gone = labels.any(axis=0) & ~labels[np.setdiff1d(np.arange(60), learner.unseen_)].any(axis=0)
+        assert gone.sum() >= 2
+
+
+def test_images_that_validate_may_be_given_in_the_open_world(several):
+    X, y = several
+    rows = np.arange(0, 60, 3)
+    learner = clone(LEARNERS["oasis"]).fit(X, y, validation_rows=rows, world="open", learned=None)
+    assert len(learner.unseen_) == 20
+    assert learner.held_out_.tolist() == np.union1d(rows, learner.unseen_).tolist()
+    # Where they are all of classes that would be held out, no class is.
+    for name in ("oasis", "wsabie"):
+        found = clone(LEARNERS[name]).fit(X, y, validation_rows=learner.unseen_, world="open", learned=None)
+        assert len(found.unseen_) == 0
+        assert found.held_out_.tolist() == learner.unseen_.tolist()
+
+
+def test_classes_are_held_out_only_where_images_are_left_to_validate():
+    """One class of six has four images or more: held out as a whole, it would leave none to stop early by."""
+    y = np.array([*"aaaaaaaa", *"bbb", *"ccc", *"ddd", *"eee", *"fff"])
+    X = sp.csr_array(np.random.default_rng(0).random((len(y), 30), np.float32))
+    found = {}
+    for seed in range(12):
+        learner = clone(LEARNERS["oasis-one-pair"]).set_params(validation_fraction=0.3, n_steps=10, random_state=seed)
+        learner.fit(X, y, world="open", learned=None)
+        assert set(y[np.setdiff1d(learner.held_out_, learner.unseen_)]) == {"a"}
+        found[len(learner.unseen_)] = seed
+    assert set(found) == {0, 6}

@@ -54,6 +54,24 @@ def test_the_cosine_may_be_the_best(name, refit, synonyms):
     assert choose(learner, [0.9, 0.1, 0.5, 0.5, 0.2], synonyms).n_steps_ == 0
 
 
+@pytest.mark.parametrize("name", ["oasis", "aroma", "lego"])
+def test_the_start_is_not_chosen_where_a_share_is(name, several):
+    """It is the share 0 of any later state."""
+    learner = clone((START_IS_A_MODEL | START_SAYS_NOTHING)[name])
+    figures = iter([0.9, 0.1, 0.5, 0.5, 0.2])
+    learner._chooser = lambda X, y, held_out: lambda: next(figures)
+    assert learner.fit(*several, world="open", learned=None).n_steps_ == 2
+
+
+@pytest.mark.parametrize("name", ["wsabie", "ovr", "pamir"])
+def test_labels_that_are_not_trained_on_do_not_stop_a_training(name, several):
+    learner, asked = clone(START_SAYS_NOTHING[name]), []
+    learner._validator = lambda X, y, held_out: asked.append(held_out) or (lambda: 0.5)
+    learner.fit(*several, world="open", learned=None)
+    assert len(learner.unseen_)
+    np.testing.assert_array_equal(asked[0], np.setdiff1d(learner.held_out_, learner.unseen_))
+
+
 def test_patience_counts_from_the_first_pass(synonyms):
     learner = clone(START_SAYS_NOTHING["wsabie"]).set_params(patience=2)
     found = choose(learner, [0.9, 0.1, 0.1, 0.1, 0.8], synonyms)

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import validation
-from visterm.learners.validation import mean_average_precision, split
+from visterm.learners.validation import CAUTIOUS, SHARES, Worlds, mean_average_precision, split, unseen_rows
 
 
 class TestMeanAveragePrecision:
@@ -59,3 +59,213 @@ class TestSplit:
     def test_nothing_to_hold_out(self):
         with pytest.raises(ValueError, match="no class has four: use None"):
             split(np.array(["a", "a", "b"]), 0.2, 0)
+
+
+class TestUnseenRows:
+    y = np.repeat(list("abcdefghij"), 4)
+
+    def test_a_fifth_of_the_classes_as_a_whole(self):
+        rows = unseen_rows(self.y, 0)
+        assert np.array_equal(rows, np.unique(rows))
+        classes = set(self.y[rows])
+        assert len(classes) == 2
+        assert len(rows) == 8
+
+    @pytest.mark.parametrize(("n_classes", "expected"), [(1, 0), (2, 0), (4, 0), (5, 2), (7, 2), (12, 2), (13, 3)])
+    def test_two_classes_at_least_and_none_under_five(self, n_classes, expected):
+        y = np.repeat(np.arange(n_classes), 3)
+        rows = unseen_rows(y, 0)
+        assert rows.dtype == np.int64
+        assert len(np.unique(y[rows])) == expected
+        assert len(rows) == 3 * expected
+
+    def test_classes_of_one_image_do_not_count(self):
+        assert len(unseen_rows(np.array([*"aabbccdd", *"efghijk"]), 0)) == 0
+        y = np.array([*"aabbccddee", *"fghijklmnopqrstuvw"])
+        for seed in range(5):
+            rows = unseen_rows(y, seed)
+            assert len(rows) == 4
+            assert set(y[rows]) <= set("abcde")
+        assert len(unseen_rows(np.arange(40), 0)) == 0
+
+    def test_seed(self):
+        drawn = [unseen_rows(self.y, seed).tolist() for seed in (3, 3, *range(10))]
+        assert drawn[0] == drawn[1]
+        assert len({tuple(rows) for rows in drawn}) > 3
+
+    def test_several_labels(self):
+        """All images of the labels that are drawn, about a fifth of the images; the labels are in no other image."""
+        rng = np.random.default_rng(0)
+        labels = rng.random((200, 30)) < 0.05
+        labels[:, 0] = rng.random(200) < 0.6  # too many images have it
+        y = sp.csr_array(labels * 2.0)
+        rows = unseen_rows(y, 0)
+        assert 40 <= len(rows) < 60
+        assert np.array_equal(rows, unseen_rows(y, 0))
+        assert not np.array_equal(rows, unseen_rows(y, 1))
+        rest = np.setdiff1d(np.arange(200), rows)
+        gone = labels.any(axis=0) & ~labels[rest].any(axis=0)
+        assert gone.sum() >= 2
+        assert not gone[0]
+        assert labels[rows][:, gone].any(axis=1).all()
+
+    def test_labels_that_all_images_have(self):
+        assert len(unseen_rows(sp.csr_array(np.ones((50, 3))), 0)) == 0
+        assert len(unseen_rows(sp.csr_array(np.ones((50, 1))), 0)) == 0
+
+    def test_labels_that_leave_nothing_to_tell_apart(self):
+        """What is left has one label, which all images have: no triplet could be drawn."""
+        labels = np.ones((40, 4))
+        labels[:, :3] = 0
+        labels[[0, 1], 0] = labels[[2, 3], 1] = labels[[4, 5], 2] = 1
+        assert len(unseen_rows(sp.csr_array(labels), 0)) == 0
+
+    def test_labels_of_one_image_do_not_count(self):
+        assert len(unseen_rows(sp.csr_array(np.eye(40)), 0)) == 0
+        of_ten = np.repeat(np.eye(10), 4, axis=0)
+        for seed in range(3):
+            rows = unseen_rows(sp.csr_array(np.hstack([of_ten, np.eye(40)])), seed)
+            assert len(rows) == 8
+            assert len(set(rows // 4)) == 2
+
+    def test_one_label_alone_is_too_few(self):
+        labels = np.zeros((40, 3))
+        labels[:8, 0] = labels[8:24, 1] = labels[24:, 2] = 1
+        assert len(unseen_rows(sp.csr_array(labels), 0)) == 0
+
+    def test_an_explicit_zero_is_no_label(self):
+        labels = np.repeat(np.eye(10), 4, axis=0)
+        y = sp.csr_array(labels + 1)
+        y.data -= 1
+        assert y.nnz == 400
+        for seed in range(3):
+            assert np.array_equal(unseen_rows(y, seed), unseen_rows(sp.csr_array(labels), seed))
+
+
+class TestWorlds:
+    """Four groups of four images: two of classes that are trained on, two of others; each image is a query.
+
+    A score is 1 for the images of the same class and 0 for others, or the other way around, so that the average
+    precision of a query is 1, or far below.
+    """
+
+    y = np.repeat(np.arange(4), 4)
+    unseen = y >= 2
+    relevant = y[:, None] == y
+    own = np.arange(16)
+    good = relevant.astype(np.float32)
+
+    def worlds(self, cosine, unseen=None):
+        return Worlds(self.relevant, self.own, self.unseen if unseen is None else unseen, self.y, cosine)
+
+    def wrong_for(self, images):
+        """Scores that are right but for queries among some images."""
+        scores = self.good.copy()
+        scores[images] = 1 - scores[images]
+        return scores
+
+    def test_figures_by_hand(self):
+        """Three relevant images of seven, behind four others: (1 / 5 + 2 / 6 + 3 / 7) / 3."""
+        found = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), "open", [1.0])
+        low, lowest = (1 / 5 + 2 / 6 + 3 / 7) / 3, (1 / 13 + 2 / 14 + 3 / 15) / 3
+        assert found.figures["cosine"] == pytest.approx([low, low, lowest])
+        assert found.figures["learner"] == pytest.approx([1, low, (1 + lowest) / 2])
+        assert found.figures["curve"] == [found.figures["learner"]]
+        assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
+        assert found.figures["n_images"] == [8, 8, 16]
+        assert found.figures["shares"] == [1.0]
+        assert (found.learned, found.value, found.cosine) == pytest.approx((1.0, (1 + lowest) / 2, lowest))
+
+    def test_a_fixed_share_is_taken_as_it_is(self):
+        """However bad, and with what it mixes: two thirds of the look outweigh what was learned."""
+        worlds = self.worlds(self.good)
+        bad, good = (worlds.choose(self.good, 1 - self.good, "open", [share]) for share in (0.7, 0.3))
+        assert (bad.learned, good.learned) == (0.7, 0.3)
+        assert bad.value < 0.2 < good.value == 1
+
+    @pytest.mark.parametrize(("world", "place"), [("seen", 0), ("unseen", 1), ("open", 2)])
+    def test_each_world_has_its_measure(self, world, place):
+        found = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), world, [1.0])
+        assert found.value == found.figures["learner"][place]
+        assert found.cosine == found.figures["cosine"][place]
+
+    @pytest.mark.parametrize(
+        ("world", "expected"),
+        [
+            ("open", CAUTIOUS),  # all shares under a half have the same figures
+            ("seen", 1.0),
+            ("unseen", CAUTIOUS),
+        ],
+    )
+    def test_where_nothing_is_clearly_better_the_usual_share_is_taken(self, world, expected):
+        assert self.worlds(self.good).choose(self.good, self.good, world).learned == expected
+
+    def test_what_helps_both_counts_as_a_whole(self):
+        """Right from a share of a half: the first of those that are as good."""
+        worlds = self.worlds(1 - self.good)
+        for world in ("open", "unseen"):
+            found = worlds.choose(1 - self.good, self.good, world)
+            assert (found.learned, found.value) == (0.7, 1.0)
+        assert worlds.choose(1 - self.good, self.good, "seen").learned == 1.0
+
+    def test_what_harms_unseen_classes_is_not_chosen_where_another_share_is_possible(self):
+        """Seen classes gain and unseen ones lose from a half: open and unseen stay below it, seen does not."""
+        look = self.wrong_for(~self.unseen)
+        learned = self.wrong_for(self.unseen)
+        worlds = self.worlds(look)
+        assert worlds.choose(look, learned, "open").learned <= 0.5
+        assert worlds.choose(look, learned, "unseen").learned == CAUTIOUS
+        assert worlds.choose(look, learned, "seen").learned == 1.0
+
+    def test_a_start_that_is_below_cosine_is_left_for_the_nearest_share_that_is_not(self):
+        """Learned scores are six times as large: a share of 0.2 is wrong for unseen classes, and 0.1 is not."""
+        learned = 6 * self.wrong_for(self.unseen)
+        found = self.worlds(self.good).choose(self.good, learned, "open")
+        assert found.learned == 0.1
+        assert found.figures["curve"][SHARES.index(CAUTIOUS)][1] < 1
+
+    def test_where_every_share_is_below_cosine_they_are_all_possible(self):
+        found = self.worlds(self.good).choose(1 - self.good, 1 - self.good, "open")
+        assert found.learned == CAUTIOUS
+
+    def test_one_class_alone_is_no_evidence(self):
+        """A gain of one class of two, however large, is within two standard errors."""
+        learned = self.wrong_for(self.y != 2)
+        worlds = self.worlds(1 - self.good)
+        assert worlds.choose(1 - self.good, learned, "unseen").learned == CAUTIOUS
+
+    @pytest.mark.parametrize(("world", "expected"), [("open", CAUTIOUS), ("unseen", CAUTIOUS), ("seen", 0.0)])
+    def test_without_unseen_classes(self, world, expected):
+        """Nothing is known of them: the share is the cautious one, unless seen classes are all that counts."""
+        worlds = self.worlds(self.good, np.zeros(16, bool))
+        found = worlds.choose(self.good, -6 * self.good, world)
+        assert found.learned == expected
+        assert [len(found.figures[key]) for key in ("cosine", "chance", "n_images", "learner")] == [1, 1, 1, 1]
+        assert (found.value == 1) == (world == "seen")
+
+    def test_queries_without_a_relevant_image_are_left_out(self):
+        relevant = self.relevant.copy()
+        relevant[0] = False
+        relevant[0, 0] = True
+        worlds = Worlds(relevant, self.own, self.unseen, self.y, self.good)
+        found = worlds.choose(self.good, self.good, "open", [1.0])
+        assert found.figures["learner"] == [1, 1, 1]
+        assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
+
+    def test_some_images_are_queries(self):
+        """Each query is left out by the column that it has among the images of its part."""
+        own = np.array([1, 5, 9, 14])
+        scores = self.good.copy()
+        scores[own, own] = -5  # the query itself, which is no result
+        worlds = Worlds(self.relevant[own], own, self.unseen, self.y[own], scores[own])
+        assert worlds.choose(scores[own], scores[own], "open", [0.5]).figures["learner"] == [1, 1, 1]
+
+    def test_nothing_held_out_of_a_world(self):
+        """Of images of unseen classes alone, and of one image."""
+        worlds = self.worlds(self.good, np.ones(16, bool))
+        assert worlds.choose(self.good, self.good, "open", [1.0]).figures["n_images"] == [0, 16, 16]
+        one = np.ones((1, 1), bool)
+        found = Worlds(one, np.zeros(1, int), ~one[0], np.zeros(1), one.astype(float)).choose(
+            one * 1.0, one * 1.0, "open"
+        )
+        assert (found.learned, found.value, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])
