@@ -401,17 +401,18 @@ def _learner_warnings(systems: dict[str, SystemResult], task: Task) -> list[str]
 
 
 def _history(name: str, learner: SimilarityLearner) -> History | None:
-    """Return the validation history; the first measure is that of cosine if W started as the identity."""
+    """Return the validation history, with cosine's mAP on the same images."""
     entries = [e for e in getattr(learner, "history_", None) or [] if e.get("validation") is not None]
     if len(entries) < 2:
         return None
+    measure = getattr(learner, "validation_measure", "mAP")
     return History(
         [e["step"] for e in entries],
         [e["validation"] for e in entries],
         getattr(learner, "best_step_", None),
-        entries[0]["validation"] if getattr(learner, "init", None) == "identity" else None,
+        getattr(learner, "cosine_map_", None) if measure == "mAP" else None,
         name,
-        getattr(learner, "validation_measure", "mAP"),
+        measure,
     )
 
 
