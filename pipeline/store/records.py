@@ -23,8 +23,9 @@ FORMAT = 1
 # what these runs did.
 _YOUNGER = {
     ("features", "n_visterms"): {"max_side": None, "cells": [1], "weighting": {"tf": "count"}},
-    ("oasis", "C"): {"balance": "image"},
-    ("aroma", "r"): {"balance": "image"},
+    ("oasis", "C"): {"balance": "image", "whiten": False},
+    ("aroma", "r"): {"balance": "image", "whiten": False},
+    ("wsabie", "max_norm"): {"whiten": False},
     ("lego", "eta"): {"loss": "triplet", "near": 1.0, "far": 2.0},
 }
 # The keys that decide whether an artifact is up to date. Versions and times are for people.

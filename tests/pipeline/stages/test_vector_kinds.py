@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.features import OnnxEmbedder, read_image
-from visterm.learners import load_learner
+from visterm.learners import Blend, load_learner
 from visterm.pipeline import Searcher
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
@@ -125,7 +125,8 @@ def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
         rows = rows_by_path(done / "runs/fruit")
         query = OnnxEmbedder(done / "model.onnx", keep=0.9).fit().transform([read_image(tmp_path / "q.jpg")])
         labels = np.array([os.path.dirname(path) for path in rows]) if learner == "musl" else None
-        expected = dict(zip(rows, model.similarity(query, np.stack(list(rows.values())), labels)[0], strict=True))
+        scores = Blend(model).similarity(query, np.stack(list(rows.values())), labels)[0]
+        expected = dict(zip(rows, scores, strict=True))
         for row in copied:
             assert row["score"] == pytest.approx(expected[row["path"]], abs=1e-4)
     bad = visterm("search", tmp_path / "bad.jpg", "--learner", learner, cwd=done, check=2)
