@@ -136,6 +136,7 @@ def heals(folder: Path) -> str:
         run = folder.parent.parent.parent.name
         return f"run 'visterm feedback reset --learner {kind} --run {shlex.quote(run)}' to go back to the base"
     if kind == "index":
+        learner = learner.removesuffix("_look")  # of its index for other shares than all
         return f"run 'visterm index --rebuild {learner} --run {shlex.quote(run)}' to rebuild it"
     return f"remove {folder} and run the stage again"
 
