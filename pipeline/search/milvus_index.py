@@ -84,7 +84,8 @@ def index_in_milvus(
                 with _as_user_error():
                     written, removed = index.bring_in_step(_last_entries(folder))
             except _OutOfStep as error:
-                command = f"visterm index --rebuild --run {run.name} --learner {name}"
+                learner = name.removesuffix("_look")  # which has an index of other shares than all, too
+                command = f"visterm index --rebuild --run {run.name} --learner {learner}"
                 raise UserError(f"{error}; run '{command}' to rebuild it") from None
         # No fingerprint of the learner: those of the entries cover what it makes of the images.
         record = make_record("index", {"kind": "milvus", "uri": shown(uri)}, {"extractor": gallery.content})

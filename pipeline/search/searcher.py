@@ -252,7 +252,7 @@ class Searcher:
         key, kind = name, "sides"  # of the index
         if not learner.gallery_is_vectors and (learner.learned_ != 1 or similarity is not learner):
             if similarity is learner:
-                similarity = Blend(learner, 1)
+                similarity = Blend(learner, 1, scale=1.0)  # the scores of the learner
             sides = similarity
             if learner.learned_ == 1:
                 key, kind = f"{name}_look", "sides with look"

@@ -460,7 +460,7 @@ def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> No
         f"{', '.join(figures)}"
     )
     for name, figure, cosine in zip(names, found["learner"], found["cosine"], strict=False):
-        if figure < cosine:
+        if round(figure, 3) < round(cosine, 3):
             console.warn(
                 f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "
                 "a smaller --set train.learned, or --learner cosine, is better for these"

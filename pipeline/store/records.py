@@ -23,8 +23,9 @@ FORMAT = 1
 # what these runs did.
 _YOUNGER = {
     ("features", "n_visterms"): {"max_side": None, "cells": [1], "weighting": {"tf": "count"}},
-    ("oasis", "C"): {"balance": "image"},
-    ("aroma", "r"): {"balance": "image"},
+    ("oasis", "C"): {"balance": "image", "whiten": False},
+    ("aroma", "r"): {"balance": "image", "whiten": False},
+    ("wsabie", "max_norm"): {"whiten": False},
     ("lego", "eta"): {"loss": "triplet", "near": 1.0, "far": 2.0},
 }
 # The keys that decide whether an artifact is up to date. Versions and times are for people.
@@ -135,6 +136,7 @@ def heals(folder: Path) -> str:
         run = folder.parent.parent.parent.name
         return f"run 'visterm feedback reset --learner {kind} --run {shlex.quote(run)}' to go back to the base"
     if kind == "index":
+        learner = learner.removesuffix("_look")  # of its index for other shares than all
         return f"run 'visterm index --rebuild {learner} --run {shlex.quote(run)}' to rebuild it"
     return f"remove {folder} and run the stage again"
 

@@ -91,7 +91,7 @@ LEARNERS = {
     "wsabie-ensemble": WSABIE(n_components=[8, 16], n_jobs=2, **EMBEDDED),
     "wsabie-validation": WSABIE(n_components=16, validation_fraction=0.2, **EMBEDDED),
     "wsabie-refit": WSABIE(n_components=[8, 16], validation_fraction=0.2, refit=True, **EMBEDDED),
-    "wsabie-whitened": WSABIE(n_components=16, whiten=True, validation_fraction=0.2, **EMBEDDED),
+    "wsabie-whitened": WSABIE(n_components=16, whiten=True, max_norm=0.8, validation_fraction=0.2, **SMALL),
     "musl": MuSL(n_metrics=2, **FEW),
     "musl-starts": MuSL(n_metrics=2, n_starts=3, alpha=1.0, midpoint="running", **FEW),
     "musl-balanced": MuSL(n_metrics=2, midpoint="running", balanced=True, retrain=False, **FEW),

@@ -16,6 +16,8 @@ from visterm.retrieval import relevance_from_labels
 class Spy:
     """Ranks by the inner product, and notes which labels it was shown."""
 
+    learned_ = 1.0
+
     def __init__(self):
         self.seen = []
         self.learned_ = 1.0

@@ -64,6 +64,25 @@ def test_the_learned_neighbours_are_those_of_the_learner(odd):
     assert shared > 0.5  # by chance 0.16
 
 
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_the_map_of_a_share_weighs_look_and_learned_as_the_similarity_does(odd, monkeypatch, share):
+    """Also of a learner whose images lie in a space of their own; nothing as wide as the vectors is held of all."""
+    monkeypatch.setattr(odd, "default_learner", lambda: "wsabie")
+    monkeypatch.setattr(odd, "share", lambda name, learned=None: share)
+    look, learned = module._projections(odd)
+    blend = odd.blend("wsabie")
+    assert blend.learned == share
+    assert learned.shape[1] == look.shape[1] + odd.learner("wsabie").member_sizes_[0]
+    sides = blend.transform_query(odd.X), blend.transform(odd.X).toarray()
+    lengths = np.sqrt(np.einsum("ij,ij->i", *sides))
+    scores = sides[0] @ sides[1].T / lengths[:, None] / lengths
+    np.testing.assert_allclose(learned @ learned.T, scores, atol=0.15)  # the look has fewer directions
+    others = [
+        np.corrcoef((part @ part.T).ravel(), scores.ravel())[0, 1] for part in (look, learned[:, look.shape[1] :])
+    ]
+    assert np.corrcoef((learned @ learned.T).ravel(), scores.ravel())[0, 1] > max(others) - 1e-3
+
+
 def test_nearest_against_numpy():
     vectors = module._unit_rows(np.random.default_rng(0).normal(size=(1100, 6)))
     indices, distances = module._nearest(vectors, 7)

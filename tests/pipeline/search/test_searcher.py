@@ -2,17 +2,21 @@
 
 import contextlib
 import json
+import os
 import sqlite3
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from running import refused, visterm
 
+from visterm.learners import Blend, load_learner
 from visterm.learners.validation import CAUTIOUS
 from visterm.pipeline import Searcher
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.files import write_record
 
 
 def test_as_many_results_as_there_are(searcher):
@@ -59,6 +63,78 @@ def test_a_share_of_what_was_learned(searcher, finished, name):
     assert json.loads(told) == [mixed]
     (several,) = [searcher.search_examples([("id:7", 1), ("id:9", 0.5)], 5, name, learned=share) for share in (0.3,)]
     assert len(several["results"]) == 5
+
+
+@pytest.mark.parametrize("kind", ["exact", "two-stage", pytest.param("milvus", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chosen", [0.35, 1.0])
+def test_the_share_of_a_run_is_what_training_chose(mine, kind, chosen):
+    """Whatever the index, and also where the gallery side is not the vectors: wsabie's."""
+    if kind == "milvus":
+        pytest.importorskip("milvus_lite")
+    visterm("features", "fruit", "--set", f"index.kind={kind}", cwd=mine)
+    visterm("train", "--learner", "oasis,wsabie", "--for", "seen", "--set", f"train.learned={chosen}", cwd=mine)
+    searcher = Searcher(mine / "runs/fruit")
+    X = searcher.X[[7]], searcher.X
+    try:
+        for name in ("oasis", "wsabie"):
+            learner = load_learner(mine / "runs/fruit/learners" / name / "files")
+            assert searcher.share(name) == learner.learned_ == chosen
+            by_default = searcher.search("id:8", k=29, learner=name)
+            assert by_default == searcher.search("id:8", k=29, learner=name, learned=chosen)
+            for share in (chosen, 1, 0.7, 0):
+                (answer,) = searcher.search("id:8", k=29, learner=name, learned=share)
+                scale = searcher.blend(name, 0.5).scale
+                expected = Blend(learner, share, scale=1 if share == 1 else scale).similarity(*X)[0]
+                found = {row["id"]: row["score"] for row in answer["results"]}
+                assert len(found) == 29
+                for number, score in found.items():
+                    assert score == pytest.approx(expected[searcher.place[number]], abs=1e-5)
+        kept = {path.name for path in (mine / "runs/fruit/index").glob("*/")} - {"milvus.db"}
+        looks = {"wsabie_look"} if chosen == 1 else set()  # another index where all of it counts by default
+        assert kept == (set() if kind == "exact" else {"oasis", "wsabie"} | looks)
+        searcher.forget_index("wsabie")
+        assert not [path for path in (mine / "runs/fruit/index").glob("wsabie*")]
+    finally:
+        if kind == "milvus":
+            from visterm.retrieval.milvus import close_file
+
+            close_file(os.fspath(mine / "runs/fruit/index/milvus.db"))
+
+
+def test_of_a_model_that_was_saved_before_there_were_shares_all_counts(mine):
+    """It has no share, no scale and no whitening."""
+    for name in ("oasis", "wsabie"):
+        file = mine / "runs/fruit/learners" / name / "files/learner.json"
+        saved = json.loads(file.read_text())
+        for key in ("learned_", "scale_", "worlds_", "world_", "shares_"):
+            del saved["state"][key]
+        del saved["params"]["whiten"]
+        file.write_text(json.dumps(saved))
+        record = json.loads((file.parents[1] / "record.json").read_text())
+        for noted in ("sizes", "crc32"):
+            del record[noted]["files/learner.json"]
+        write_record(file.parents[1] / "record.json", record)
+    searcher = Searcher(mine / "runs/fruit")
+    for name in ("oasis", "wsabie"):
+        learner = searcher.learner(name)
+        assert (searcher.share(name), learner.whiten, learner.is_whitened()) == (1, False, False)
+        assert searcher.blend(name) is learner
+        assert searcher.index(name).learner is learner
+        (answer,) = searcher.search("id:8", k=29, learner=name)
+        expected = learner.similarity(searcher.X[[7]], searcher.X)[0]
+        assert answer["results"][0]["score"] == pytest.approx(np.delete(expected, 7).max(), abs=1e-5)
+        assert searcher.search("id:8", learner=name, learned=0.2) != searcher.search("id:8", learner=name)
+
+
+def test_the_next_searcher_shares_the_indexes_of_learners_that_stay(mine):
+    """Also the one for other shares than all."""
+    visterm("train", "--learner", "wsabie", "--for", "seen", "--set", "train.learned=1", cwd=mine)
+    one = Searcher(mine / "runs/fruit")
+    galleries = [one.index("wsabie", share).gallery_ for share in (None, 0.5)]
+    assert galleries[0] is not galleries[1]
+    other = Searcher(mine / "runs/fruit", like=one)
+    assert all(other.index("wsabie", share).gallery_ is old for share, old in zip((None, 0.5), galleries, strict=True))
+    assert other.index("wsabie", 0.2).gallery_ is galleries[1]
 
 
 def test_what_is_no_share_is_refused(searcher, finished):

@@ -303,11 +303,13 @@ def test_metrics_of_musl_are_tabs(page, ids):
 def test_results_follow_the_share_of_what_was_learned(page, ids):
     page.ask(ids["fig/2.jpg"])
     slider = page.get_by_role("slider", name="Share of what was learned")
-    expect(slider).to_have_value("1")
     number = ids["fig/2.jpg"]
-    (whole,), (look,) = (
-        page.request.get(f"search?id={number}&learner={learner}").json() for learner in ("oasis", "cosine")
+    (whole,), (look,), (chosen,) = (
+        page.request.get(f"search?id={number}&{asked}").json() for asked in ("learned=1", "learner=cosine", "")
     )
+    assert (whole["learned"], look["learned"], chosen["learned"] < 1) == (1, 1, True)
+    expect(slider).to_have_value(str(chosen["learned"]))  # what training chose
+    assert "learned" not in page.url
     first_of_all, first_by_look = (str(answer["results"][0]["id"]) for answer in (whole, look))
     assert first_of_all != first_by_look
     slider.focus()
@@ -327,7 +329,7 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
     slider.focus()
     page.keyboard.press("End")
     expect(page.tile(0)).to_have_attribute("data-id", first_of_all)
-    assert "learned" not in page.url
+    assert page.url.endswith("&learned=1")
     page.ask(number, "&learner=cosine")
     expect(slider).to_be_hidden()
 

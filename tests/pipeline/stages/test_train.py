@@ -10,10 +10,13 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.learners import LEARNERS, LEGO, MCML, load_learner
 from visterm.learners.annotation import AnnotatorMixin
+from visterm.learners.validation import CAUTIOUS
+from visterm.pipeline import Searcher
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import siblings_of
@@ -604,8 +607,8 @@ def test_training_says_what_held_out_images_advise(mine):
     learner = Mock(validation_measure="mAP", n_steps=30, history_=[{"step": 30}], validation_map_=0.9, cosine_map_=0.5)
     learner.worlds_ = None
     console = Mock()
-    stage._say_how_it_went("oasis", learner, False, console)
-    stage._say_how_it_went("oasis", learner, True, console)
+    stage._say_how_it_went("oasis", learner, None, False, console)
+    stage._say_how_it_went("oasis", learner, None, True, console)
     said = [call.args[0] for call in console.say.call_args_list]
     start = "oasis: validation mAP was still improving when the steps ended, after 30: "
     assert said == [start + "--set oasis.n_steps=60", start + "a longer --time-limit"]
@@ -658,3 +661,174 @@ def test_clicks_on_training_images_only(tmp_path, write_images):
     line = refused("evaluate", cwd=tmp_path)
     assert "no test image was clicked, so none is a query: " in line
     assert "clicks.csv names training images only; add clicks on test images, or let visterm draw the split" in line
+
+
+# -- how much of what was learned counts -------------------------------------------------------------------------------
+
+
+def trained(folder, name):
+    """The learner of the run, and the record of its training."""
+    learner = folder / "runs/fruit/learners" / name
+    return load_learner(learner / "files"), json.loads((learner / "record.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory):
+    """A folder with a run of sparse vectors, of six classes of eight images; only `work` trains."""
+    folder = tmp_path_factory.mktemp("six")
+    rng = np.random.default_rng(0)
+    X = rng.random((48, 30)) * (rng.random((48, 30)) < 0.15)
+    X[np.arange(48), 4 * np.repeat(np.arange(6), 8) + rng.integers(0, 4, 48)] += 1
+    sp.save_npz(folder / "fruit.npz", sp.csr_matrix(X))
+    (folder / "ids.txt").write_text("\n".join(f"{label}/{i}.jpg" for label in "abcdef" for i in range(8)))
+    given = ("--vectors", "fruit.npz", "--ids", "ids.txt", *small(), "--set", "split.train=6", "--set", "split.test=2")
+    visterm("features", *given, cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def work(six, tmp_path):
+    return copy_run(six, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["oasis", "wsabie"])
+def test_training_says_how_much_counts_and_what_it_does(work, name):
+    told = visterm("train", "--learner", name, cwd=work).stderr
+    learner, record = trained(work, name)
+    worlds = record["result"]["worlds"]
+    assert worlds == {"for": "open"} | learner.worlds_
+    assert record["result"].get("learned", 1) == learner.learned_
+    assert record["config"]["train"] == {"world": "open", "learned": None}
+    figures = [f"{a:.3f} ({b:.3f})" for a, b in zip(worlds["learner"], worlds["cosine"], strict=True)]
+    kinds = ("classes that it was trained on", "other classes", "both in one gallery")
+    words = ", ".join(f"{figure} for {kind}" for figure, kind in zip(figures, kinds, strict=True))
+    share = f"{learner.learned_:.0%}"
+    assert (
+        f"{name}: {share} of what was learned counts, beside how images look, chosen on held-out images; "
+        f"mAP there (cosine): {words}\n"
+    ) in told
+    for a, b, kind in zip(worlds["learner"], worlds["cosine"], kinds, strict=True):
+        assert (f"below cosine on held-out images for {kind}" in told) == (round(a, 3) < round(b, 3))
+    assert json_of("train", "--learner", name, cwd=work)["fresh"]
+    assert json_of("train", "--learner", name, "--for", "open", cwd=work)["fresh"]
+    assert not json_of("train", "--learner", name, "--for", "unseen", cwd=work)["fresh"]
+
+
+def test_the_papers_protocol_leaves_the_record_as_it_was(work):
+    """Nothing is held out but images, nothing is chosen, and all that is learned counts."""
+    papers = ("--for", "seen", "--set", "train.learned=1")
+    told = visterm("train", *papers, cwd=work).stderr
+    learner, record = trained(work, "oasis")
+    assert set(record["config"]) == {"oasis", "seed"}
+    assert not {"learned", "worlds"} & set(record["result"])
+    assert (learner.learned_, learner.unseen_, learner.worlds_) == (1, None, None)
+    assert "of what was learned counts" not in told
+    # A run that was trained before there was a choice is up to date by these settings.
+    before = json.loads(json.dumps(record))
+    del before["config"]["oasis"]["whiten"]
+    write_record(work / "runs/fruit/learners/oasis/record.json", before)
+    assert json_of("train", *papers, "--set", "oasis.whiten=false", cwd=work)["fresh"]
+    assert not json_of("train", "--for", "open", "--set", "train.learned=null", cwd=work)["fresh"]
+
+
+def test_a_share_that_is_given_counts(work):
+    told = visterm("train", "--set", "train.learned=0.3", cwd=work).stderr
+    assert "oasis: 30% of what was learned counts, beside how images look; mAP there (cosine): " in told
+    learner, record = trained(work, "oasis")
+    assert (learner.learned_, record["result"]["learned"], record["result"]["worlds"]["shares"]) == (0.3, 0.3, [0.3])
+    # Of learners that do not validate, too, at the scale with which all that they say varies as the look does.
+    for options in (("--learner", "musl,knn"), ("--learner", "wsabie", "--set", "wsabie.validation_fraction=null")):
+        visterm("train", "--set", "train.learned=0.3", *options, cwd=work)
+    searcher = Searcher(work / "runs/fruit")
+    for name in ("musl", "knn", "wsabie"):
+        learner, record = trained(work, name)
+        assert (learner.learned_, record["result"]["learned"]) == (0.3, 0.3), name
+        assert (learner.scale_ == 1) == (name == "knn"), name  # which compares by the look
+        assert "worlds" not in record["result"], name
+        blend = searcher.blend(name)
+        assert (blend.learned, blend.scale) == (0.3, learner.scale_), name
+
+
+def test_too_few_classes_leave_the_cautious_share_and_one_line_says_so(done, mine):
+    told = visterm("train", "--force", cwd=mine).stderr
+    (line,) = [line for line in told.splitlines() if "of what was learned counts" in line]
+    assert line.startswith(
+        "oasis: 20% of what was learned counts, beside how images look, the cautious share, as no class could be held "
+        "out (4 classes with two training images or more, and 5 are needed); mAP there (cosine): "
+    )
+    assert "warning: no class" not in told
+    assert trained(mine, "oasis")[0].learned_ == CAUTIOUS
+
+
+def test_why_no_class_is_held_out():
+    assert (
+        stage._why_no_class(np.array([*"aabbccddefg"]))
+        == "4 classes with two training images or more, and 5 are needed"
+    )
+    assert stage._why_no_class(np.array([*"aabbccddee"])) == "too few images would be left"
+    assert stage._why_no_class(sp.csr_array(np.eye(3))).startswith("too few labels")
+
+
+def test_a_learner_below_cosine_is_warned_of():
+    console = Mock()
+    found = {"shares": [1.0], "learner": [0.9, 0.3, 0.5996], "cosine": [0.5, 0.6, 0.6]}
+    learner = Mock(learned_=1.0, world_="open", worlds_=found)
+    stage._say_worlds("oasis", learner, None, console)
+    (warning,) = [call.args[0] for call in console.warn.call_args_list]
+    assert warning == (
+        "oasis is below cosine on held-out images for other classes: mAP 0.300, cosine 0.600; a smaller --set "
+        "train.learned, or --learner cosine, is better for these"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--for", "x"), "'x' is not one of 'open', 'seen', 'unseen'"),
+        (("--set", "train.world=x"), "train.world"),
+        (("--set", "train.learned=2"), "train.learned: input should be less than or equal to 1"),
+        (("--set", "train.learned=-1"), "train.learned: input should be greater than or equal to 0"),
+        (("--set", "train.learned=.nan"), "train.learned"),
+        (("--set", "train.learned=.inf"), "train.learned"),
+        (("--set", "train.learned=true"), "train.learned"),
+        (("--set", "train.learned=lots"), "train.learned"),
+        (("--set", "oasis.whiten=x"), "oasis.whiten"),
+    ],
+)
+def test_what_is_no_world_share_or_whitening_is_one_line(six, options, words):
+    result = visterm("train", *options, cwd=six, check=2)
+    assert result.stdout == ""
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (six / "runs/fruit/learners").exists()
+
+
+def test_an_interrupted_training_for_another_world_is_named(work, monkeypatch):
+    """Its checkpoint is resumed for the same world alone."""
+
+    def killed(self, learner):
+        self._save(learner, "")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage._BetweenChunks, "__call__", killed)
+        visterm("train", "--for", "unseen", cwd=work, check=130)
+    line = refused("train", "--set", "train.learned=0.5", cwd=work)
+    assert "is of an interrupted training with world=unseen, now open; learned=None, now 0.5: train with" in line
+    told = visterm("train", "--for", "unseen", cwd=work).stderr
+    assert "resuming from the checkpoint" in told
+    resumed = trained(work, "oasis")[0]
+    visterm("train", "--for", "unseen", "--force", cwd=work)
+    whole = trained(work, "oasis")[0]
+    np.testing.assert_array_equal(resumed.W_, whole.W_)
+    assert (resumed.learned_, resumed.worlds_) == (whole.learned_, whole.worlds_)
+
+
+def test_what_is_measured_is_the_share_that_counts(work):
+    """Precision by the evaluation is that of the blend, as is that of a search."""
+    visterm("train", "--learner", "wsabie", "--set", "train.learned=0.3", cwd=work)
+    at = {0.3: json_of("evaluate", "--learner", "wsabie", cwd=work)["systems"]}
+    visterm("train", "--learner", "wsabie", "--set", "train.learned=0", cwd=work)
+    at[0.0] = json_of("evaluate", "--learner", "wsabie", cwd=work)["systems"]
+    assert at[0.0]["wsabie"]["map"] == pytest.approx(at[0.0]["cosine"]["map"], abs=1e-6)
+    assert at[0.3]["wsabie"]["map"] != at[0.3]["cosine"]["map"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import time
@@ -13,6 +14,7 @@ from running import end_by_signal, json_of, refused, visterm
 from scipy import sparse
 
 from visterm.features import VistermWeighting
+from visterm.learners import OASIS
 from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.config.search_spaces import SPACES, WEIGHTS, search_space
@@ -59,7 +61,7 @@ def test_tunes_applies_trains_and_reports(mine, monkeypatch):
     assert lines[1].split()[:6] == ["chosen", "1", "sqrt", "1,000", "3", "0.6000"]
     assert len(lines) == 5
     assert sum("start" in line for line in lines) == 1
-    words = "chosen: C=1, tf=sqrt, n_steps=1000, validation_fraction=null (mAP 0.600, before 0.310, +93.5 %)"
+    words = "chosen: C=1, tf=sqrt (mAP 0.600, before 0.310, +93.5 %)"  # images are held out to choose a share
     assert words in result.stderr
     assert (mine / "runs/fruit/tuning/oasis/tuning.png").read_bytes().startswith(b"\x89PNG")
     assert "Next: visterm tune --apply --run fruit" in result.stderr
@@ -69,7 +71,7 @@ def test_tunes_applies_trains_and_reports(mine, monkeypatch):
     result = visterm("tune", *SHORT, *FEW, "--apply", cwd=mine)
     assert "oasis was tuned already" in result.stderr
     after = yaml.safe_load((mine / "runs/fruit/config.yaml").read_text())
-    assert after["oasis"] == before["oasis"] | {"C": 1.0, "n_steps": 1000, "validation_fraction": None}
+    assert after["oasis"] == before["oasis"] | {"C": 1.0}
     assert after["features"]["weighting"] == {"tf": "sqrt"}
     # The weights alone changed: nothing is extracted again, and the applied settings are known as tuned.
     assert json_of("features", cwd=mine)["extracted"] == 0
@@ -78,7 +80,7 @@ def test_tunes_applies_trains_and_reports(mine, monkeypatch):
     visterm("train", cwd=mine)
     visterm("evaluate", cwd=mine)
     folder = mine / "runs/fruit/evaluations/oasis"
-    assert "oasis: C=1, tf=sqrt, n_steps=1000" in (folder / "report.html").read_text()
+    assert "oasis: C=1, tf=sqrt" in (folder / "report.html").read_text()
     assert json.loads((folder / "metrics.json").read_text())["systems"]["oasis"]["tuned"] == again["best"]
     # A learner trained with other settings is not said to be tuned.
     visterm("train", "--set", "oasis.C=0.5", cwd=mine)
@@ -348,8 +350,35 @@ def test_keeps_the_settings_at_the_start_without_a_clear_gain():
     clear = Trial(2, {"oasis.C": 0.3}, [0.55, 0.66, 0.75], 300, 1.0, "complete")
     arguments = (Folds, 1.0, 60.0, None, False)
     assert stage._result(Config(), "oasis", [own, lucky], *arguments)["best"] == {}
+    assert stage._result(Config(), "oasis", [own, clear], *arguments)["best"] == {"oasis.C": 0.3}
     best = {"oasis.C": 0.3, "oasis.n_steps": 300, "oasis.validation_fraction": None}
-    assert stage._result(Config(), "oasis", [own, clear], *arguments)["best"] == best
+    fixed = with_settings(Config(), {"train.learned": 1})  # there is no share to choose
+    assert stage._result(fixed, "oasis", [own, clear], *arguments)["best"] == best
+
+
+def test_tunes_for_the_world_that_the_learner_is_for(mine, monkeypatch):
+    """What the folds are measured by is part of the record, and so is a share that is given."""
+    fits = []
+    fit = OASIS.fit
+
+    @functools.wraps(fit)
+    def noted(self, *arguments, **options):
+        fits.append((options["world"], options["learned"]))
+        return fit(self, *arguments, **options)
+
+    monkeypatch.setattr(OASIS, "fit", noted)
+    short = ("--search", "C=0.01,1", "--trials", "2", "--set", "oasis.n_steps=100", "--set", "oasis.pass_steps=50")
+    for options, asked in (
+        ((), {"world": "open", "learned": None}),
+        (("--for", "unseen"), {"world": "unseen", "learned": None}),
+        (("--for", "seen", "--set", "train.learned=1"), {"world": "seen", "learned": 1.0}),
+    ):
+        fits.clear()
+        assert not json_of("tune", *short, *options, cwd=mine)["fresh"]
+        assert set(fits) == {tuple(asked.values())}
+        record = json.loads((mine / "runs/fruit/tuning/oasis/record.json").read_text())
+        assert record["config"]["train"] == asked
+        assert json_of("tune", *short, *options, cwd=mine)["fresh"]
 
 
 def test_plot_of_odd_values(tmp_path):

@@ -18,8 +18,12 @@ import scipy.sparse as sp
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.features import OnnxEmbedder, read_image
-from visterm.learners import load_learner
+from visterm.learners import Blend, load_learner
 from visterm.pipeline import Searcher
+from visterm.pipeline.feedback import update
+from visterm.pipeline.feedback.batches import collect_batches, learn_batch, prepare_learner
+from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.search import overview
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
@@ -125,7 +129,8 @@ def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
         rows = rows_by_path(done / "runs/fruit")
         query = OnnxEmbedder(done / "model.onnx", keep=0.9).fit().transform([read_image(tmp_path / "q.jpg")])
         labels = np.array([os.path.dirname(path) for path in rows]) if learner == "musl" else None
-        expected = dict(zip(rows, model.similarity(query, np.stack(list(rows.values())), labels)[0], strict=True))
+        scores = Blend(model).similarity(query, np.stack(list(rows.values())), labels)[0]
+        expected = dict(zip(rows, scores, strict=True))
         for row in copied:
             assert row["score"] == pytest.approx(expected[row["path"]], abs=1e-4)
     bad = visterm("search", tmp_path / "bad.jpg", "--learner", learner, cwd=done, check=2)
@@ -284,6 +289,55 @@ def test_from_a_table_to_a_report_and_a_search(table):
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
     info = json_of("info", cwd=table)
     assert info["vectors"] == f"of 12 numbers, read from {table / 'fruit.npy'}"
+
+
+def test_the_map_of_whitened_vectors_has_the_neighbours_of_the_learner(table):
+    take(table)
+    visterm("train", cwd=table)
+    searcher = Searcher(table / "runs/fruit")
+    assert searcher.learner("oasis").is_whitened()
+    learned = overview._projections(searcher)[1]
+    np.testing.assert_allclose(np.linalg.norm(learned, axis=1), 1, atol=1e-5)
+    near = overview._nearest(learned, 5)[0]
+    exact = searcher.index("oasis").search(searcher.X, k=5, exclude=np.arange(40)).indices
+    shared = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(near.tolist(), exact.tolist(), strict=True)])
+    assert shared > 0.6  # by chance 0.13
+
+
+@pytest.mark.parametrize("learner", ["oasis", "aroma"])
+def test_relevance_feedback_keeps_whitening_and_share(table, monkeypatch, learner):
+    """A version is what partial_fit makes of the whole base: of whitened vectors, all of W changes."""
+    monkeypatch.setattr(update, "MAX_FALL", 1.0)
+    vectors = made_up()
+    vectors[:10, 3] = vectors[10:20, 3] = 0  # an entry that none of the images below has
+    np.save(table / "fruit.npy", vectors)
+    take(table)
+    visterm("train", "--learner", learner, cwd=table)
+    run = Run(table / "runs/fruit")
+    base = load_learner(run.learner(learner) / "files")
+    searcher, trainer = Searcher(run), FeedbackTrainer(run)
+    by_path = {image.path: image for image in searcher.images}
+    for path, mark in (("apple/1.jpg", -1), ("apple/2.jpg", 1), ("pear/3.jpg", 1), ("pear/4.jpg", -1)):
+        trainer.marks.add(by_path["apple/0.jpg"].sha256, by_path[path], mark, learner=learner)
+    plain = load_learner(run.learner(learner) / "files")
+    prepare_learner(plain, learner)
+    for batch in collect_batches(run, trainer.marks, learner).batches:
+        learn_batch(plain, batch)
+    answer = trainer.update(learner)
+    assert answer["accepted"], answer["reason"]
+    found = trainer.load(learner)
+    assert (found.learned_, found.scale_) == (base.learned_, base.scale_)
+    for name in ("mean_", "whitening_"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(base, name))
+    array = {"oasis": "W_", "aroma": "distribution_"}[learner]
+    np.testing.assert_array_equal(getattr(found, array), getattr(plain, array))
+    assert not np.array_equal(getattr(found, array), getattr(base, array))
+    assert Searcher(run).share(learner) == base.learned_
+    trainer.undo(learner)
+    found = trainer.load(learner)
+    np.testing.assert_array_equal(getattr(found, array), getattr(base, array))
+    assert found.is_whitened()
+    assert found.learned_ == base.learned_
 
 
 def test_vectors_as_queries(table):
