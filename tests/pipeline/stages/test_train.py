@@ -704,8 +704,8 @@ def test_training_says_how_much_counts_and_what_it_does(work, name):
     words = ", ".join(f"{figure} for {kind}" for figure, kind in zip(figures, kinds, strict=True))
     share = f"{learner.learned_:.0%}"
     assert (
-        f"{name}: {share} of what was learned counts, beside how images look, chosen on held-out images; "
-        f"mAP there (cosine): {words}\n"
+        f"{name}: {share} of what was learned counts, beside how images look; "
+        f"mAP on held-out images (cosine): {words}\n"
     ) in told
     for a, b, kind in zip(worlds["learner"], worlds["cosine"], kinds, strict=True):
         assert (f"below cosine on held-out images for {kind}" in told) == (round(a, 3) < round(b, 3))
@@ -733,7 +733,7 @@ def test_the_papers_protocol_leaves_the_record_as_it_was(work):
 
 def test_a_share_that_is_given_counts(work):
     told = visterm("train", "--set", "train.learned=0.3", cwd=work).stderr
-    assert "oasis: 30% of what was learned counts, beside how images look; mAP there (cosine): " in told
+    assert "oasis: 30% of what was learned counts, beside how images look; mAP on held-out images (cosine): " in told
     learner, record = trained(work, "oasis")
     assert (learner.learned_, record["result"]["learned"], record["result"]["worlds"]["shares"]) == (0.3, 0.3, [0.3])
     # Of learners that do not validate, too, at the scale with which all that they say varies as the look does.
@@ -753,8 +753,8 @@ def test_too_few_classes_leave_the_cautious_share_and_one_line_says_so(done, min
     told = visterm("train", "--force", cwd=mine).stderr
     (line,) = [line for line in told.splitlines() if "of what was learned counts" in line]
     assert line.startswith(
-        "oasis: 20% of what was learned counts, beside how images look, the cautious share, as no class could be held "
-        "out (4 classes with two training images or more, and 5 are needed); mAP there (cosine): "
+        "oasis: 25% of what was learned counts, beside how images look, the cautious share, as no class could be held "
+        "out (4 classes with two training images or more, and 5 are needed); mAP on held-out images (cosine): "
     )
     assert "warning: no class" not in told
     assert trained(mine, "oasis")[0].learned_ == CAUTIOUS
