@@ -45,8 +45,9 @@ def test_what_two_stages_find_is_measured_once_and_shown(mine):
 
 @pytest.mark.slow
 def test_an_index_that_takes_long_to_make_is_kept(mine, write_images):
-    """That of a dense gallery side, such as wsabie's."""
+    """That of a dense gallery side, such as wsabie's where all that it learned counts."""
     visterm("features", "fruit", "--set", "index.kind=two-stage", cwd=mine)
+    visterm("train", "--learner", "wsabie", "--set", "train.learned=1", cwd=mine)
     ask, making = ["search", "id:3", "-k", "31", "--learner", "wsabie", "--json"], "building the index of"
     folder = mine / "runs/fruit/index"
     first = visterm(*ask, cwd=mine)
