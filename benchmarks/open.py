@@ -6,15 +6,16 @@ half of the words are seen, and an image with another word is unseen. Learners h
 beside cosine and the same learners as they were before there was an open world: no class held out, all of what is
 learned counts, vectors as they are. Means of class splits; vectors as ``visterm features`` makes them.
 
-What was measured is kept in build/bench/open, a file for each set and kind of vectors, so that an interrupted
+What was measured is kept in build/bench/open, a file for each set, kind of vectors and learner, so that an interrupted
 benchmark resumes; delete a file to measure it again. Writes the tables of docs/open-world.md.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,63 +128,53 @@ def fitted(
     return learner, time.perf_counter() - started
 
 
-def of_set(name: str, kind: str, n_splits: int) -> dict[str, Any]:
-    """Figures of every split, by system: cosine, and each learner before and now."""
+def of_set(name: str, kind: str, learner: str, n_splits: int) -> dict[str, Any]:
+    """Figures of every split: cosine, and a learner before and now, with its seconds and shares."""
     config, X, y, names = images_of(name, kind)
-    found: dict[str, Any] = {"cosine": []} | {
-        learner: {"before": [], "now": [], "seconds": [], "share": [], "curve": []} for learner in NAMES
-    }
+    found: dict[str, Any] = {"cosine": [], "before": [], "now": [], "seconds": [], "share": [], "curve": []}
     for split in class_splits(y, n_splits):
-        test = X[split.test]
+        test, data = X[split.test], (config, X[split.training], y[split.training], names)
         cosine = test @ test.T
         found["cosine"].append(measures(cosine.toarray() if sp.issparse(cosine) else cosine, split))
-        for learner in NAMES:
-            data = config, X[split.training], y[split.training], names
-            before, seconds_before = fitted(learner, *data, before=True)
-            now, seconds = fitted(learner, *data)
-            own = found[learner]
-            own["before"].append(measures(before.similarity(test, test), split))
-            own["now"].append(measures(effective(now).similarity(test, test), split))
-            own["seconds"].append([seconds_before, seconds])
-            own["share"].append(now.learned_)
-            if learner == "oasis":
-                curve = [measures(Blend(now, share).similarity(test, test), split) for share in SHARES]
-                own["curve"].append(curve)
-            print(
-                f"    {name} {kind} {learner}: share {now.learned_:g}, mAP {np.round(own['now'][-1], 3)[:, 0]}, "
-                f"before {np.round(own['before'][-1], 3)[:, 0]}, s {seconds_before:.1f} to {seconds:.1f}",
-                flush=True,
-            )
+        before, seconds_before = fitted(learner, *data, before=True)
+        now, seconds = fitted(learner, *data)
+        found["before"].append(measures(before.similarity(test, test), split))
+        found["now"].append(measures(effective(now).similarity(test, test), split))
+        found["seconds"].append([seconds_before, seconds])
+        found["share"].append(now.learned_)
+        if learner == "oasis":
+            curve = [measures(Blend(now, share).similarity(test, test), split) for share in SHARES]
+            found["curve"].append(curve)
+        print(
+            f"    {name} {kind} {learner}: share {now.learned_:g}, mAP {np.round(found['now'][-1], 3)[:, 0]}, "
+            f"before {np.round(found['before'][-1], 3)[:, 0]}, s {seconds_before:.1f} to {seconds:.1f}",
+            flush=True,
+        )
     return found
 
 
-def means(found: dict[str, Any], learner: str, which: str) -> np.ndarray:
+def means(found: dict[str, Any], which: str) -> np.ndarray:
     """Means over splits: (3 worlds, mAP and precision at 1)."""
-    return np.mean(found["cosine"] if which == "cosine" else found[learner][which], axis=0)
+    return np.mean(found[which], axis=0)
 
 
-def records_of(name: str, kind: str, found: dict[str, Any]) -> list[dict]:
-    """A record for each learner: the mixture of both worlds."""
-    records = []
-    for learner in NAMES:
-        cosine, before, now = (means(found, learner, which) for which in ("cosine", "before", "now"))
-        best, of = max((cosine[2, 0], "cosine"), (before[2, 0], f"{learner} before there was an open world"))
-        records.append(
-            {
-                "name": f"open-{name}-{kind}-{learner}",
-                "what": f"{learner}, {SETS[name]}, {kind}: mAP of all test images, half of the classes trained on",
-                "ours": now[2, 0],
-                "peer": best,
-                "peer_name": of,
-                "ratio": now[2, 0] / best,
-                "limit": "1.0: every image of the query's class first",
-                "unit": "mAP",
-                "n": len(found["cosine"]),
-                "measured": f"means of {len(found['cosine'])} class splits",
-                "command": COMMAND,
-            }
-        )
-    return records
+def record_of(name: str, kind: str, learner: str, found: dict[str, Any]) -> dict:
+    """The mixture of both worlds."""
+    cosine, before, now = (means(found, which) for which in ("cosine", "before", "now"))
+    best, of = max((cosine[2, 0], "cosine"), (before[2, 0], f"{learner} before there was an open world"))
+    return {
+        "name": f"open-{name}-{kind}-{learner}",
+        "what": f"{learner}, {SETS[name]}, {kind}: mAP of all test images, half of the classes trained on",
+        "ours": now[2, 0],
+        "peer": best,
+        "peer_name": of,
+        "ratio": now[2, 0] / best,
+        "limit": "1.0: every image of the query's class first",
+        "unit": "mAP",
+        "n": len(found["cosine"]),
+        "measured": f"means of {len(found['cosine'])} class splits",
+        "command": COMMAND,
+    }
 
 
 def search_times(learner: str, n_queries: int = 64, repeats: int = 31) -> dict:
@@ -217,84 +208,89 @@ def search_times(learner: str, n_queries: int = 64, repeats: int = 31) -> dict:
 # ---------------------------------------------------------------------------------------------------- what is written
 
 
-def table(results: dict[str, dict], kind: str, measure: int) -> str:
-    """Seen, unseen and both by set and learner: cosine, before and now; bold: what falls below its bound."""
+Results = dict[tuple[str, str, str], dict[str, Any]]  # by set, kind of vectors and learner
+
+
+def table(results: Results, kind: str, measure: int) -> str:
+    """Seen, unseen and both by set and learner: cosine, before and now."""
     rows = "| seen / unseen / both | cosine | before | now | share | training, s |\n|---|---|---|---|---|---|\n"
-    for name, title in SETS.items():
-        found = results.get(f"{name}-{kind}")
-        for learner in NAMES if found else ():
-            cosine, before, now = (means(found, learner, which)[:, measure] for which in ("cosine", "before", "now"))
-            words = [" / ".join(f"{figure:.3f}" for figure in figures) for figures in (cosine, before, now)]
-            share = f"{min(found[learner]['share']):g} to {max(found[learner]['share']):g}"
-            seconds = np.sum(found[learner]["seconds"], axis=0)
-            rows += f"| {title.partition(',')[0]}, {learner} | {' | '.join(words)} | {share} | "
-            rows += f"{seconds[0]:.1f} to {seconds[1]:.1f} |\n"
+    for (name, of, learner), found in results.items():
+        if of != kind:
+            continue
+        words = [
+            " / ".join(f"{figure:.3f}" for figure in means(found, which)[:, measure])
+            for which in ("cosine", "before", "now")
+        ]
+        shares = sorted({f"{share:g}" for share in found["share"]}, key=float)
+        seconds = np.sum(found["seconds"], axis=0)
+        rows += f"| {SETS[name].partition(',')[0]}, {learner} | {' | '.join(words)} | {', '.join(shares)} | "
+        rows += f"{seconds[0]:.1f} to {seconds[1]:.1f} |\n"
     return rows
 
 
-def curves(results: dict[str, dict]) -> str:
+def curves(results: Results) -> str:
     """MAP of OASIS by the share of what was learned."""
     rows = "| seen / unseen / both | " + " | ".join(f"{share:g}" for share in SHARES) + " |\n|---"
     rows += "|---" * len(SHARES) + "|\n"
-    for kind in KINDS:
-        for name, title in SETS.items():
-            if found := results.get(f"{name}-{kind}"):
-                curve = np.mean(found["oasis"]["curve"], axis=0)[:, :, 0]
-                cells = [" / ".join(f"{figure:.3f}" for figure in figures) for figures in curve]
-                rows += f"| {title.partition(',')[0]}, {kind} | {' | '.join(cells)} |\n"
+    for (name, kind, learner), found in results.items():
+        if learner == "oasis":
+            curve = np.mean(found["curve"], axis=0)[:, :, 0]
+            cells = [" / ".join(f"{figure:.3f}" for figure in figures) for figures in curve]
+            rows += f"| {SETS[name].partition(',')[0]}, {kind} | {' | '.join(cells)} |\n"
     return rows
 
 
-def bounds(results: dict[str, dict]) -> str:
-    """What was asked for, and what was measured: a row for each bound."""
-    rows = "| OASIS and AROMA | Asked | Measured, worst set |\n|---|---|---|\n"
+def bounds(results: Results) -> str:
+    """What was asked for of OASIS and AROMA, and what was measured: a row for each bound."""
+    rows = "| OASIS and AROMA | Asked | Measured: the worst two |\n|---|---|---|\n"
+    some = {key: found for key, found in results.items() if key[2] in ("oasis", "aroma")}
     for measure, title in enumerate(("mAP", "P@1")):
-        found = {
-            (name, learner): [means(one, learner, which)[:, measure] for which in ("cosine", "before", "now")]
-            for name, one in results.items()
-            for learner in ("oasis", "aroma")
+        figures = {
+            key: [means(found, which)[:, measure] for which in ("cosine", "before", "now")]
+            for key, found in some.items()
         }
-        deep = [figures for (name, _), figures in found.items() if name.endswith("-deep")]
         for text, asked, worst in (
-            ("unseen, less cosine", "-0.005", _worst(found, lambda c, b, n: n[1] - c[1])),
-            ("both, of cosine", "1", _worst(found, lambda c, b, n: n[2] / c[2])),
-            ("both, of before", "1", _worst(found, lambda c, b, n: n[2] / b[2])),
-            ("seen, of before", "0.95", _worst(found, lambda c, b, n: n[0] / b[0])),
+            ("unseen, less cosine", "-0.005", _worst(figures, lambda c, b, n: n[1] - c[1])),
+            ("both, of cosine", "1", _worst(figures, lambda c, b, n: n[2] / c[2])),
+            ("both, of before", "1", _worst(figures, lambda c, b, n: n[2] / b[2])),
+            ("seen, of before", "0.95", _worst(figures, lambda c, b, n: n[0] / b[0])),
         ):
             rows += f"| {title}, {text} | at least {asked} | {worst} |\n"
+        deep = [found for key, found in figures.items() if key[1] == "deep"]
         gains = np.mean([[n[1] / c[1], n[2] / max(c[2], b[2])] for c, b, n in deep], axis=0)
         rows += f"| {title}, unseen, deep sets, mean | 1.02 of cosine | {gains[0]:.3f} |\n"
         rows += f"| {title}, both, deep sets, mean | 1.10 of the better of cosine and before | {gains[1]:.3f} |\n"
-    seconds = np.sum([one[name]["seconds"] for one in results.values() for name in ("oasis", "aroma")], axis=(0, 1))
+    seconds = np.sum([np.sum(found["seconds"], axis=0) for found in some.values()], axis=0)
     return rows + f"| training time | 1.3 times | {seconds[1] / seconds[0]:.2f} times |\n"
 
 
-def _worst(found: dict[tuple[str, str], list], figure: Any) -> str:
-    worst = sorted((float(figure(*figures)), *names) for names, figures in found.items())
-    return "; ".join(f"{value:.3f} ({learner}, {name})" for value, name, learner in worst[:2])
+def _worst(figures: dict[tuple[str, str, str], list], figure: Callable[..., float]) -> str:
+    worst = sorted((float(figure(*found)), *key) for key, found in figures.items())
+    return "; ".join(f"{value:.3f} ({learner}, {name}, {kind})" for value, name, kind, learner in worst[:2])
 
 
-def of_both(results: dict[str, dict]) -> str:
+def of_both(results: Results) -> str:
     """MAP of all test images in one gallery, deep vectors: a row for each learner."""
-    sets = [name for name in SETS if f"{name}-deep" in results]
+    sets = [name for name in SETS if (name, "deep", "oasis") in results]
     rows = f"| | {' | '.join(SETS[name].partition(',')[0] for name in sets)} |\n{'|---' * (len(sets) + 1)}|\n"
     for learner in ("cosine", *NAMES):
-        figures = [means(results[f"{name}-deep"], learner, "now" if learner != "cosine" else learner) for name in sets]
-        rows += f"| {learner} | {' | '.join(f'{figure[2, 0]:.3f}' for figure in figures)} |\n"
+        cells = []
+        for name in sets:
+            found = results.get((name, "deep", "oasis" if learner == "cosine" else learner))
+            cells.append(f"{means(found, 'cosine' if learner == 'cosine' else 'now')[2, 0]:.3f}" if found else "")
+        rows += f"| {learner} | {' | '.join(cells)} |\n"
     return rows
 
 
-def write(results: dict[str, dict]) -> None:
-    """Replace the tables of the page."""
-    parts = [f"{bounds(results)}"]
+def write(results: Results) -> None:
+    """Replace the tables of the pages."""
+    parts = [bounds(results)]
     for kind in KINDS:
-        n_splits = [len(one["cosine"]) for name, one in results.items() if name.endswith(f"-{kind}")]
-        if n_splits:
-            parts.append(f"**{kind}, mAP** ({min(n_splits)} class splits)\n\n{table(results, kind, 0)}")
+        if any(key[1] == kind for key in results):
+            parts.append(f"**{kind}, mAP**\n\n{table(results, kind, 0)}")
             parts.append(f"**{kind}, precision at 1**\n\n{table(results, kind, 1)}")
     parts.append(f"**OASIS by the share of what was learned, mAP**\n\n{curves(results)}")
-    text = "\n".join(parts)
-    replace(PAGE, "open", text)
+    replace(PAGE, "open", "\n".join(parts))
     replace(DOCS / "choosing.md", "both", of_both(results))
 
 
@@ -306,21 +302,19 @@ def replace(page: Path, name: str, text: str) -> None:
 
 
 def run(quick: bool = False) -> list[dict]:
-    """Measure the sets and kinds of vectors that are not kept, and write the page."""
+    """Measure the learners, sets and kinds of vectors that are not kept, and write the pages."""
     if not (DATA / "caltech101").is_dir():
         print(f"  skipped: no images at {DATA}")
         return []
     folder = CACHE / "open"
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = ("flowers-deep",) if quick else tuple(f"{name}-{kind}" for kind in KINDS for name in SETS)
-    results = {}
-    for key in wanted:
-        file = folder / f"{key}{'-quick' if quick else ''}.json"
+    results: Results = {}
+    for key in [("flowers", "deep", "oasis")] if quick else itertools.product(SETS, KINDS, NAMES):
+        file = folder / f"{'-'.join(key)}{'-quick' if quick else ''}.json"
         if not file.exists():
-            found = of_set(*key.split("-"), 2 if quick else SPLITS)
-            file.write_text(json.dumps(found))
+            file.write_text(json.dumps(of_set(*key, 2 if quick else SPLITS)))
         results[key] = json.loads(file.read_text())
-    records = [record for key, found in results.items() for record in records_of(*key.split("-"), found)]
+    records = [record_of(*key, found) for key, found in results.items()]
     if not quick:
         write(results)
         records += [search_times(learner) for learner in ("oasis", "wsabie")]

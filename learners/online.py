@@ -533,11 +533,16 @@ class OnlineLearner(SimilarityLearner):
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
         look, score = scores_of(self._look_side(queries), gallery), self._scorer(queries, gallery)
         others = np.arange(len(held_out)) != own[:, None]
+        shares = list(self.shares_)
+        if sp.issparse(y) and self.world_ != "seen" and len(shares) > 1:
+            # Images of labels that are held out have others that are not: they would have a larger share than images
+            # of which nothing was trained on.
+            shares = [share for share in shares if share <= validation.CAUTIOUS]
 
         def choose() -> float:
             learned = score()
             scale = 1.0 if self._starts_at_vectors() else ratio_of_spreads(look[others], learned[others])
-            choice = worlds.choose(look, np.float32(scale) * learned, self.world_, self.shares_)
+            choice = worlds.choose(look, np.float32(scale) * learned, self.world_, shares)
             if self._is_open():  # else there was nothing to choose
                 self._choice = choice, scale
             return choice.value
