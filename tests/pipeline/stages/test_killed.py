@@ -113,7 +113,7 @@ from visterm.pipeline.store.catalogue import Collection
 enter, entered = Collection.enter_segment, []
 
 def enter_and_kill(*arguments):
-    if entered:
+    if len(entered) == 1:
         os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
     enter(*arguments)
     entered.append(1)
