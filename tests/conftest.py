@@ -122,7 +122,8 @@ def _leaves_nothing_behind():
     deadline = time.monotonic() + _END_SECONDS
     for thread in set(threading.enumerate()) - threads:
         if not _KEPT_THREADS.match(thread.name):
-            thread.join(max(0.0, deadline - time.monotonic()))
+            with contextlib.suppress(RuntimeError):  # it is about to start
+                thread.join(max(0.0, deadline - time.monotonic()))
             left += [f"the thread {thread.name}"] if thread.is_alive() else []
     if len(_started) > n_started:
         while (new := _children() - children) and time.monotonic() < deadline:
