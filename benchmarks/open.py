@@ -174,6 +174,10 @@ def record_of(name: str, kind: str, learner: str, found: dict[str, Any]) -> dict
         "n": len(found["cosine"]),
         "measured": f"means of {len(found['cosine'])} class splits",
         "command": COMMAND,
+        "map": {
+            which: dict(zip(WORLDS, means(found, which)[:, 0].tolist(), strict=True))
+            for which in ("cosine", "before", "now")
+        },
     }
 
 
