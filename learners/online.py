@@ -528,6 +528,7 @@ class OnlineLearner(SimilarityLearner):
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
         groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
+        cautious = validation.CAUTIOUS if _is_dense(X) else validation.CAUTIOUS_SPARSE
         gallery = gallery.toarray() if _is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
@@ -537,12 +538,12 @@ class OnlineLearner(SimilarityLearner):
         if sp.issparse(y) and self.world_ != "seen" and len(shares) > 1:
             # Images of labels that are held out have others that are not: they would have a larger share than images
             # of which nothing was trained on.
-            shares = [share for share in shares if share <= validation.CAUTIOUS]
+            shares = [share for share in shares if share <= cautious]
 
         def choose() -> float:
             learned = score()
             scale = 1.0 if self._starts_at_vectors() else ratio_of_spreads(look[others], learned[others])
-            choice = worlds.choose(look, np.float32(scale) * learned, self.world_, shares)
+            choice = worlds.choose(look, np.float32(scale) * learned, self.world_, shares, cautious)
             if self._is_open():  # else there was nothing to choose
                 self._choice = choice, scale
             return choice.value

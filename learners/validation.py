@@ -26,7 +26,9 @@ MAX_QUERIES = 500
 
 WORLDS = ("seen", "open", "unseen")  # what a similarity is for: classes that it was trained on, any, others
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0)  # of what was learned, among which one is chosen
-CAUTIOUS = 0.25  # without evidence for another share: unseen classes lose next to nothing by it (docs/open-world.md)
+# Without evidence for another share: unseen classes lose next to nothing by these (docs/open-world.md). Most of what a
+# class teaches of sparse vectors is about visterms that other classes do not have, so that more of it does no harm.
+CAUTIOUS, CAUTIOUS_SPARSE = 0.25, 0.4
 _CLEARLY = 0.975  # quantile of Student's t
 FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
 _UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
@@ -163,10 +165,17 @@ class Worlds:
             "n_images": [len(part.columns) for part in self._parts],
         }
 
-    def choose(self, look: np.ndarray, learned: np.ndarray, world: str, shares: Sequence[float] = SHARES) -> Choice:
+    def choose(
+        self,
+        look: np.ndarray,
+        learned: np.ndarray,
+        world: str,
+        shares: Sequence[float] = SHARES,
+        cautious: float = CAUTIOUS,
+    ) -> Choice:
         """Choose the share of what was learned.
 
-        It is `CAUTIOUS`, or 1 where only seen classes count, unless another share is clearly better, by a t-test over
+        It is `cautious`, or 1 where only seen classes count, unless another share is clearly better, by a t-test over
         groups. A few classes say little, and the best of many shares on them is mostly chance.
 
         Parameters
@@ -178,12 +187,14 @@ class Worlds:
             which neither seen nor unseen classes are clearly below cosine, where there are such.
         shares : sequence of float
             To choose from.
+        cautious : float
+            One of them.
         """
         aps = [self._each((1 - share) * look + share * learned) for share in map(np.float32, shares)]
         best = 0
         place = {"seen": 0, "unseen": 1, "open": 2}[world] if len(self._parts) > 1 else 0
         if len(shares) > 1:
-            best = shares.index(1.0 if world == "seen" else CAUTIOUS)
+            best = shares.index(1.0 if world == "seen" else cautious)
             able = list(range(len(shares)))
             if world == "open":
                 able = [

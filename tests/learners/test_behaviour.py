@@ -31,7 +31,7 @@ from visterm.learners import (
 from visterm.learners.blocks import _sparse_steps
 from visterm.learners.oasis import oasis_pass
 from visterm.learners.online import OnlineLearner
-from visterm.learners.validation import CAUTIOUS, SHARES, mean_average_precision
+from visterm.learners.validation import CAUTIOUS_SPARSE, SHARES, mean_average_precision
 from visterm.learners.wsabie import warp_pass
 
 SMALL = {"n_steps": 3000, "pass_steps": 1000, "random_state": 3}
@@ -728,7 +728,7 @@ def test_few_classes_leave_the_cautious_share(synonyms, tmp_path):
     """Four classes: none is held out, and a learner is saved and loaded all the same."""
     X, y = synonyms
     learner = clone(LEARNERS["oasis-refit"]).fit(X, y, world="open", learned=None)
-    assert learner.learned_ == CAUTIOUS
+    assert learner.learned_ == CAUTIOUS_SPARSE
     assert len(learner.unseen_) == 0
     assert len(learner.worlds_["learner"]) == 1
     learner.save(tmp_path / "saved")

@@ -15,7 +15,7 @@ from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.learners import LEARNERS, LEGO, MCML, load_learner
 from visterm.learners.annotation import AnnotatorMixin
-from visterm.learners.validation import CAUTIOUS
+from visterm.learners.validation import CAUTIOUS_SPARSE
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
@@ -753,11 +753,11 @@ def test_too_few_classes_leave_the_cautious_share_and_one_line_says_so(done, min
     told = visterm("train", "--force", cwd=mine).stderr
     (line,) = [line for line in told.splitlines() if "of what was learned counts" in line]
     assert line.startswith(
-        "oasis: 25% of what was learned counts, beside how images look, the cautious share, as no class could be held "
+        "oasis: 40% of what was learned counts, beside how images look, the cautious share, as no class could be held "
         "out (4 classes with two training images or more, and 5 are needed); mAP on held-out images (cosine): "
     )
     assert "warning: no class" not in told
-    assert trained(mine, "oasis")[0].learned_ == CAUTIOUS
+    assert trained(mine, "oasis")[0].learned_ == CAUTIOUS_SPARSE
 
 
 def test_why_no_class_is_held_out():
