@@ -82,6 +82,7 @@ class AnnotatorMixin:
         Mean number of labels of a labelled image of the fit, rounded; None where y had one label per image.
     """
 
+    ranks_labels = True
     classes_: np.ndarray
     labels_per_image_: int | None = None  # of learners saved before there was `predict`
     _first_classes: Any = None  # during a first `partial_fit` that names all labels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, Self
 
@@ -15,6 +15,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from . import storage, validation
 from .sums import product
 from .triplets import plain_supervision, related_images
+
+Callback = Callable[[Any], None]
+Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
 
 # Queries whose dense side is held at a time by `similarity`: 40 MB at d = 10,000.
 _QUERY_ROWS = 1024
@@ -61,6 +64,15 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # Fitted attributes that `save` writes and `load_learner` accepts: arrays, numbers, text, lists and dictionaries.
     _state: tuple[str, ...] = ("n_features_in_", "learned_", "scale_")
 
+    # What a learner can. Callers read these, and look for no methods.
+    one_label: bool = False  # learns from one label per image, not from several, nor from clicks
+    ranks_labels: bool = False  # has what `AnnotatorMixin` has
+    labels_have_vectors: bool = False  # has `similar_labels`
+    validates: bool = False  # holds images out of a fit, stops early, and chooses the share of what was learned
+    resumes: bool = False  # calls `progress` while it learns, and goes on from a checkpoint
+    distributes: bool = False  # has parts of a fit done elsewhere
+    by_category: bool = False  # the gallery side depends on an image's category; has what `MuSL` has
+
     # Whether each side of an image is the sum of what its parts add to it; then `transform_parts` gives those.
     linear: bool = False
 
@@ -71,6 +83,13 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # learner that chose them on held-out images. See `Blend`.
     learned_: float = 1.0
     scale_: float | None = None
+
+    # What a fit says of itself, of learners that have it; see `OnlineLearner`.
+    validation_measure: str = "mAP"
+    n_steps_: int = 0
+    held_out_: np.ndarray | None = None
+    validation_map_: float | None = None
+    worlds_: dict[str, Any] | None = None
 
     @property
     def gallery_is_vectors(self) -> bool:
@@ -114,13 +133,61 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Whether learning began at that similarity, so that its scale is that of the learner."""
         return False
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from scratch."""
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        validation_rows: Any = None,
+        world: str = "seen",
+        learned: float | None = 1.0,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+        distribute: Distribute | None = None,
+    ) -> Self:
+        """Learn from scratch.
+
+        Parameters
+        ----------
+        X : CSR or dense of shape (n, d)
+        y : array of shape (n,), or CSR of shape (n, n_labels)
+            See `TripletSampler`.
+        validation_rows, world, learned
+            See `OnlineLearner.fit`. A learner that does not validate refuses `validation_rows`, holds nothing out for
+            any `world`, and takes `learned` as it is, None as 1.
+        callback, progress : callable, optional
+            Called while it learns, by a learner that resumes; others end within seconds and call neither.
+        distribute : callable, optional
+            See `OASIS`; others learn here.
+
+        Raises
+        ------
+        ValueError
+            Parameters or arguments out of range; data that cannot be learned from.
+        """
+        if validation_rows is not None:
+            raise ValueError(f"{type(self).__name__} does not validate: leave validation_rows away, and these images")
+        validation.check_world(world)
+        share = 1.0 if learned is None else check_share(learned)
+        self.__dict__.pop("learned_", None)
+        if share != 1:
+            self.learned_ = share
+        return self._fit(X, y, callback, progress)
+
+    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
+        """`fit` of a learner that does not validate."""
         raise NotImplementedError
 
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Learn more, starting at the fitted state; only for online learners."""
         raise NotImplementedError(f"{type(self).__name__} cannot resume from a fitted state; use fit")
+
+    def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
+        """Bytes and seconds that `fit` of so many images and non-zero entries takes at most; 0 where d does not matter.
+
+        Estimated from sizes and parameters, as on one slow core, for callers that must not start in vain.
+        """
+        return 0.0, 0.0
 
     def transform(self, X: Any, y: Any = None) -> Any:
         """Gallery side of the images, by default the images themselves.

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from .base import SimilarityLearner
+from .base import Callback, SimilarityLearner
 from .sums import row_lengths, unit_rows
 
 
@@ -29,8 +29,11 @@ class Cosine(SimilarityLearner):
 
     linear = True
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Store the number of columns; `y` is ignored."""
+    def fit(self, X: Any, y: Any = None, **options: Any) -> Self:
+        """Store the number of columns; `y` is ignored. See `SimilarityLearner.fit`."""
+        return super().fit(X, y, **options)
+
+    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
         self._check_images(X, reset=True)
         return self
 

@@ -24,7 +24,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .annotation import AnnotatorMixin
-from .base import SimilarityLearner
+from .base import Callback, SimilarityLearner
 from .online import check_integer, draw_seed
 from .sums import row_lengths, unit_rows
 from .triplets import plain_supervision, readonly
@@ -198,14 +198,7 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         self.leaf_size = leaf_size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Keep the training images.
-
-        Parameters
-        ----------
-        X : CSR or dense of shape (n, d)
-        y : array of shape (n,), or CSR of shape (n, n_labels)
-        """
+    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
         X, labels = self._check_supervised(X, y, reset=True)
         self.seed_ = draw_seed(self.random_state)
         return self._keep(X, labels)

@@ -32,6 +32,7 @@ class LinearAnnotator(OnlineAnnotator):
         many pieces of memory as it has visterms.
     """
 
+    labels_have_vectors = True
     linear = True
     _keeps_columns = False
     _learned: tuple[str, ...] = ("W_",)

@@ -169,6 +169,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
     """
 
     _learned = ("components_",)
+    one_label = True
     _state = (*OnlineLearner._state, "A_", "components_", "best_components_")
     A_: np.ndarray  # (d, d)
     components_: np.ndarray  # (d, d)

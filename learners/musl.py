@@ -35,8 +35,8 @@ from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .annotation import plain_labels
-from .base import SimilarityLearner
-from .online import FASTMATH, Callback, check_integer, draw_seed
+from .base import Callback, Distribute, SimilarityLearner
+from .online import FASTMATH, check_integer, draw_seed
 from .sums import product
 from .triplets import readonly, refuse_none
 
@@ -219,6 +219,8 @@ class MuSL(SimilarityLearner):
 
     Notes
     -----
+    `callback` of `fit` is called after every round, and `progress` within rounds; a checkpoint is of the round before.
+
     The similarity is the inner product of codes of +-1: T - 2 H. The query side holds the codes of all metrics end to
     end; the gallery side an image's code in the block of its category's metric, and zeros. A gallery image without a
     label, or with one that was never seen, has its codes of all metrics, divided by K.
@@ -248,6 +250,9 @@ class MuSL(SimilarityLearner):
     ['b', 'c']
     """
 
+    one_label = True
+    resumes = True
+    by_category = True
     _keeps_columns = False
     _state = (
         *SimilarityLearner._state,
@@ -308,25 +313,10 @@ class MuSL(SimilarityLearner):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None) -> Self:
-        """Learn from scratch.
-
-        Parameters
-        ----------
-        X : CSR or dense of shape (n, d)
-            Counts or shares of visterms; any numbers.
-        y : array of shape (n,)
-            One label per image.
-        callback : callable, optional
-            Called with the learner after every round. The state is then complete: `save` writes a checkpoint, and
-            `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
-        progress : callable, optional
-            As `callback`, but called several times a second, also within a round; a checkpoint is then of the round
-            before. An exception that it raises ends the training.
-        """
+    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
         X, y = self._check_supervised(X, y, reset=True)
         self._check_params()
-        for name in set(self._state) - {"n_features_in_"}:
+        for name in set(self._state) - {"n_features_in_", "learned_"}:
             self.__dict__.pop(name, None)
         self.seed_ = draw_seed(self.random_state)
         self.classes_ = np.unique(y)
@@ -347,10 +337,18 @@ class MuSL(SimilarityLearner):
         self.steps_done_, self.steps_total_ = 0, self.n_bits * (self.n_starts * (1 + self.retrain) if grouped else 1)
         return self._run(X, y, callback, progress)
 
-    def resume(self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None) -> Self:
+    def resume(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+        distribute: Distribute | None = None,
+    ) -> Self:
         """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
 
-        See `fit` for `callback` and `progress`.
+        See `fit` for the other arguments.
 
         Raises
         ------

@@ -15,11 +15,9 @@ since loss = 1 - <W, V>: an unclipped step makes it 1 - <W, V> - tau |V|^2 = 0.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import joblib
 import numpy as np
@@ -36,7 +34,6 @@ from .triplets import TripletSampler, readonly
 from .whitening import WhiteningMixin, check_whiten
 
 Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
-Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
@@ -243,6 +240,9 @@ class OASIS(WhiteningMixin, OnlineLearner):
     learned by itself, in proportion to nnz(q) (nnz(p+) + nnz(p-)) and on one thread: a step of "online-symmetric"
     changes the columns of W at the query too, and "dissim" has no vector that all pairs of a query share.
 
+    With `distribute`, rankers learn elsewhere, in place of `n_jobs` threads here; the model is the same. A pass sends
+    a ranker its W and the images of its triplets, and gets W back.
+
     Peak memory, in units of the 4 d^2 bytes of W: 1; 2 with `validation_fraction` unless `refit`; one more for each
     ranker with `n_rankers` > 1; 3 while "psd" projects. Blocks take up to 2 kB a dimension beside it. "identity" and
     "zero" are pages that the system hands out when they are first written, so that a W of which few rows were learned
@@ -275,11 +275,11 @@ class OASIS(WhiteningMixin, OnlineLearner):
     """
 
     linear = True
+    distributes = True
     _learned = ("W_",)
     _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "W_", "best_W_", "ranker_W_")
     W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
-    _distribute: Distribute | None = None  # during `fit` and `resume`
 
     def __init__(
         self,
@@ -433,54 +433,6 @@ class OASIS(WhiteningMixin, OnlineLearner):
                 self.ranker_W_ = writable(self.ranker_W_)
             else:
                 self.ranker_W_ = np.repeat(self.W_[None], self.n_rankers, axis=0)
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        validation_rows: Any = None,
-        world: str = "seen",
-        learned: float | None = 1.0,
-        callback: Any = None,
-        progress: Any = None,
-        distribute: Distribute | None = None,
-    ) -> Self:
-        """Learn from scratch; see `OnlineLearner.fit`.
-
-        Parameters
-        ----------
-        X, y, validation_rows, world, learned, callback, progress
-        distribute : callable, optional
-            Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it has
-            them done. Rankers then learn there, in place of `n_jobs` threads here; the model is the same. Each pass
-            sends a ranker its W and the images of its triplets, and gets W back.
-        """
-        with self._distributed_by(distribute):
-            return super().fit(
-                X,
-                y,
-                validation_rows=validation_rows,
-                world=world,
-                learned=learned,
-                callback=callback,
-                progress=progress,
-            )
-
-    def resume(
-        self, X: Any, y: Any, *, callback: Any = None, progress: Any = None, distribute: Distribute | None = None
-    ) -> Self:
-        """Resume from a checkpoint; see `OnlineLearner.resume`, and `fit` for `distribute`."""
-        with self._distributed_by(distribute):
-            return super().resume(X, y, callback=callback, progress=progress)
-
-    @contextlib.contextmanager
-    def _distributed_by(self, distribute: Distribute | None) -> Iterator[None]:
-        self._distribute = distribute
-        try:
-            yield
-        finally:
-            del self._distribute
 
     def _step_cost(self, rows: Rows) -> float:
         if self.n_rankers > 1:

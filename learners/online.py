@@ -22,13 +22,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import validation
-from .base import SimilarityLearner, check_share, ratio_of_spreads, scores_of
+from .base import Callback, Distribute, SimilarityLearner, check_share, ratio_of_spreads, scores_of
 from .sums import product, unit_rows
 from .triplets import TripletSampler, plain_supervision, readonly, related_images
 
 _log = logging.getLogger(__name__)
-
-Callback = Callable[[Any], None]
 
 # What kernels may do with sums: reassociation and contraction speed them up; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -106,8 +104,8 @@ class OnlineLearner(SimilarityLearner):
         "worlds_",
     )
 
-    validation_measure = "mAP"  # what `_validator` measures, for progress and reports
-
+    validates = True
+    resumes = True
     _noted_from_input = frozenset({"n_features_in_"})  # state that `_check_supervised` sets
 
     # Arrays that are the model. Early stopping keeps the best of each under the name with "best_" in front; a subclass
@@ -128,16 +126,14 @@ class OnlineLearner(SimilarityLearner):
     n_steps_: int
     target_step_: int
     history_: list[dict[str, Any]]
-    held_out_: np.ndarray | None
     world_: str = "seen"
     shares_: Sequence[float] = (1.0,)  # of what was learned, among which one is chosen
     unseen_: np.ndarray | None = None
-    worlds_: dict[str, Any] | None = None
     _choice: tuple[validation.Choice, float] | None = None  # of the present state, and its scale
     pass_sums_: dict[str, Any]  # of the pass under way; not there between passes
     cosine_map_: float
-    validation_map_: float
     _progress: Callback | None = None  # during `fit`, `partial_fit` and `resume`
+    _distribute: Distribute | None = None  # during `fit` and `resume`, of a learner that distributes
 
     # -- what a subclass brings ----------------------------------------------------------------------------------------
 
@@ -220,13 +216,6 @@ class OnlineLearner(SimilarityLearner):
         """Whether the state before the first triplet is a model: zero weights and random vectors are none."""
         return getattr(self, "init", None) != "zero"
 
-    def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
-        """Bytes and seconds that `fit` of so many images and non-zero entries takes at most; 0 where d does not matter.
-
-        Estimated from sizes and parameters, as on one slow core, for callers that must not start in vain.
-        """
-        return 0.0, 0.0
-
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def fit(
@@ -239,6 +228,7 @@ class OnlineLearner(SimilarityLearner):
         learned: float | None = 1.0,
         callback: Callback | None = None,
         progress: Callback | None = None,
+        distribute: Distribute | None = None,
     ) -> Self:
         """Learn from scratch.
 
@@ -261,6 +251,9 @@ class OnlineLearner(SimilarityLearner):
         progress : callable, optional
             As `callback`, but called several times a second, also within a pass. An exception that it raises ends the
             training.
+        distribute : callable, optional
+            Called as ``distribute(function, tasks)``, gives ``function(*task)`` of each task, in order, wherever it has
+            them done. Only OASIS has parts of a fit to give away; others learn here.
 
         Raises
         ------
@@ -281,7 +274,7 @@ class OnlineLearner(SimilarityLearner):
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
         self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
         self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
-        return self._run(X, y, callback, progress)
+        return self._run(X, y, callback, progress, distribute)
 
     def partial_fit(
         self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None
@@ -312,10 +305,18 @@ class OnlineLearner(SimilarityLearner):
         self.steps_done_, self.steps_total_ = 0, n_steps
         return self._run(X, y, callback, progress)
 
-    def resume(self, X: Any, y: Any, *, callback: Callback | None = None, progress: Callback | None = None) -> Self:
+    def resume(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+        distribute: Distribute | None = None,
+    ) -> Self:
         """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
 
-        See `fit` for `callback` and `progress`.
+        See `fit` for the other arguments.
 
         Raises
         ------
@@ -329,7 +330,7 @@ class OnlineLearner(SimilarityLearner):
         if self.phase_ == "done":
             return self
         self._continue()
-        return self._run(X, y, callback, progress)
+        return self._run(X, y, callback, progress, distribute)
 
     def end_after(self, n_steps: int) -> None:
         """Let the fit under way, or the checkpoint, learn `n_steps` before early stopping, or what it has if more.
@@ -350,13 +351,21 @@ class OnlineLearner(SimilarityLearner):
         first_half = max((e["validation"] for e in checks if 2 * e["step"] <= last), default=0.0)
         return self.best_step_ > 0.8 * last and self.best_validation_ > 1.005 * first_half
 
-    def _run(self, X: sp.csr_array, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
+    def _run(
+        self,
+        X: sp.csr_array,
+        y: Any,
+        callback: Callback | None,
+        progress: Callback | None,
+        distribute: Distribute | None = None,
+    ) -> Self:
         self._progress = progress
+        self._distribute = distribute if self.distributes else None
         try:
             while self.phase_ != "done":
                 self._run_phase(X, y, callback)
         finally:
-            del self._progress
+            del self._progress, self._distribute
             self._choice = None  # of this fit alone
         return self
 
@@ -555,8 +564,7 @@ class OnlineLearner(SimilarityLearner):
         return self.world_ != "seen" or tuple(self.shares_) != (1.0,)
 
     def _set_world(self, world: Any, learned: Any) -> None:
-        if world not in validation.WORLDS:
-            raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
+        validation.check_world(world)
         shares = list(validation.SHARES) if learned is None else [check_share(learned)]
         if (world, shares) != ("seen", [1.0]):  # the papers' protocol has nothing to save
             self.world_, self.shares_, self.learned_ = world, shares, 1.0 if learned is None else shares[0]

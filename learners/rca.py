@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from .annotation import plain_labels
+from .base import Callback
 from .mahalanobis import MahalanobisMixin
 from .triplets import plain_supervision
 
@@ -81,19 +82,13 @@ class RCA(MahalanobisMixin):
     True
     """
 
+    one_label = True
     _state = (*MahalanobisMixin._state, "A_", "classes_", "counts_", "sums_", "products_")
 
     def __init__(self, *, shrinkage: float = 0.1) -> None:
         self.shrinkage = shrinkage
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from scratch.
-
-        Parameters
-        ----------
-        X : CSR or dense of shape (n, d)
-        y : array of shape (n,)
-        """
+    def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
         X, y = self._check_supervised(X, y, reset=True)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:

@@ -34,6 +34,12 @@ FEWEST_CLASSES = 5  # below, the classes that are left are too few to learn from
 _UNSEEN = 0.2  # share of the classes, or of the images that have several labels, that no training image is of
 
 
+def check_world(world: Any) -> None:
+    """Refuse anything but one of `WORLDS`."""
+    if world not in WORLDS:
+        raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
+
+
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
     """Images that validate, sorted; the same for the same seed.
 

@@ -341,6 +341,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
     ['sea', 'sea', 'sky', 'sky']
     """
 
+    labels_have_vectors = True
     linear = True
     _keeps_columns = False
     _learned = ("visterm_vectors_", "label_vectors_")

@@ -122,6 +122,7 @@ class Xing(MahalanobisMixin, OnlineLearner):
     """
 
     _learned = ("A_",)
+    one_label = True
     _state = (*OnlineLearner._state, "A_", "best_A_", "step_size_")
     A_: np.ndarray  # (d, d)
     step_size_: float

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 
@@ -52,9 +53,8 @@ SchedulerOption = Annotated[
         "--scheduler", metavar="ADDRESS", help="Run on a Dask cluster (tcp://host:8786), or none for this machine."
     ),
 ]
-_LEARNERS = "oasis, aroma, wsabie, musl, lego, mcml, pamir, warp, ovr, hier, knn"
 LearnerOption = Annotated[
-    str | None, typer.Option("--learner", metavar="NAME", help=f"{_LEARNERS}, or cosine (untrained).")
+    str | None, typer.Option("--learner", metavar="NAME", help=f"{', '.join(TABLE)}, or cosine (untrained).")
 ]
 LearnedOption = Annotated[
     float | None,
@@ -78,7 +78,7 @@ LearnersOption = Annotated[
     typer.Option(
         "--learner",
         metavar="NAME",
-        help=f"{_LEARNERS}, or cosine (untrained); several: a,b; all: every trained learner.",
+        help=f"{', '.join(TABLE)}, or cosine (untrained); several: a,b; all: every trained learner.",
     ),
 ]
 QueriesArgument = Annotated[

@@ -107,7 +107,7 @@ def annotate(
         typer.Option(
             "--learner",
             metavar="NAME",
-            help="wsabie, pamir, warp, ovr, hier or knn (default: the best on held-out images).",
+            help="A learner that ranks labels (default: the best on held-out images).",
         ),
     ] = None,
     label: LabelOption = None,

@@ -7,46 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
 from visterm.features.presets import PRESETS
 
-from .defaults import constructor_defaults
-
-# What the library has; a setting that differs says why beside it.
-_OASIS = constructor_defaults("learners", "oasis", "OASIS")
-_AROMA = constructor_defaults("learners", "aroma", "AROMA")
-_WSABIE = constructor_defaults("learners", "wsabie", "WSABIE")
-_PAMIR = constructor_defaults("learners", "pamir", "PAMIR")
-_WARP = constructor_defaults("learners", "warp", "LinearWARP")
-_OVR = constructor_defaults("learners", "one_vs_rest", "OneVsRestPA")
-_KNN = constructor_defaults("learners", "knn", "KNNAnnotator")
-_HIER = constructor_defaults("learners", "hier", "HIER")
-_LEGO = constructor_defaults("learners", "lego", "LEGO")
-_MCML = constructor_defaults("learners", "mcml", "MCML")
-_MUSL = constructor_defaults("learners", "musl", "MuSL")
-_VISTERMS = constructor_defaults("features", "extractor", "VistermExtractor")
-_ONNX = constructor_defaults("features", "onnx_embedder", "OnnxEmbedder")
-_FOREST = constructor_defaults("features", "forest", "ForestCodebook")
-# Why a default of the command differs from that of the class.
-_STOPS_EARLY = "an upper bound: the command stops early on held-out images"
-_BY_IMAGES = "an upper bound by the number of images: the command stops early on held-out images"
-_STOPS_EARLY_AFTER = "validation checks without improvement; a call of fit has none unless asked"
-_FEWER_CHECKS = "longer trainings need fewer validation checks per step"
-_HELD_OUT = "the command holds out a fifth of the training images; fit learns from all that it is given"
-_REFIT = "once the best number of steps is known, learn from all training images"
-_CLICKS = "how strongly clicked images must be related; without clicks the command passes None"
-_WHITEN = "the papers learn in the vectors as they are; whitened dense vectors are a better start"
-_FOREST_STUDY = "the class has the paper's figure; this did best in the study of docs/musl.md"
-
-
-def _differs(default: Any, why: str, **bounds: Any) -> Any:
-    """Give a field a default other than the constructor's; docs/configuration.md shows both and the reason."""
-    return Field(default=default, description=why, **bounds)
+from .learners import TABLE, Setting
 
 
 def without_password(text: str) -> str:
@@ -58,21 +27,13 @@ def without_password(text: str) -> str:
     return shown(text)
 
 
-def _check_cutoff(cutoff: float | str) -> float | str:
-    share = re.fullmatch(r"top (\d+(?:\.\d+)?) ?%", cutoff) if isinstance(cutoff, str) else None
-    if not (0 < float(share[1]) <= 100 if share else isinstance(cutoff, float | int) and cutoff >= 0):
-        raise ValueError(f"click_cutoff is a number of at least 0, or a share such as top 1 %, not {cutoff}")
-    return cutoff
+class Section(BaseModel):
+    """A section takes the settings that it names, and no others."""
 
-
-_ClickCutoff = Annotated[float | str, AfterValidator(_check_cutoff)]
-
-
-class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class VectorsConfig(_Section):
+class VectorsConfig(Section):
     """Precomputed vectors in place of images; see read_vectors."""
 
     file: str | None = None  # .npy, .npz or .parquet
@@ -83,7 +44,7 @@ class VectorsConfig(_Section):
     label_column: str = "label"
 
 
-class CollectionConfig(_Section):
+class CollectionConfig(Section):
     """Which images, and their labels.
 
     ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
@@ -107,7 +68,7 @@ class CollectionConfig(_Section):
         return self
 
 
-class SplitConfig(_Section):
+class SplitConfig(Section):
     """Train and test images per class: a number of images, or a share.
 
     Folders named train, test and validation below the root take precedence.
@@ -128,52 +89,52 @@ class SplitConfig(_Section):
         return self
 
 
-class CodebookConfig(_Section):
+class CodebookConfig(Section):
     """What turns a block into visterms: k-means centres, or the nodes of a forest, which learns from labels."""
 
     kind: Literal["kmeans", "forest"] = "kmeans"
-    n_trees: int = Field(default=_FOREST["n_trees"], gt=0)  # these three are of the forest; see ForestCodebook
-    n_candidates: int = Field(default=_FOREST["n_candidates"], gt=0)
-    min_samples_leaf: int = Field(default=_FOREST["min_samples_leaf"], gt=0)
+    n_trees: int = Field(default=10, gt=0)  # these three are of the forest; see ForestCodebook
+    n_candidates: int = Field(default=20, gt=0)
+    min_samples_leaf: int = Field(default=5, gt=0)
 
 
-class WeightingConfig(_Section):
+class WeightingConfig(Section):
     """From counts of visterms to weights; see VistermWeighting."""
 
-    tf: Literal["count", "sqrt"] = _VISTERMS["tf"]
+    tf: Literal["count", "sqrt"] = "count"
 
 
-class OnnxConfig(_Section):
+class OnnxConfig(Section):
     """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
     model: str | None = None
-    size: int | list[int] | None = _ONNX["size"]  # height and width in pixels; null: as the model says
-    resize: Literal["crop", "stretch", "pad"] = _ONNX["resize"]
-    keep: float = Field(default=_ONNX["keep"], gt=0, le=1)  # with crop
-    preprocess: Literal[tuple(PRESETS)] = _ONNX["preprocess"]  # type: ignore[valid-type]  # names of mean and scale
-    mean: float | list[float] | None = _ONNX["mean"]  # (pixel - mean) * scale, of pixels from 0 to 255
-    scale: float | list[float] | None = _ONNX["scale"]  # null: as preprocess says
-    channels: Literal["rgb", "bgr"] = _ONNX["channels"]
-    layer: str | None = _ONNX["layer"]  # null: the model's output
-    batch: int = Field(default=_ONNX["batch"], gt=0)
-    unit: bool = _ONNX["unit"]  # scale vectors to unit length
+    size: int | list[int] | None = None  # height and width in pixels; null: as the model says
+    resize: Literal["crop", "stretch", "pad"] = "crop"
+    keep: float = Field(default=1.0, gt=0, le=1)  # with crop
+    preprocess: Literal[tuple(PRESETS)] = "0..1"  # type: ignore[valid-type]  # names of mean and scale
+    mean: float | list[float] | None = None  # (pixel - mean) * scale, of pixels from 0 to 255
+    scale: float | list[float] | None = None  # null: as preprocess says
+    channels: Literal["rgb", "bgr"] = "rgb"
+    layer: str | None = None  # null: the model's output
+    batch: int = Field(default=1, gt=0)
+    unit: bool = True  # scale vectors to unit length
 
 
-class FeaturesConfig(_Section):
+class FeaturesConfig(Section):
     """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
     kind: Literal["visterms", "deep", "onnx"] = "visterms"
     onnx: OnnxConfig = OnnxConfig()
-    n_visterms: int = Field(default=_VISTERMS["n_visterms"], gt=1)
+    n_visterms: int = Field(default=10_000, gt=1)
     codebook: CodebookConfig = CodebookConfig()
-    n_colors: int = Field(default=_VISTERMS["n_colors"], gt=1, le=256)
-    max_side: int | None = Field(default=_VISTERMS["max_side"], ge=64)  # larger images are scaled down
-    block_size: int = Field(default=_VISTERMS["block_size"], ge=8)
-    stride: int = Field(default=_VISTERMS["stride"], ge=1)
-    scale: float = Field(default=_VISTERMS["scale"], gt=1)
-    min_blocks: int = Field(default=_VISTERMS["min_blocks"], ge=1)
-    cells: list[int] = list(_VISTERMS["cells"])  # [3]: 3 x 3 cells with visterms of their own; [1, 3]: two grids
-    normalization: Literal["l1", "hellinger"] = _VISTERMS["normalization"]
+    n_colors: int = Field(default=20, gt=1, le=256)
+    max_side: int | None = Field(default=500, ge=64)  # larger images are scaled down
+    block_size: int = Field(default=64, ge=8)
+    stride: int = Field(default=32, ge=1)
+    scale: float = Field(default=1.25, gt=1)
+    min_blocks: int = Field(default=10, ge=1)
+    cells: list[int] = [1]  # [3]: 3 x 3 cells with visterms of their own; [1, 3]: two grids
+    normalization: Literal["l1", "hellinger"] = "hellinger"
     weighting: WeightingConfig = WeightingConfig()
     max_training_images: int = Field(default=2_000, gt=0)  # for palette and codebook; idf is of all
 
@@ -201,7 +162,7 @@ class FeaturesConfig(_Section):
         return self
 
 
-class TrainConfig(_Section):
+class TrainConfig(Section):
     """What similarities are for, and how much of what is learned counts beside how images look; see Blend.
 
     ``world`` is ``open`` (images of any class), ``seen`` (only classes that are trained on, as in the papers) or
@@ -212,195 +173,7 @@ class TrainConfig(_Section):
     learned: float | None = Field(default=None, ge=0, le=1)  # null: chosen on held-out images; 1: as in the papers
 
 
-class OASISConfig(_Section):
-    """The online similarity learner; see OASIS."""
-
-    C: float = Field(default=_OASIS["C"], gt=0)
-    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 4,000,000, or 1,000 per image if that is more
-    init: Literal["identity", "zero"] = _OASIS["init"]
-    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
-    variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = _OASIS["variant"]
-    psd_every: int | None = Field(default=_OASIS["psd_every"], gt=0)
-    pairs_per_query: int = Field(default=_OASIS["pairs_per_query"], gt=0)
-    n_rankers: int = Field(default=_OASIS["n_rankers"], gt=0)
-    mix_every: int | None = Field(default=_OASIS["mix_every"], gt=0)
-    lock_free: bool = _OASIS["lock_free"]
-    pass_steps: int = Field(default=_OASIS["pass_steps"], gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-    click_cutoff: _ClickCutoff = _differs(0.0, _CLICKS)
-    check_negatives: bool = _OASIS["check_negatives"]
-    balance: Literal["image", "class"] = _OASIS["balance"]
-
-
-class AROMAConfig(_Section):
-    """The online similarity learner with a covariance; see AROMA."""
-
-    covariance: Literal["diagonal", "factored"] = _AROMA["covariance"]
-    r: float = _AROMA["r"]
-    n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
-    init: Literal["zero", "identity"] | None = _differs(None, "identity where vectors are whitened, else zero")
-    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
-    pairs_per_query: int | None = Field(default=_AROMA["pairs_per_query"], gt=0)
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-    click_cutoff: _ClickCutoff = _differs(0.0, _CLICKS)
-    check_negatives: bool = _AROMA["check_negatives"]
-    balance: Literal["image", "class"] = _AROMA["balance"]
-
-    @field_validator("r")
-    @classmethod
-    def _within_single_precision(cls, r: float) -> float:
-        if not 1e-30 <= r <= 1e30:
-            raise ValueError(f"r must be positive, from 1e-30 to 1e30, not {r:g}")
-        return r
-
-
-def _positive_steps(decay_steps: int | str | None) -> int | str | None:
-    if isinstance(decay_steps, int) and decay_steps < 1:
-        raise ValueError(f"decay_steps is a positive number, auto or null, not {decay_steps}")
-    return decay_steps
-
-
-class WSABIEConfig(_Section):
-    """Images and labels in one space; see WSABIE."""
-
-    n_components: int | list[int] = _WSABIE["n_components"]
-    max_norm: float = Field(default=_WSABIE["max_norm"], gt=0)
-    learning_rate: float = Field(default=_WSABIE["learning_rate"], gt=0)
-    decay_steps: int | Literal["auto"] | None = _WSABIE["decay_steps"]
-    loss: Literal["warp", "auc", "owpc"] = _WSABIE["loss"]
-    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
-    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-
-    _positive_decay = field_validator("decay_steps")(_positive_steps)
-
-    @field_validator("n_components")
-    @classmethod
-    def _sizes(cls, n_components: int | list[int]) -> int | list[int]:
-        sizes = n_components if isinstance(n_components, list) else [n_components]
-        if not sizes or min(sizes) < 1:
-            raise ValueError(f"n_components is a positive number, or a list of some, not {n_components}")
-        return n_components
-
-
-class LinearWARPConfig(_Section):
-    """Labels ranked by one vector of weights each, learned by WSABIE's loss; see LinearWARP."""
-
-    max_norm: float = Field(default=_WARP["max_norm"], gt=0)
-    learning_rate: float = Field(default=_WARP["learning_rate"], gt=0)
-    decay_steps: int | Literal["auto"] | None = _WARP["decay_steps"]
-    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-
-    _positive_decay = field_validator("decay_steps")(_positive_steps)
-
-
-class PAMIRConfig(_Section):
-    """Labels ranked by one vector of weights each, learned by comparisons; see PAMIR."""
-
-    C: float | None = Field(default=_PAMIR["C"], gt=0)  # null: 0.01 for visterms, 0.1 for dense vectors
-    n_steps: int = _differs(1_000_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(20_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-
-
-class OneVsRestConfig(_Section):
-    """Labels ranked by a classifier each; see OneVsRestPA."""
-
-    C: float = Field(default=_OVR["C"], gt=0)
-    n_steps: int = _differs(200_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(2_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-
-
-class HIERConfig(_Section):
-    """Images compared by class probabilities and a hierarchy of the classes; see HIER."""
-
-    is_a: str | None = _HIER["is_a"]  # CSV file with the columns label,parent; null: classes are like themselves only
-    C: float = Field(default=_HIER["C"], gt=0)
-    n_steps: int = _differs(200_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(2_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-
-
-class KNNConfig(_Section):
-    """Labels of the most similar training images; see KNNAnnotator."""
-
-    n_neighbors: int = Field(default=_KNN["n_neighbors"], gt=0)
-    weights: Literal["similarity", "uniform"] = _KNN["weights"]
-    algorithm: Literal["exact", "tree"] = _KNN["algorithm"]
-    leaf_size: int = Field(default=_KNN["leaf_size"], gt=0)
-
-
-class LEGOConfig(_Section):
-    """The online metric learner; see LEGO."""
-
-    loss: Literal["triplet", "pairs"] = _LEGO["loss"]
-    eta: float = Field(default=_LEGO["eta"], gt=0)
-    margin: float = Field(default=_LEGO["margin"], gt=0)  # in squared distances, as near and far
-    near: float = Field(default=_LEGO["near"], gt=0)
-    far: float = Field(default=_LEGO["far"], gt=0)
-    n_steps: int = _differs(50_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(5_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(3, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-    click_cutoff: _ClickCutoff = _differs(0.0, _CLICKS)
-    check_negatives: bool = _LEGO["check_negatives"]
-
-    @model_validator(mode="after")
-    def _near_is_nearer(self) -> LEGOConfig:
-        if self.near >= self.far:
-            raise ValueError(f"near must be smaller than far, not {self.near:g} and {self.far:g}")
-        return self
-
-
-class MCMLConfig(_Section):
-    """The metric that collapses classes; see MCML."""
-
-    trace_penalty: float = _differs(0.003, "0 is the paper's problem, which overfits; chosen on training images", ge=0)
-    n_steps: int = _differs(60, "enough on Caltech-101; an iteration takes seconds", gt=0)
-    tol: float = Field(default=_MCML["tol"], ge=0)
-    pass_steps: int = _differs(10, "a check every ten iterations", gt=0)
-    validation_fraction: float | None = Field(default=_MCML["validation_fraction"], gt=0, lt=1)
-    patience: int | None = Field(default=_MCML["patience"], gt=0)
-    refit: bool = _differs(True, _REFIT)
-
-
-class MuSLConfig(_Section):
-    """A few metrics, each for a group of categories; see MuSL."""
-
-    n_metrics: int = Field(default=_MUSL["n_metrics"], gt=0)
-    n_bits: int = Field(default=_MUSL["n_bits"], gt=0)
-    alpha: float = _differs(0.5, _FOREST_STUDY, gt=0)
-    midpoint: Literal["final", "running"] = _differs("running", _FOREST_STUDY)
-    balanced: bool = _differs(True, _FOREST_STUDY)
-    r: float = Field(default=_MUSL["r"], gt=0)
-    negatives_per_example: int = Field(default=_MUSL["negatives_per_example"], gt=0)
-    grouping: Literal["joint", "kmeans", "random"] = _MUSL["grouping"]
-    retrain: bool = _MUSL["retrain"]
-    n_starts: int = Field(default=_MUSL["n_starts"], gt=0)
-    max_images: int | None = Field(default=_MUSL["max_images"], gt=1)  # a random sample of this many if there are more
-
-
-class EvaluateConfig(_Section):
+class EvaluateConfig(Section):
     """Evaluation protocol and ranking depth.
 
     ``test-test``: each test image is a query, all other test images are ranked. ``query-gallery``: each test image is
@@ -417,7 +190,7 @@ class EvaluateConfig(_Section):
     is_a: str | None = None  # CSV file with the columns label,parent: which labels are siblings
 
 
-class IndexConfig(_Section):
+class IndexConfig(Section):
     """How galleries are searched: exactly, or in two stages; see TwoStageIndex, and MilvusIndex.
 
     ``auto`` takes two stages where a query would take longer exactly than ``exact_milliseconds``.
@@ -447,7 +220,7 @@ class IndexConfig(_Section):
         return self
 
 
-class ComputeConfig(_Section):
+class ComputeConfig(Section):
     """Parallel work; no setting here changes a result."""
 
     n_jobs: int = -1  # processes; -1: one per core, -2: all but one
@@ -466,7 +239,7 @@ class ComputeConfig(_Section):
     )  # between checkpoints; a killed training loses at most this much
 
 
-class ClusterConfig(_Section):
+class ClusterConfig(Section):
     """A Dask cluster in place of `compute.n_jobs`; no setting here changes a result."""
 
     scheduler: str | None = None  # such as tcp://host:8786; null: this machine alone
@@ -480,25 +253,43 @@ class ClusterConfig(_Section):
         return scheduler
 
 
-class Config(_Section):
-    """All settings of a run."""
+def _section_of(settings: type) -> type[Section]:
+    """Return the section of a learner."""
+    fields: dict[str, Any] = {}
+    for name, kind in get_type_hints(settings).items():
+        given = getattr(settings, name)
+        default, bounds, check, why = given if isinstance(given, Setting) else Setting(given)
+        field = Field(default=default, description=why, **bounds)
+        fields[name] = (kind if check is None else Annotated[kind, AfterValidator(check)], field)
+    of_all = getattr(settings, "check", None)
+    validators: dict[str, Any] = {} if of_all is None else {"check": model_validator(mode="after")(of_all)}
+    return create_model(
+        settings.__name__, __base__=Section, __doc__=settings.__doc__, __validators__=validators, **fields
+    )
 
+
+_SECTIONS = {name: _section_of(row.settings) for name, row in TABLE.items()}
+
+
+class _Before(Section):
     seed: int = Field(default=0, ge=0)
     collection: CollectionConfig = CollectionConfig()
     split: SplitConfig = SplitConfig()
     features: FeaturesConfig = FeaturesConfig()
     train: TrainConfig = TrainConfig()
-    oasis: OASISConfig = OASISConfig()
-    aroma: AROMAConfig = AROMAConfig()
-    wsabie: WSABIEConfig = WSABIEConfig()
-    pamir: PAMIRConfig = PAMIRConfig()
-    warp: LinearWARPConfig = LinearWARPConfig()
-    ovr: OneVsRestConfig = OneVsRestConfig()
-    hier: HIERConfig = HIERConfig()
-    knn: KNNConfig = KNNConfig()
-    lego: LEGOConfig = LEGOConfig()
-    mcml: MCMLConfig = MCMLConfig()
-    musl: MuSLConfig = MuSLConfig()
+
+
+if TYPE_CHECKING:
+    _WithLearners = _Before
+else:  # a section for each row of the table
+    _WithLearners = create_model(
+        "_WithLearners", __base__=_Before, **{name: (section, section()) for name, section in _SECTIONS.items()}
+    )
+
+
+class Config(_WithLearners):
+    """All settings of a run."""
+
     evaluate: EvaluateConfig = EvaluateConfig()
     index: IndexConfig = IndexConfig()
     compute: ComputeConfig = ComputeConfig()

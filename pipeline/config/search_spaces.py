@@ -11,27 +11,10 @@ from typing import Any
 
 from visterm.pipeline.errors import UserError
 
+from .learners import TABLE
 from .loading import read_values, with_settings
 from .models import Config
 
-SPACES: dict[str, dict[str, list[Any]]] = {
-    "oasis": {"C": [0.01, 0.03, 0.1, 0.3, 1.0], "init": ["identity", "zero"], "pairs_per_query": [32, 256]},
-    "aroma": {"r": [0.01, 0.1, 1.0, 10.0, 100.0], "init": ["zero", "identity"], "pairs_per_query": [1, 32]},
-    "wsabie": {
-        "n_components": [50, 100, 200],
-        "learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1],
-        "max_norm": [1.0, 3.0],
-        "decay_steps": [10_000, 100_000, None],
-    },
-    "pamir": {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]},
-    "warp": {"learning_rate": [0.01, 0.03, 0.1, 0.3, 1.0], "max_norm": [3.0, 10.0, 30.0]},
-    "ovr": {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]},
-    "knn": {"n_neighbors": [3, 10, 30, 100], "weights": ["similarity", "uniform"]},
-    "hier": {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]},
-    "lego": {"eta": [0.002, 0.005, 0.02, 0.08, 0.32], "margin": [0.3, 1.0, 3.0], "loss": ["triplet", "pairs"]},
-    "mcml": {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]},
-    "musl": {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]},
-}
 WEIGHTS: dict[str, list[Any]] = {"features.weighting.tf": ["count", "sqrt"]}  # of visterms, whatever the learner
 
 
@@ -42,7 +25,7 @@ def search_space(learner: str, config: Config, *, visterms: bool, given: Sequenc
     these settings alone take the place of the table's. UserError for settings or values that do not exist, and if
     there is no choice.
     """
-    space = {f"{learner}.{key}": values for key, values in SPACES[learner].items()}
+    space = {f"{learner}.{key}": values for key, values in TABLE[learner].tried.items()}
     if visterms:
         space |= WEIGHTS
     if given:

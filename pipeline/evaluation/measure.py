@@ -106,7 +106,7 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
         if task.own:
             index = ExactIndex(similarity, task.X_train, task.classes[1], n_jobs=n_jobs)
         n_votes = min(config.evaluate.accuracy_neighbours, index.n_gallery)
-        if hasattr(learner, "categorize"):  # MuSL's distances are integers: many tie, and share the votes
+        if learner.by_category:  # MuSL's distances are integers: many tie, and share the votes
             predicted = learner.categorize(task.Q, task.X_train, task.classes[1], n_neighbors=n_votes)
             accuracy = mean_recall(task.classes[0], predicted)
         else:
@@ -116,7 +116,7 @@ def measure(learner: SimilarityLearner, trained: Mapping[str, Any], task: Task, 
 
 def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotation | None:
     """Return the precision of the labels that an annotator ranks for the test images; None for other learners."""
-    if not hasattr(learner, "annotate"):
+    if not learner.ranks_labels:
         return None
     known = trained["labels"]
     own = {label for image in task.queries for label in image.labels}

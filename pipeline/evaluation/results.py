@@ -396,7 +396,7 @@ def _learner_warnings(systems: dict[str, SystemResult], task: Task) -> list[str]
         f"{name} ranks without the labels of the ranked images ({why}), which choose its metrics: all metrics count "
         "equally"
         for name, system in systems.items()
-        if hasattr(system.learner, "metric_of_category_")
+        if system.learner.by_category
     ]
 
 

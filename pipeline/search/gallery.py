@@ -99,7 +99,7 @@ class Gallery:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""
         import numpy as np
 
-        if not hasattr(learner, "metric_of_category_"):
+        if not learner.by_category:
             return None
         if any(len(image.labels) != 1 for image in self.images):
             warn(f"{name} searches without image labels: not every image has exactly one")

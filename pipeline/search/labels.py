@@ -20,7 +20,14 @@ def annotators() -> list[str]:
     """Names of the learners that rank labels, trained or not."""
     from visterm.learners import LEARNERS
 
-    return [name for name, kind in TRAINED.items() if hasattr(LEARNERS[kind], "annotate")]
+    return [name for name, kind in TRAINED.items() if LEARNERS[kind].ranks_labels]
+
+
+def with_label_vectors() -> list[str]:
+    """Names of the learners whose labels have vectors, trained or not."""
+    from visterm.learners import LEARNERS
+
+    return [name for name, kind in TRAINED.items() if LEARNERS[kind].labels_have_vectors]
 
 
 def label_numbers(labels: Sequence[str], names: Sequence[str], learner: str, gallery: Gallery) -> list[int]:

@@ -32,7 +32,7 @@ from visterm.pipeline.store.run import Run
 
 from .gallery import Gallery
 from .indexes import forget_index, make_index
-from .labels import annotators, label_numbers, label_results
+from .labels import annotators, label_numbers, label_results, with_label_vectors
 from .queries import Queries, read_queries
 from .state import OnceCache, disk_state, learner_inputs
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 
 RESULTS, LABELS = 10, 5  # answers per query, by default
-WITH_LABEL_VECTORS = ("wsabie", "pamir", "warp", "ovr", "hier")
 RETRY_SECONDS = 10.0  # exact search replaces an index in Milvus that cannot be updated, before the next try
 _ROWS_PER_BLOCK = 1024  # images whose scores of all labels are held at a time
 _log = logging.getLogger(__name__)
@@ -494,7 +493,7 @@ class Searcher:
         k : int
             Labels for each label, fewer if the learner knows fewer.
         learner : str, optional
-            One of WITH_LABEL_VECTORS; by default ``default_learner(of_labels=True)``.
+            One whose labels have vectors; by default ``default_learner(of_labels=True)``.
 
         Returns
         -------
@@ -510,12 +509,9 @@ class Searcher:
         annotator, name, names = self._annotator(learner)
         labels = [labels] if isinstance(labels, str) else list(labels)
         numbers = label_numbers(labels, names, name, self._gallery)
-        try:
-            indices, scores = annotator.similar_labels(numbers, min(k, len(names) - 1))
-        except NotImplementedError:  # raised by annotators without label vectors
-            raise UserError(
-                f"{name} has no label vectors to compare; {', '.join(WITH_LABEL_VECTORS)} have them"
-            ) from None
+        if not annotator.labels_have_vectors:
+            raise UserError(f"{name} has no label vectors to compare; {', '.join(with_label_vectors())} have them")
+        indices, scores = annotator.similar_labels(numbers, min(k, len(names) - 1))
         return [
             {"query": label, "labels": label_results(names, row, values)}
             for label, row, values in zip(labels, indices, scores, strict=True)

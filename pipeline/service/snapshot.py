@@ -262,7 +262,7 @@ class Snapshot:
         if learner not in self._metrics:
             model: Any = self.searcher.learner(learner)
             metrics: dict[str, int] = {}
-            if hasattr(model, "metric_of_category_"):
+            if model.by_category:
                 metrics = dict(zip(model.classes_.tolist(), model.metric_of_category_.tolist(), strict=True))
             self._metrics[learner] = metrics
         return self._metrics[learner]

@@ -7,7 +7,6 @@ gallery ("both"). Means and standard deviations over splits can be quoted: whole
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import mapped_vectors, supervision
 
 from .train import (
-    ONE_LABEL,
     LearnerRefused,
     check_one_label,
     constructor_parameters,
@@ -134,28 +132,20 @@ def _trained_on(run: Run, config: Config, collection: Collection, name: str, spl
     if name == "cosine":
         return load_trained(run, name)
     kind: Any = LEARNERS[TRAINED[name]]
-    accepted = inspect.signature(kind.fit).parameters
-    images = [image for image in split.learnt_from if "validation_rows" in accepted or image.split == "train"]
+    images = [image for image in split.learnt_from if kind.validates or image.split == "train"]
     if not images:
         raise ValueError(f"{name}: every training image has a label that is not trained on")
     clicks = config.collection.clicks is not None
-    if name in ONE_LABEL:
+    if kind.one_label:
         check_one_label(name, images, clicks)
     X, (y, labels) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
     learner = kind(**constructor_parameters(kind, config, name, len(images), y, labels))
-    asked = world_settings(config, name)
-    options = dict(asked) if "world" in accepted else {}
-    if len(rows := held_out_rows(run, learner, images)):
-        options["validation_rows"] = rows
-    if "progress" in accepted:
-        options["progress"] = lambda _: tick()
+    rows = held_out_rows(run, learner, images)
+    options = world_settings(config, name)
     try:
-        learner.fit(X, y, **options)
+        return learner.fit(X, y, validation_rows=rows, progress=lambda _: tick(), **options)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    if "world" not in accepted and asked["learned"] != 1:
-        learner.learned_ = asked["learned"]
-    return learner
 
 
 def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError, explain_system_error
@@ -29,9 +29,6 @@ from visterm.pipeline.store.vectors import extractor_content, identity, mapped_v
 from .dask_cluster import connected
 from .features import check_features
 
-ONE_LABEL = ("musl", "mcml")  # learners of categories: an image belongs to one
-# Steps where n_steps is null: at least, and per image, so that images of large collections are learned from as often.
-STEPS = {"oasis": (4_000_000, 1_000), "wsabie": (500_000, 200), "warp": (500_000, 200)}
 _FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
@@ -142,8 +139,7 @@ def _train(
     from visterm.learners.blend import scale_of
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
-    fit_parameters = inspect.signature(kind.fit).parameters
-    if "validation_rows" not in fit_parameters:
+    if not kind.validates:
         images = [image for image in images if image.split == "train"]
     checkpoint = checkpoint_path(run, learner_name)
     if not force:
@@ -153,7 +149,7 @@ def _train(
     seconds_before = (read_record(checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
     started = time.perf_counter() - seconds_before
     clicks = config.collection.clicks is not None
-    if learner_name in ONE_LABEL:
+    if kind.one_label:
         check_one_label(learner_name, images, clicks)
     X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
     for name in names if len(names) > 1 and not clicks else ():
@@ -161,31 +157,24 @@ def _train(
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
     _check_feasible(learner_name, learner, config, X, time_limit)
-    if time_limit is not None and not hasattr(learner, "end_after"):
+    if time_limit is not None and not learner.validates:
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
     if force:  # if this is interrupted, the old model is not up to date: it was to be replaced
         with publish(checkpoint, dict(record)):
             pass
     title = f"training {learner_name} on {count(len(images), 'image')}"
-    distributed = "distribute" in fit_parameters and getattr(config, learner_name).n_rankers > 1
+    distributed = kind.distributes and learner.n_rankers > 1
     with (
         connected(config, run) if distributed else contextlib.nullcontext() as cluster,
         console.phase(title, unit="steps") as phase,
         publish(run.learner(learner_name), record) as target,
     ):
-        options: dict[str, Any] = {}
-        asked = world_settings(config, learner_name)
-        if "world" in fit_parameters:
-            options |= asked
         watch = _BetweenChunks(
             phase, console, checkpoint, record, started, config.compute.checkpoint_seconds, time_limit
         )
-        if "progress" in fit_parameters:
-            options["progress"] = watch
-        if cluster is not None:
-            options["distribute"] = cluster.map
+        options: dict[str, Any] = {"progress": watch, "distribute": None if cluster is None else cluster.map}
         # On a cluster a pass may take minutes: there a signal ends the training at once, with the checkpoint before.
-        signals_wait = "progress" in options and cluster is None
+        signals_wait = kind.resumes and cluster is None
         try:
             with watch if signals_wait else contextlib.nullcontext():
                 if resumes:
@@ -195,33 +184,28 @@ def _train(
                     if steps is not None and steps != learner.n_steps:
                         learner.set_params(n_steps=steps).end_after(steps)
                     phase.start_at(learner.steps_done_)
-                    learner.resume(X, y, **{key: option for key, option in options.items() if key not in asked})
+                    learner.resume(X, y, **options)
                 else:
                     rows = held_out_rows(run, learner, images)
-                    if len(rows):
-                        options["validation_rows"] = rows
-                    learner.fit(X, y, **options)
+                    learner.fit(X, y, validation_rows=rows, **world_settings(config, learner_name), **options)
                 watch.end_if_told(learner)
         except ValueError as error:
             if force:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
             raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
-        if "world" not in fit_parameters and asked["learned"] != 1:
-            learner.learned_ = asked["learned"]
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
-            learner.scale_ = scale_of(learner, X, y if learner_name == "musl" else None)
+            learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
-        held_out = getattr(learner, "held_out_", None)
-        if hasattr(learner, "classes_"):
+        if learner.ranks_labels or learner.by_category:
             record["labels"] = names
         record["result"] = {
             "n_images": len(images),
-            "n_validation": 0 if held_out is None else len(held_out),
-            "steps": int(getattr(learner, "n_steps_", 0)),
+            "n_validation": 0 if learner.held_out_ is None else len(learner.held_out_),
+            "steps": int(learner.n_steps_),
             "seconds": round(time.perf_counter() - started, 3),
         }
-        if hasattr(learner, "validation_map_"):
+        if learner.validation_map_ is not None:
             record["result"] |= {
                 "validation_measure": learner.validation_measure,
                 "validation": float(learner.best_validation_),
@@ -230,7 +214,7 @@ def _train(
             }
         if learner.learned_ != 1:
             record["result"]["learned"] = learner.learned_
-        if getattr(learner, "worlds_", None) is not None:
+        if learner.worlds_ is not None:
             record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
     _say_how_it_went(learner_name, learner, y, watch.timed_out, console)
     with contextlib.suppress(UserError):
@@ -244,17 +228,17 @@ def _train(
 
 
 def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:
-    """Return the numbers of the images that are held out; empty where the learner is to draw them itself.
+    """Return the numbers of the images that are held out; None where the learner is to draw them itself, if any.
 
     These are the images of a folder validation/, else those that grew no trees of a forest codebook.
     """
     import numpy as np
 
     rows = np.flatnonzero([image.split == "validation" for image in images])
-    if len(rows) or getattr(learner, "validation_fraction", None) is None:
-        return rows
-    kept = set((read_record(run.extractor) or {}).get("held_out", ()))
-    return np.flatnonzero([image.path in kept for image in images])
+    if not len(rows) and learner.get_params().get("validation_fraction") is not None:
+        kept = set((read_record(run.extractor) or {}).get("held_out", ()))
+        rows = np.flatnonzero([image.path in kept for image in images])
+    return rows if len(rows) else None
 
 
 class _BetweenChunks:
@@ -315,7 +299,7 @@ class _BetweenChunks:
 
     def _end_in_time(self, learner: Any) -> None:
         """End the search where a refit for the best number of steps still keeps within the time limit."""
-        if self._time_limit is None or self.timed_out or not hasattr(learner, "end_after"):
+        if self._time_limit is None or self.timed_out or not learner.validates:
             return
         if learner.phase_ not in ("search", "train"):
             return
@@ -400,8 +384,6 @@ def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, tim
             "another learner, or the forest codebook: visterm features IMAGES --set features.kind=visterms --set "
             "features.codebook.kind=forest"
         )
-    if not hasattr(learner, "estimate"):
-        return
     n_bytes, seconds = learner.estimate(n_images, n_features, n_entries)
     fewer = "extract fewer visterms, such as visterm features IMAGES --set features.n_visterms=1000"
     fewer = fewer if visterms else "use shorter vectors"
@@ -424,7 +406,7 @@ def available_memory() -> float:
 
 def _say_how_it_went(learner_name: str, learner: Any, y: Any, timed_out: bool, console: Console) -> None:
     """Say what the figures on held-out images advise, one line each."""
-    if not hasattr(learner, "validation_map_"):
+    if learner.validation_map_ is None:
         return
     if learner.is_improving():
         measure, steps = learner.validation_measure, max(entry["step"] for entry in learner.history_)
@@ -483,10 +465,12 @@ def _why_no_class(y: Any) -> str:
 
 def check_one_label(learner_name: str, images: Sequence[Image], clicks: bool) -> None:
     """Raise on clicks, and on images with several labels."""
+    from visterm.learners import LEARNERS
+
     several = [image.path for image in images if len(image.labels) != 1]
     if not clicks and not several:
         return
-    *others, last = [name for name in TRAINED if name not in ONE_LABEL]
+    *others, last = [name for name, kind in TRAINED.items() if not LEARNERS[kind].one_label]
     what = f", and {len(several)} of {count(len(images), 'image')} have several (first: {several[0]})"
     raise LearnerRefused(
         f"{learner_name} learns from one label per image{', not from clicks' if clicks else what}; "
@@ -504,10 +488,11 @@ def constructor_parameters(
     parameters = getattr(config, learner_name).model_dump()
     if parameters.get("is_a") is not None:
         parameters["is_a"] = parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
-    if parameters.get("n_steps", 0) is None:
-        least, per_image = STEPS[learner_name]
+    steps = TABLE[learner_name].steps
+    if steps is not None and parameters["n_steps"] is None:
+        least, per_image = steps
         parameters["n_steps"] = max(least, per_image * n_images)
-    accepted = inspect.signature(kind).parameters
+    accepted = kind().get_params()
     if "click_cutoff" in accepted and config.collection.clicks is None:
         parameters["click_cutoff"] = None
     shared = {"random_state": config.seed, "n_jobs": config.compute.n_jobs}

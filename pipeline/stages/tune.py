@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import math
 import shutil
 import statistics
@@ -26,7 +25,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
 
 from .features import check_features
-from .train import ONE_LABEL, check_one_label, constructor_parameters, world_settings
+from .train import check_one_label, constructor_parameters, world_settings
 from .vector_kinds import reweight
 
 if TYPE_CHECKING:
@@ -120,8 +119,10 @@ class _Data:
         learner_name: str,
         visterms: bool,
     ):
+        from visterm.learners import LEARNERS
+
         clicks = config.collection.clicks is not None
-        if learner_name in ONE_LABEL:
+        if LEARNERS[TRAINED[learner_name]].one_label:
             check_one_label(learner_name, images, clicks)
         self.y, self.names = supervision(images, clicks=clicks)
         self.fold_of = _folds(self.y, config.seed, run.name)
@@ -189,8 +190,7 @@ def measure_fold(
     learner = kind(**parameters)
     X, y = data.vectors(fold, tried.features.weighting.tf), data.y
     training, held_out = data.rows(fold)
-    accepted = inspect.signature(kind.fit).parameters
-    if "validation_rows" in accepted:
+    if kind.validates:
 
         def progress(learner: Any) -> None:
             tick()
@@ -201,8 +201,8 @@ def measure_fold(
             learner.fit(X, y, validation_rows=held_out, progress=progress, **config.train.model_dump())
         checks = [e for e in learner.history_ if e["phase"] == "search" and e["validation"] is not None]
         return {"steps": [e["step"] for e in checks], "values": [float(e["validation"]) for e in checks]}
-    learner.fit(X[training], y[training], **({"progress": lambda _: tick()} if "progress" in accepted else {}))
-    if hasattr(learner, "annotate"):
+    learner.fit(X[training], y[training], progress=lambda _: tick())
+    if learner.ranks_labels:
         value = learner.score(X[held_out], y[held_out])
     else:
         value = evaluate_test_test(learner, X[held_out], y[held_out]).mean_average_precision
@@ -296,15 +296,14 @@ def _result(
         if best.step is not None and "validation_fraction" in section and config.train.learned is not None:
             # The folds have found the number of steps: no images need to be held out for it, nor for a share.
             settings |= {f"{learner_name}.n_steps": best.step, f"{learner_name}.validation_fraction": None}
-    measure = getattr(LEARNERS[TRAINED[learner_name]], "validation_measure", None)
-    annotates = hasattr(LEARNERS[TRAINED[learner_name]], "annotate")
+    kind = LEARNERS[TRAINED[learner_name]]
     return {
         "best": settings,
         "before": {key: value_of(config, key) for key in settings},
         "best_trial": best.number if settings else 0,
         "score": best.score if settings else own.score,
         "own_score": own.score,
-        "measure": "P@1" if annotates else measure or "mAP",
+        "measure": "P@1" if kind.ranks_labels else kind.validation_measure,
         "n_folds": data.n_folds,
         "n_images": len(data.fold_of),
         "seconds": round(seconds, 3),

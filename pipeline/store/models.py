@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection, Image
@@ -21,20 +22,7 @@ if TYPE_CHECKING:
     from visterm.pipeline.console import Console
 
 
-# Learners: name of the configuration section -> name of the class.
-TRAINED = {
-    "oasis": "OASIS",
-    "aroma": "AROMA",
-    "wsabie": "WSABIE",
-    "musl": "MuSL",
-    "lego": "LEGO",
-    "mcml": "MCML",
-    "pamir": "PAMIR",
-    "warp": "LinearWARP",
-    "ovr": "OneVsRestPA",
-    "hier": "HIER",
-    "knn": "KNNAnnotator",
-}
+TRAINED = {name: row.class_name for name, row in TABLE.items()}
 RANKERS = (*TRAINED, "cosine")  # cosine needs no training
 _CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s
 

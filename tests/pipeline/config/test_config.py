@@ -8,6 +8,7 @@ import inspect
 import pytest
 import yaml
 
+from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
@@ -113,20 +114,10 @@ def test_an_exponent_makes_a_number_and_words_stay_words(tmp_path):
 
 
 CONSTRUCTORS = {
-    "oasis": ("learners.oasis", "OASIS"),
-    "aroma": ("learners.aroma", "AROMA"),
-    "wsabie": ("learners.wsabie", "WSABIE"),
-    "pamir": ("learners.pamir", "PAMIR"),
-    "warp": ("learners.warp", "LinearWARP"),
-    "ovr": ("learners.one_vs_rest", "OneVsRestPA"),
-    "hier": ("learners.hier", "HIER"),
-    "knn": ("learners.knn", "KNNAnnotator"),
-    "lego": ("learners.lego", "LEGO"),
-    "mcml": ("learners.mcml", "MCML"),
-    "musl": ("learners.musl", "MuSL"),
-    "features": ("features.extractor", "VistermExtractor"),
+    **{name: ("learners", row.class_name) for name, row in TABLE.items()},
+    "features": ("features", "VistermExtractor"),
     "features.weighting": ("features.visterms", "VistermWeighting"),
-    "features.onnx": ("features.onnx_embedder", "OnnxEmbedder"),
+    "features.onnx": ("features", "OnnxEmbedder"),
     "features.codebook": ("features.forest", "ForestCodebook"),
 }
 

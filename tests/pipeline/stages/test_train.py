@@ -14,21 +14,19 @@ import scipy.sparse as sp
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.learners import LEARNERS, LEGO, MCML, load_learner
-from visterm.learners.annotation import AnnotatorMixin
 from visterm.learners.validation import CAUTIOUS_SPARSE
 from visterm.pipeline import Searcher
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.pipeline.evaluation.results import recommend
-from visterm.pipeline.search.searcher import WITH_LABEL_VECTORS
 from visterm.pipeline.stages import train as stage
 from visterm.pipeline.store import vectors
 from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.models import TRAINED
 
 CLASSES = ("apple", "pear", "plum", "quince")
-ANNOTATORS = [name for name in TRAINED if hasattr(LEARNERS[TRAINED[name]], "annotate")]
+ANNOTATORS = [name for name in TRAINED if LEARNERS[TRAINED[name]].ranks_labels]
 EVERY_ONE = "+".join(TRAINED)
 
 
@@ -336,12 +334,8 @@ def test_labels_near_a_label(done):
     assert "-k 9: the learner knows 3 other labels" in result.stderr
     line = refused("annotate", "--label", "pear", "--learner", "knn", cwd=done)
     assert "knn has no label vectors to compare; wsabie, pamir, warp, ovr, hier have them" in line
-    assert [n for n in ANNOTATORS if has_label_vectors(LEARNERS[TRAINED[n]])] == list(WITH_LABEL_VECTORS)
-
-
-def has_label_vectors(kind):
-    """Whether a class has label vectors, and not only the base class's refusal."""
-    return kind.label_vectors is not AnnotatorMixin.label_vectors
+    with_vectors = [name for name in ANNOTATORS if LEARNERS[TRAINED[name]].labels_have_vectors]
+    assert with_vectors == ["wsabie", "pamir", "warp", "ovr", "hier"]
 
 
 def test_names_are_checked_before_anything_is_trained(mine):
