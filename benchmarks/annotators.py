@@ -22,10 +22,10 @@ from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from visterm.learners import PAMIR, KNNAnnotator, OneVsRestPA
+from visterm.learners.draws import stream
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
-from visterm.learners.online import as_rows
 from visterm.learners.pamir import draw_comparisons, pamir_pass
-from visterm.learners.triplets import stream
+from visterm.learners.rows import as_rows
 
 from . import machine
 from .vectors import ROOT, load_vectors

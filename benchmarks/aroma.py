@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 from visterm.features import deep_embedder
 from visterm.learners import AROMA, OASIS, TripletSampler
 from visterm.learners.aroma import _PENDING, diagonal_pass, factored_pass, fold
+from visterm.learners.draws import stream
 from visterm.learners.oasis import oasis_pass
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import stream
+from visterm.learners.rows import as_rows
 
 from . import both, machine
 from .oasis import cpu_time, quality

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from visterm.learners import TripletSampler
+from visterm.learners.draws import stream
 from visterm.learners.oasis import oasis_pass
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import stream
+from visterm.learners.rows import as_rows
 from visterm.retrieval import ExactIndex
 
 from .oasis import plain_pass

@@ -17,9 +17,9 @@ from threadpoolctl import threadpool_limits
 
 from visterm.learners import OASIS, Cosine, TripletSampler
 from visterm.learners.blocks import block_size
+from visterm.learners.draws import stream
 from visterm.learners.oasis import _learn, oasis_pass
-from visterm.learners.online import as_rows, dense_rows
-from visterm.learners.triplets import stream
+from visterm.learners.rows import as_rows, dense_rows
 from visterm.learners.validation import mean_average_precision
 
 from . import machine

@@ -26,8 +26,8 @@ import scipy.sparse as sp
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from visterm.learners import OASIS, TripletSampler
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import stream
+from visterm.learners.draws import stream
+from visterm.learners.rows import as_rows
 
 from . import plots
 from .oasis import plain_pass, quality

@@ -63,7 +63,7 @@ def watched_of(size: Size) -> int:
 def train(size: Size, folder: str, options: dict) -> None:
     """Learn, or go on from the checkpoint in `folder`; a line of JSON first, after each pass, and last."""
     from visterm.learners import OASIS, load_learner
-    from visterm.learners.online import take_rows
+    from visterm.learners.rows import take_rows
 
     X, y = load(size.images + size.validation)
     watched = np.arange(size.images, size.images + watched_of(size))
@@ -106,7 +106,7 @@ def unwatched(learner, size: Size) -> dict:
     Relevant: clicked for the same query.
     """
     from visterm.learners import Cosine
-    from visterm.learners.online import take_rows
+    from visterm.learners.rows import take_rows
     from visterm.retrieval import ExactIndex, evaluate_index, relevance_from_labels
 
     X, y = load(size.images + size.validation)
@@ -243,7 +243,7 @@ def linear(size: Size) -> dict:
     from visterm.learners import TripletSampler
     from visterm.learners.blocks import block_size
     from visterm.learners.oasis import _learn
-    from visterm.learners.online import as_rows, take_rows
+    from visterm.learners.rows import as_rows, take_rows
 
     X, y = load(size.images + size.validation)
     worlds = []

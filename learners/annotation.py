@@ -21,9 +21,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from . import validation
-from .online import FASTMATH, Callback, OnlineLearner
+from .checks import plain_labels, plain_supervision, refuse_none
+from .online import Callback, OnlineLearner
+from .rows import FASTMATH, readonly
 from .sums import product
-from .triplets import plain_supervision, readonly, refuse_none
 
 _log = logging.getLogger(__name__)
 
@@ -334,12 +335,6 @@ def _best(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     else:
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return order.astype(np.int32), np.take_along_axis(scores, order, axis=1).astype(np.float32)
-
-
-def plain_labels(y: Any) -> np.ndarray:
-    """Labels of a type that is saved without pickle."""
-    y = np.asarray(y)
-    return y.astype(str) if y.dtype == object else y
 
 
 def _distinct(y: Any) -> tuple[np.ndarray, int]:

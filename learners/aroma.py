@@ -32,8 +32,9 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from .oasis import difference, row_dot, squared_norm, widest_row
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries
+from .checks import check_integer
+from .online import OnlineLearner
+from .rows import FASTMATH, Rows, dense_rows, difference, entry_cost, mean_entries, row_dot, squared_norm, widest_row
 from .sums import inner_products, product
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +12,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from . import storage, validation
+from .checks import check_share, plain_supervision
 from .sums import product
-from .triplets import plain_supervision, related_images
+from .triplets import related_images
 
 Callback = Callable[[Any], None]
 Distribute = Callable[[Callable, Iterable[tuple]], Iterable[Any]]
@@ -42,13 +42,6 @@ def ratio_of_spreads(look: np.ndarray, learned: np.ndarray) -> float:
     spread = float(np.std(learned)) if learned.size else 0.0
     ratio = float(np.std(look)) / spread if spread > 0 else 1.0
     return ratio if 0 < ratio < np.inf else 1.0
-
-
-def check_share(learned: Any) -> float:
-    """Refuse anything but a number from 0 to 1."""
-    if not isinstance(learned, Real) or isinstance(learned, bool) or not 0 <= float(learned) <= 1:
-        raise ValueError(f"learned must be a number from 0 to 1, got {learned!r}")
-    return float(learned)
 
 
 class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .base import SimilarityLearner, check_share, inner_products, ratio_of_spreads, scores_of
+from .base import SimilarityLearner, inner_products, ratio_of_spreads, scores_of
+from .checks import check_share
 
 _SAMPLE = 300  # images whose similarities tell the scale
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from .online import FASTMATH, Rows, dense_rows
+from .rows import FASTMATH, Rows, dense_rows, difference
 
 Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 
@@ -102,31 +102,6 @@ def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size
             losses, violating = losses + found[0][0], violating + found[0][1]
         before, block = block, following
     return losses, violating
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def difference(a, b, indptr, indices, data, columns, values):
-    """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
-    i, j = indptr[a], indptr[b]
-    end_i, end_j = indptr[a + 1], indptr[b + 1]
-    n, zero = 0, np.float32(0.0)
-    # No branch in the loop: which row comes next cannot be foretold, and a wrong guess costs more than the work.
-    while i < end_i and j < end_j:
-        left, right = indices[i], indices[j]
-        columns[n] = min(left, right)
-        values[n] = (data[i] if left <= right else zero) - (data[j] if right <= left else zero)
-        n += values[n] != zero
-        i += left <= right
-        j += right <= left
-    while i < end_i:
-        columns[n], values[n] = indices[i], data[i]
-        i += 1
-        n += 1
-    while j < end_j:
-        columns[n], values[n] = indices[j], -data[j]
-        j += 1
-        n += 1
-    return n
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)

@@ -31,10 +31,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels
 from .base import SimilarityLearner
+from .draws import stream
 from .one_vs_rest import OneVsRestPA
-from .online import Callback, Rows
+from .online import Callback
+from .rows import Rows, readonly
 from .sums import product, row_means
-from .triplets import readonly, stream
 
 _log = logging.getLogger(__name__)
 

@@ -25,9 +25,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .annotation import AnnotatorMixin
 from .base import Callback, SimilarityLearner
-from .online import check_integer, draw_seed
+from .checks import check_integer, plain_supervision
+from .draws import draw_seed
+from .rows import readonly
 from .sums import row_lengths, unit_rows
-from .triplets import plain_supervision, readonly
 
 _log = logging.getLogger(__name__)
 

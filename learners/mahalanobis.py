@@ -11,6 +11,7 @@ Parts that sum to a and to b have sides that sum to theirs:
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,18 @@ def gallery_parts(parts: Any, whole: Any, A: np.ndarray) -> Any:
 
 def _vector(row: Any) -> np.ndarray:
     return np.asarray(row.toarray() if sp.issparse(row) else row).ravel()
+
+
+def check_shrinkage(shrinkage: Any) -> None:
+    """Refuse anything but a number above 0, up to 1."""
+    if not isinstance(shrinkage, Real) or not 0 < float(shrinkage) <= 1:
+        raise ValueError(f"shrinkage must lie above 0, and at 1 at most, got {shrinkage!r}")
+
+
+def shrunken(C: np.ndarray, shrinkage: float) -> np.ndarray:
+    """(1 - shrinkage) C + shrinkage tr(C) / d I; the identity where C is zero."""
+    scale = np.trace(C) / len(C)
+    return (1 - shrinkage) * C + shrinkage * scale * np.eye(len(C)) if scale > 0 else np.eye(len(C))
 
 
 class MahalanobisMixin(SimilarityLearner):

@@ -26,7 +26,8 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from .mahalanobis import MahalanobisMixin
-from .online import OnlineLearner, Rows, dense_rows
+from .online import OnlineLearner
+from .rows import Rows, dense_rows
 
 _log = logging.getLogger(__name__)
 

@@ -34,11 +34,11 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .annotation import plain_labels
 from .base import Callback, Distribute, SimilarityLearner
-from .online import FASTMATH, check_integer, draw_seed
+from .checks import check_integer, plain_labels, refuse_none
+from .draws import draw_seed
+from .rows import FASTMATH, readonly
 from .sums import product
-from .triplets import readonly, refuse_none
 
 _log = logging.getLogger(__name__)
 

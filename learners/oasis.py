@@ -26,41 +26,28 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from .blocks import Run, block_size, difference, learn_blocks
+from .blocks import Run, block_size, learn_blocks
+from .checks import check_integer
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
-from .online import FASTMATH, OnlineLearner, Rows, check_integer, dense_rows, entry_cost, mean_entries, writable
+from .online import OnlineLearner
+from .rows import (
+    FASTMATH,
+    Rows,
+    dense_rows,
+    difference,
+    entry_cost,
+    mean_entries,
+    readonly,
+    row_dot,
+    squared_norm,
+    widest_row,
+    writable,
+)
 from .sums import product
-from .triplets import TripletSampler, readonly
+from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
 
 Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 0 for one by one
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def widest_row(indptr):
-    """Largest number of entries of an image."""
-    widest = 0
-    for i in range(len(indptr) - 1):
-        widest = max(widest, indptr[i + 1] - indptr[i])
-    return widest
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def squared_norm(values, n):
-    """Sum of squares of values[:n]."""
-    total = np.float32(0.0)
-    for i in range(n):
-        total += values[i] * values[i]
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def row_dot(W, row, columns, values, n):
-    """Inner product of a row of W with a sparse vector."""
-    dot = np.float32(0.0)
-    for j in range(n):
-        dot += W[row, columns[j]] * values[j]
-    return dot
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)

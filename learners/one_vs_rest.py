@@ -26,9 +26,9 @@ from numba import njit
 from threadpoolctl import ThreadpoolController
 
 from .annotation import Labels, combine_rows
+from .draws import draw_below, stream
 from .linear import LinearAnnotator
-from .online import FASTMATH, Rows, dense_rows, mean_entries
-from .triplets import draw_below, stream
+from .rows import FASTMATH, Rows, dense_rows, mean_entries
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
 

@@ -12,31 +12,25 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import validation
-from .base import Callback, Distribute, SimilarityLearner, check_share, ratio_of_spreads, scores_of
+from .base import Callback, Distribute, SimilarityLearner, ratio_of_spreads, scores_of
+from .checks import check_integer, check_share, plain_supervision
+from .draws import draw_seed
+from .rows import Rows, as_rows, is_dense, take_rows, writable
 from .sums import product, unit_rows
-from .triplets import TripletSampler, plain_supervision, readonly, related_images
+from .triplets import TripletSampler, related_images
 
 _log = logging.getLogger(__name__)
 
-# What kernels may do with sums: reassociation and contraction speed them up; NaN and infinity keep their meaning.
-FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-
-# Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
-# array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-_ROWS_AT_ONCE = 100_000
 _QUERIES_AT_ONCE = 64  # of a validation, for a thread
 _NO_STEPS = {"steps": 0, "loss": 0.0, "violating": 0.0}
 _CHUNK_COST = 2e8  # nanoseconds of a slow core, as `_step_cost` estimates them
@@ -512,7 +506,7 @@ class OnlineLearner(SimilarityLearner):
         relevant = related_images(y, held_out[own], held_out, cutoff=getattr(self, "click_cutoff", None))
         query_side, gallery_side = sides or (self.transform_query, self._gallery_side)
         gallery: Any = take_rows(X, held_out)
-        if _is_dense(gallery):
+        if is_dense(gallery):
             gallery = gallery.toarray()
         parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(own), _QUERIES_AT_ONCE)]
         queries = [gallery[own[part]] for part in parts]
@@ -537,8 +531,8 @@ class OnlineLearner(SimilarityLearner):
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
         groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
-        cautious = validation.CAUTIOUS if _is_dense(X) else validation.CAUTIOUS_SPARSE
-        gallery = gallery.toarray() if _is_dense(gallery) else gallery
+        cautious = validation.CAUTIOUS if is_dense(X) else validation.CAUTIOUS_SPARSE
+        gallery = gallery.toarray() if is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
         look, score = scores_of(self._look_side(queries), gallery), self._scorer(queries, gallery)
@@ -631,88 +625,3 @@ class OnlineLearner(SimilarityLearner):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
-
-
-def check_integer(name: str, value: Any, *, minimum: int) -> None:
-    """Refuse anything but an integer of at least `minimum`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
-
-
-def writable(array: np.ndarray) -> np.ndarray:
-    """The array itself, or a copy in memory of one that is mapped or read-only."""
-    return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
-
-
-def draw_seed(random_state: Any) -> int:
-    """`random_state` itself if it is a seed, else one drawn from it."""
-    if isinstance(random_state, Integral):
-        if random_state < 0:
-            raise ValueError(f"random_state must not be negative, got {random_state!r}")
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
-    """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped vectors are not copied."""
-    if not len(rows) or rows[-1] + 1 - rows[0] != len(rows):
-        return X[rows]
-    first, last = rows[0], rows[-1] + 1
-    start, stop = X.indptr[first], X.indptr[last]
-    arrays = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
-    return sp.csr_array(arrays, shape=(len(rows), X.shape[1]))
-
-
-def as_rows(X: sp.csr_array) -> Rows:
-    """Arrays for the kernels; copied only where their types or the order of the columns ask for it.
-
-    Of vectors of which a quarter of the entries or more are not zero, all are stored: `dense_rows` has them as one.
-    """
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    if X.nnz < X.shape[0] * X.shape[1] and _is_dense(X):
-        X = _with_zeros(X)
-    norms = np.empty(X.shape[0], np.float32)
-    for start in range(0, X.shape[0], _ROWS_AT_ONCE):  # squares of all at once would take as much memory as X
-        part = take_rows(X, np.arange(start, min(start + _ROWS_AT_ONCE, X.shape[0])))
-        norms[start : start + part.shape[0]] = part.multiply(part).sum(axis=1)
-    return (
-        readonly(X.indptr.astype(np.int64, copy=False)),
-        # Unsigned: a kernel need not ask whether an index counts from the end, which is 7 % of its time.
-        readonly(X.indices.astype(np.int32, copy=False).view(np.uint32)),
-        readonly(X.data),
-        readonly(norms),
-    )
-
-
-def _is_dense(X: sp.csr_array) -> bool:
-    """Whether a quarter of the entries or more are not zero: kernels for dense vectors are then as fast or faster."""
-    return X.shape[0] * X.shape[1] <= 4 * X.nnz
-
-
-def _with_zeros(X: sp.csr_array) -> sp.csr_array:
-    """The same array with all of its entries stored."""
-    columns = np.tile(np.arange(X.shape[1], dtype=np.int32), X.shape[0])
-    return sp.csr_array((X.toarray().ravel(), columns, np.arange(X.shape[0] + 1) * X.shape[1]), X.shape)
-
-
-def mean_entries(rows: Rows) -> float:
-    """Non-zero entries per image."""
-    indptr, indices, _, _ = rows
-    return len(indices) / (len(indptr) - 1)
-
-
-def entry_cost(rows: Rows, n_features: int) -> float:
-    """Nanoseconds, as for `_step_cost`, to read and update an entry of a matrix of which images name the columns.
-
-    Where they name most columns, entries are read in the order that memory has them.
-    """
-    return 1.0 if 2 * mean_entries(rows) >= n_features else 8.0
-
-
-def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
-    """The images as a C-contiguous float32 array of shape (n, n_features), where all entries are stored; no copy."""
-    indptr, _, data, _ = rows
-    shape = len(indptr) - 1, n_features
-    return data.reshape(shape) if len(data) == shape[0] * shape[1] else None

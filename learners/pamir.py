@@ -18,9 +18,9 @@ import numpy as np
 from numba import njit
 
 from .annotation import Labels
+from .draws import draw_below, stream
 from .linear import LinearAnnotator
-from .online import FASTMATH, Rows, dense_rows, mean_entries
-from .triplets import draw_below, stream
+from .rows import FASTMATH, Rows, dense_rows, mean_entries
 
 # Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
 _SPARSE_C, _DENSE_C = 0.01, 0.1

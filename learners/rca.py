@@ -8,7 +8,6 @@ chunklets being the classes, and m_c the mean of class c,
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -16,22 +15,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from .annotation import plain_labels
 from .base import Callback
-from .mahalanobis import MahalanobisMixin
-from .triplets import plain_supervision
-
-
-def check_shrinkage(shrinkage: Any) -> None:
-    """Refuse anything but a number above 0, up to 1."""
-    if not isinstance(shrinkage, Real) or not 0 < float(shrinkage) <= 1:
-        raise ValueError(f"shrinkage must lie above 0, and at 1 at most, got {shrinkage!r}")
-
-
-def shrunken(C: np.ndarray, shrinkage: float) -> np.ndarray:
-    """(1 - shrinkage) C + shrinkage tr(C) / d I; the identity where C is zero."""
-    scale = np.trace(C) / len(C)
-    return (1 - shrinkage) * C + shrinkage * scale * np.eye(len(C)) if scale > 0 else np.eye(len(C))
+from .checks import plain_labels, plain_supervision
+from .mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
 
 
 class RCA(MahalanobisMixin):

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 from sklearn.preprocessing import normalize
 
-from .triplets import readonly
+from .rows import readonly
 
 # A tile of B, 128 KB, stays in the cache while all rows of A pass over it.
 _COLUMNS = 512

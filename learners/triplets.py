@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.utils.validation import column_or_1d
+
+from .draws import draw_below, draw_uniform, shuffled, stream
+from .rows import readonly
 
 # Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
 _TRIES = 64
@@ -72,49 +74,6 @@ class TripletTables(NamedTuple):
     LABEL_IMAGES,
     LABEL_WEIGHTS,
 ) = range(len(TripletTables._fields))
-
-
-# -- random numbers: splitmix64 (Steele, Lea, Flood 2014), one uint64 of state ----------------------------------------
-
-
-def stream(*numbers: int) -> np.ndarray:
-    """Random state for the draw functions, a function of `numbers` alone: (1,) uint64."""
-    return np.random.SeedSequence(numbers).generate_state(1, np.uint64)
-
-
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_LOW = np.uint64(0xFFFFFFFF)
-_U11, _U27, _U30, _U31, _U32 = (np.uint64(k) for k in (11, 27, 30, 31, 32))
-_TWO_32 = np.uint64(1 << 32)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _next(state):
-    state[0] += _GAMMA
-    z = state[0]
-    z = (z ^ (z >> _U30)) * _MIX_1
-    z = (z ^ (z >> _U27)) * _MIX_2
-    return z ^ (z >> _U31)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_below(n, state):
-    """Uniform integer in 0..n-1 for n < 2**32, without bias (Lemire 2019)."""
-    bound = np.uint64(n)
-    product = (_next(state) >> _U32) * bound
-    if (product & _LOW) < bound:
-        threshold = (_TWO_32 - bound) % bound
-        while (product & _LOW) < threshold:
-            product = (_next(state) >> _U32) * bound
-    return np.int64(product >> _U32)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_uniform(state):
-    """Uniform number in [0, 1), 53 bits."""
-    return np.float64(_next(state) >> _U11) * (1.0 / 9007199254740992.0)
 
 
 # -- draws -------------------------------------------------------------------------------------------------------------
@@ -208,16 +167,6 @@ def _draw_unrelated(query, tables, state):
             if draw_below(seen, state) == 0:
                 chosen = np.int32(i)
     return chosen
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _shuffled(n, state):
-    """0..n-1 in random order (Fisher and Yates)."""
-    order = np.arange(n).astype(np.int32)
-    for i in range(n - 1, 0, -1):
-        j = draw_below(i + 1, state)
-        order[i], order[j] = order[j], order[i]
-    return order
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -404,7 +353,7 @@ class TripletSampler:
             # A training asks for one turn after the other, and a deal of millions of images takes a while.
             kept = self._deals.get(seed)
             if kept is None or kept[:2] != (deal, n):
-                kept = self._deals[seed] = deal, n, _shuffled(n, stream(*seed, deal, _DEALS))
+                kept = self._deals[seed] = deal, n, shuffled(n, stream(*seed, deal, _DEALS))
             dealt.append(kept[2][max(0, start - deal * n) : stop - deal * n])
         return usable[np.concatenate(dealt)]
 
@@ -432,37 +381,6 @@ class TripletSampler:
         return queries, positives, negatives
 
 
-def refuse_none(y: Any) -> None:
-    """Refuse labels that are missing, which as text would be a class of their own."""
-    y = np.asarray(y)
-    if y.dtype == object and any(label is None for label in y.ravel()):
-        raise ValueError("y holds None in place of a label; remove these images")
-
-
-def plain_supervision(y: Any) -> Any:
-    """Labels (n,) as they are; several labels per image as a CSR array, also from a dense array of zeros and ones.
-
-    Raises
-    ------
-    ValueError
-        None in place of a label; a dense array of more dimensions, or of other values.
-    """
-    if sp.issparse(y):
-        return y
-    y = np.asarray(y)
-    refuse_none(y)
-    if y.ndim < 2:
-        return y
-    if y.ndim == 2 and y.shape[1] == 1:
-        return column_or_1d(y, warn=True)
-    if y.ndim > 2 or y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
-        raise ValueError(
-            f"y of shape {y.shape} must be labels of shape (n,), or zeros and ones of shape (n, n_labels) as "
-            "MultiLabelBinarizer makes them, dense or sparse"
-        )
-    return sp.csr_array(y)
-
-
 def _images_by_label(tables: TripletTables, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Usable images of each label that has some, labels and images in random order; where each label begins."""
     if tables.has_classes:
@@ -472,8 +390,8 @@ def _images_by_label(tables: TripletTables, state: np.ndarray) -> tuple[np.ndarr
         images = tables.label_images
     usable = np.isin(images, tables.usable)
     images, labels = images[usable], np.unique(labels[usable], return_inverse=True)[1]
-    order = _shuffled(len(images), state)
-    order = order[np.argsort(_shuffled(labels.max() + 1, state)[labels[order]], kind="stable")]
+    order = shuffled(len(images), state)
+    order = order[np.argsort(shuffled(labels.max() + 1, state)[labels[order]], kind="stable")]
     edges = np.flatnonzero(np.diff(labels[order])) + 1
     return readonly(images[order]), np.concatenate([[0], edges, [len(order)]])
 
@@ -489,13 +407,6 @@ def related_images(y: Any, rows: np.ndarray, columns: np.ndarray, *, cutoff: flo
         return y[rows, None] == y[None, columns]
     affinities, _, threshold = _affinities(y, cutoff)
     return (affinities[rows] @ affinities[columns].T).toarray() > threshold
-
-
-def readonly(array: np.ndarray) -> np.ndarray:
-    """Contiguous read-only view (or copy): kernels see one array type, whatever the caller's flags were."""
-    array = np.ascontiguousarray(array).view(np.ndarray)
-    array.flags.writeable = False
-    return array
 
 
 def _tables_from_classes(y: Any, check_negatives: bool, subset: np.ndarray | None) -> TripletTables:

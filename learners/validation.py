@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.special import stdtrit
 
-from .triplets import readonly
+from .rows import readonly
 
 # Enough for a standard error of the mean well below 0.01; more would take longer than the training between validation
 # checks.

@@ -19,10 +19,10 @@ import numpy as np
 from numba import njit
 
 from .annotation import Labels
+from .draws import stream
 from .linear import LinearAnnotator
-from .online import FASTMATH, Rows, dense_rows, mean_entries
-from .triplets import stream
-from .wsabie import check_decay_steps, draw_other, draw_pairs, learning_rates, steps_to_half, warp_weights
+from .rows import FASTMATH, Rows, dense_rows, mean_entries
+from .warp_loss import check_decay_steps, draw_other, draw_pairs, learning_rates, steps_to_half, warp_weights
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)

@@ -30,69 +30,25 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import Labels, OnlineAnnotator, combine_rows
-from .online import FASTMATH, Rows, check_integer, mean_entries
+from .checks import check_integer
+from .draws import stream
+from .rows import FASTMATH, Rows, mean_entries
 from .sums import product
-from .triplets import draw_below, stream
+from .warp_loss import (
+    check_decay_steps,
+    draw_other,
+    draw_pairs,
+    harmonic_numbers,
+    learning_rates,
+    steps_to_half,
+    warp_weights,
+)
 from .whitening import WhiteningMixin, check_whiten
 
 _INIT = 2**32 - 1  # sets the random numbers of the first vectors apart from those of the steps
-_LEAST_DECAY, _DECAY_PER_PAIR = 10_000, 6  # of "auto"; chosen on Caltech-101 and Corel-5K, by validation
 _N_SCORES = 1 << 20  # held at a time while weights are chosen
 _WEIGHTS = (1.0, 0.5, 0.0, 2.0)  # of the members of an ensemble, tried on the held-out images
 _MOST_MEMBERS = 6  # all combinations of weights are tried: 4,095 for six
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_pairs(label_start, labels, usable, state, pairs):
-    """Draw images, and of each one of its labels: pairs (n_steps, 2) int32."""
-    for step in range(len(pairs)):
-        image = usable[draw_below(len(usable), state)]
-        start = label_start[image]
-        pairs[step, 0] = image
-        pairs[step, 1] = labels[start + draw_below(label_start[image + 1] - start, state)]
-
-
-def steps_to_half(decay_steps: Any, y: Any) -> int | None:
-    """`decay_steps`, with "auto" put into numbers: of all images, so that a search and its refit slow down alike."""
-    n_pairs = y.nnz if sp.issparse(y) else len(y)
-    return max(_LEAST_DECAY, _DECAY_PER_PAIR * n_pairs) if decay_steps == "auto" else decay_steps
-
-
-def learning_rates(first: float, half: int | None, start: int, n: int) -> np.ndarray:
-    """Learning rates of the steps `start` to `start + n` - 1: float32 (n,)."""
-    rates = np.float32(first) * np.ones(n, np.float32)
-    if half is not None:
-        rates /= (1 + (start + np.arange(n)) / half).astype(np.float32)
-    return rates
-
-
-def harmonic_numbers(n: int) -> np.ndarray:
-    """L(0), L(1), ..., L(n): float32 (n + 1,)."""
-    return np.concatenate([[0], np.cumsum(1 / np.arange(1, n + 1))]).astype(np.float32)
-
-
-def warp_weights(n_others: int) -> np.ndarray:
-    """L of the rank that is estimated where the N-th draw is the first to violate: float32 (n_others + 1,)."""
-    weights = np.zeros(n_others + 1, np.float32)
-    weights[1:] = harmonic_numbers(n_others)[n_others // np.arange(1, n_others + 1)]
-    return weights
-
-
-def check_decay_steps(decay_steps: Any) -> None:
-    """Refuse anything but a positive integer, "auto" and None."""
-    if isinstance(decay_steps, str) and decay_steps != "auto":
-        raise ValueError(f"decay_steps must be an integer, 'auto' or None, got {decay_steps!r}")
-    if decay_steps is not None and decay_steps != "auto":
-        check_integer("decay_steps", decay_steps, minimum=1)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_other(own, n_labels, state):
-    """Label that is not one of `own`, which are sorted; uniform over the others."""
-    label = draw_below(n_labels - len(own), state)
-    for other in own:
-        label += label >= other
-    return label
 
 
 # Kernels read the vectors of all visterms, or labels, as one flat array: row j begins at j * width. Views of rows would

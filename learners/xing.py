@@ -23,9 +23,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from .mahalanobis import MahalanobisMixin
-from .online import OnlineLearner, Rows, dense_rows
-from .rca import check_shrinkage, shrunken
+from .mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
+from .online import OnlineLearner
+from .rows import Rows, dense_rows
 
 _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
 

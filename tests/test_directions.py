@@ -7,6 +7,8 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
+from visterm.learners import LEARNERS
+
 LIBRARIES = {"features", "learners", "retrieval"}
 # A room of the pipeline imports the rooms of the lines above its own, nothing of its own line or below.
 LEVELS = [
@@ -95,6 +97,12 @@ def test_imports_go_one_way(edges):
 
 def test_there_is_no_circle(edges):
     assert circle(edges) is None
+
+
+def test_a_learner_imports_no_other_learner(edges):
+    files = {kind.__module__ for kind in LEARNERS.values()}
+    among = [edge for edge in edges if files.issuperset(edge)]
+    assert among == [("visterm.learners.hier", "visterm.learners.one_vs_rest")]  # HIER compares what these say
 
 
 @pytest.fixture

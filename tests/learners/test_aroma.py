@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from visterm.learners import AROMA, Cosine, aroma, load_learner
 from visterm.learners.aroma import dense_diagonal_pass, dense_factored_pass, diagonal_pass, factored_pass, fold
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import TripletSampler, stream
+from visterm.learners.draws import stream
+from visterm.learners.rows import as_rows
+from visterm.learners.triplets import TripletSampler
 
 FORMS = ["diagonal", "factored"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from visterm.learners import OASIS, TripletSampler
 from visterm.learners.blocks import block_size, learn_blocks
-from visterm.learners.online import as_rows, dense_rows
+from visterm.learners.rows import as_rows, dense_rows
 
 
 def make_images(n, d, density, seed):

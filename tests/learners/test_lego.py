@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from visterm.learners import LEGO, TripletSampler, lego, load_learner
+from visterm.learners.draws import stream
 from visterm.learners.lego import lego_pass
-from visterm.learners.triplets import stream
 
 FORMS = {"sparse": sp.csr_array, "dense": np.asarray}
 

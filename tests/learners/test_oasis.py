@@ -3,9 +3,10 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import OASIS, validation
+from visterm.learners.draws import stream
 from visterm.learners.oasis import dissim_pass, oasis_pass
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import TripletSampler, stream
+from visterm.learners.rows import as_rows
+from visterm.learners.triplets import TripletSampler
 
 
 def learn(kernel, X, W, triplet, *options):

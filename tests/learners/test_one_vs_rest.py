@@ -5,9 +5,9 @@ import sklearn
 from sklearn.linear_model import SGDClassifier
 
 from visterm.learners import OneVsRestPA, one_vs_rest
+from visterm.learners.draws import stream
 from visterm.learners.one_vs_rest import draw_images, one_vs_rest_pass
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import readonly, stream
+from visterm.learners.rows import as_rows, readonly
 
 
 def learn(x, own, W, C):

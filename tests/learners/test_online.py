@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, online
 from visterm.learners.base import SimilarityLearner
-from visterm.learners.online import as_rows, take_rows
+from visterm.learners.rows import as_rows, take_rows
 
 BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "random_state": 0}
 

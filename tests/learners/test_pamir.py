@@ -3,9 +3,9 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import PAMIR, pamir
-from visterm.learners.online import as_rows
+from visterm.learners.draws import stream
 from visterm.learners.pamir import draw_comparisons, pamir_pass
-from visterm.learners.triplets import stream
+from visterm.learners.rows import as_rows
 
 
 def learn(x, W, comparison, C):

@@ -6,7 +6,9 @@ import scipy.sparse as sp
 from scipy.stats import chi2
 
 from visterm.learners import OASIS, TripletSampler, triplets
-from visterm.learners.triplets import draw_below, plain_supervision, related_images, stream
+from visterm.learners.checks import plain_supervision
+from visterm.learners.draws import draw_below, stream
+from visterm.learners.triplets import related_images
 
 N_DRAWS = 60_000
 

@@ -3,9 +3,9 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import LinearWARP, warp
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import readonly, stream
-from visterm.learners.wsabie import draw_other, draw_pairs, warp_weights
+from visterm.learners.draws import stream
+from visterm.learners.rows import as_rows, readonly
+from visterm.learners.warp_loss import draw_other, draw_pairs, warp_weights
 
 
 def learn(x, own, W, rate, max_norm):

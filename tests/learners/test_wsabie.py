@@ -3,9 +3,10 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import WSABIE
-from visterm.learners.online import as_rows
-from visterm.learners.triplets import draw_below, readonly, stream
-from visterm.learners.wsabie import draw_pairs, owpc_pass, warp_pass
+from visterm.learners.draws import draw_below, stream
+from visterm.learners.rows import as_rows, readonly
+from visterm.learners.warp_loss import draw_pairs
+from visterm.learners.wsabie import owpc_pass, warp_pass
 
 
 def labels_of(*own):

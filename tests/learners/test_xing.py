@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import Xing
-from visterm.learners.rca import shrunken
+from visterm.learners.mahalanobis import shrunken
 from visterm.learners.xing import spread_between, spread_within
 
 

@@ -1,0 +1,60 @@
+"""Checks of arguments that several learners share."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import column_or_1d
+
+
+def check_integer(name: str, value: Any, *, minimum: int) -> None:
+    """Refuse anything but an integer of at least `minimum`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+
+
+def refuse_none(y: Any) -> None:
+    """Refuse labels that are missing, which as text would be a class of their own."""
+    y = np.asarray(y)
+    if y.dtype == object and any(label is None for label in y.ravel()):
+        raise ValueError("y holds None in place of a label; remove these images")
+
+
+def plain_supervision(y: Any) -> Any:
+    """Labels (n,) as they are; several labels per image as a CSR array, also from a dense array of zeros and ones.
+
+    Raises
+    ------
+    ValueError
+        None in place of a label; a dense array of more dimensions, or of other values.
+    """
+    if sp.issparse(y):
+        return y
+    y = np.asarray(y)
+    refuse_none(y)
+    if y.ndim < 2:
+        return y
+    if y.ndim == 2 and y.shape[1] == 1:
+        return column_or_1d(y, warn=True)
+    if y.ndim > 2 or y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
+        raise ValueError(
+            f"y of shape {y.shape} must be labels of shape (n,), or zeros and ones of shape (n, n_labels) as "
+            "MultiLabelBinarizer makes them, dense or sparse"
+        )
+    return sp.csr_array(y)
+
+
+def plain_labels(y: Any) -> np.ndarray:
+    """Labels of a type that is saved without pickle."""
+    y = np.asarray(y)
+    return y.astype(str) if y.dtype == object else y
+
+
+def check_share(learned: Any) -> float:
+    """Refuse anything but a number from 0 to 1."""
+    if not isinstance(learned, Real) or isinstance(learned, bool) or not 0 <= float(learned) <= 1:
+        raise ValueError(f"learned must be a number from 0 to 1, got {learned!r}")
+    return float(learned)

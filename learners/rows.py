@@ -1,0 +1,145 @@
+"""Images as the kernels read them: rows of sorted entries, or dense; and sums over a row's entries."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+# What kernels may do with sums: reassociation and contraction speed them up; NaN and infinity keep their meaning.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+# Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
+# array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+_ROWS_AT_ONCE = 100_000
+
+
+def writable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy in memory of one that is mapped or read-only."""
+    return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
+
+
+def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+    """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped vectors are not copied."""
+    if not len(rows) or rows[-1] + 1 - rows[0] != len(rows):
+        return X[rows]
+    first, last = rows[0], rows[-1] + 1
+    start, stop = X.indptr[first], X.indptr[last]
+    arrays = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
+    return sp.csr_array(arrays, shape=(len(rows), X.shape[1]))
+
+
+def as_rows(X: sp.csr_array) -> Rows:
+    """Arrays for the kernels; copied only where their types or the order of the columns ask for it.
+
+    Of vectors of which a quarter of the entries or more are not zero, all are stored: `dense_rows` has them as one.
+    """
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    if X.nnz < X.shape[0] * X.shape[1] and is_dense(X):
+        X = _with_zeros(X)
+    norms = np.empty(X.shape[0], np.float32)
+    for start in range(0, X.shape[0], _ROWS_AT_ONCE):  # squares of all at once would take as much memory as X
+        part = take_rows(X, np.arange(start, min(start + _ROWS_AT_ONCE, X.shape[0])))
+        norms[start : start + part.shape[0]] = part.multiply(part).sum(axis=1)
+    return (
+        readonly(X.indptr.astype(np.int64, copy=False)),
+        # Unsigned: a kernel need not ask whether an index counts from the end, which is 7 % of its time.
+        readonly(X.indices.astype(np.int32, copy=False).view(np.uint32)),
+        readonly(X.data),
+        readonly(norms),
+    )
+
+
+def is_dense(X: sp.csr_array) -> bool:
+    """Whether a quarter of the entries or more are not zero: kernels for dense vectors are then as fast or faster."""
+    return X.shape[0] * X.shape[1] <= 4 * X.nnz
+
+
+def _with_zeros(X: sp.csr_array) -> sp.csr_array:
+    """The same array with all of its entries stored."""
+    columns = np.tile(np.arange(X.shape[1], dtype=np.int32), X.shape[0])
+    return sp.csr_array((X.toarray().ravel(), columns, np.arange(X.shape[0] + 1) * X.shape[1]), X.shape)
+
+
+def mean_entries(rows: Rows) -> float:
+    """Non-zero entries per image."""
+    indptr, indices, _, _ = rows
+    return len(indices) / (len(indptr) - 1)
+
+
+def entry_cost(rows: Rows, n_features: int) -> float:
+    """Nanoseconds, as for `_step_cost`, to read and update an entry of a matrix of which images name the columns.
+
+    Where they name most columns, entries are read in the order that memory has them.
+    """
+    return 1.0 if 2 * mean_entries(rows) >= n_features else 8.0
+
+
+def dense_rows(rows: Rows, n_features: int) -> np.ndarray | None:
+    """The images as a C-contiguous float32 array of shape (n, n_features), where all entries are stored; no copy."""
+    indptr, _, data, _ = rows
+    shape = len(indptr) - 1, n_features
+    return data.reshape(shape) if len(data) == shape[0] * shape[1] else None
+
+
+def readonly(array: np.ndarray) -> np.ndarray:
+    """Contiguous read-only view (or copy): kernels see one array type, whatever the caller's flags were."""
+    array = np.ascontiguousarray(array).view(np.ndarray)
+    array.flags.writeable = False
+    return array
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def widest_row(indptr):
+    """Largest number of entries of an image."""
+    widest = 0
+    for i in range(len(indptr) - 1):
+        widest = max(widest, indptr[i + 1] - indptr[i])
+    return widest
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def squared_norm(values, n):
+    """Sum of squares of values[:n]."""
+    total = np.float32(0.0)
+    for i in range(n):
+        total += values[i] * values[i]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def row_dot(W, row, columns, values, n):
+    """Inner product of a row of W with a sparse vector."""
+    dot = np.float32(0.0)
+    for j in range(n):
+        dot += W[row, columns[j]] * values[j]
+    return dot
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def difference(a, b, indptr, indices, data, columns, values):
+    """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
+    i, j = indptr[a], indptr[b]
+    end_i, end_j = indptr[a + 1], indptr[b + 1]
+    n, zero = 0, np.float32(0.0)
+    # No branch in the loop: which row comes next cannot be foretold, and a wrong guess costs more than the work.
+    while i < end_i and j < end_j:
+        left, right = indices[i], indices[j]
+        columns[n] = min(left, right)
+        values[n] = (data[i] if left <= right else zero) - (data[j] if right <= left else zero)
+        n += values[n] != zero
+        i += left <= right
+        j += right <= left
+    while i < end_i:
+        columns[n], values[n] = indices[i], data[i]
+        i += 1
+        n += 1
+    while j < end_j:
+        columns[n], values[n] = indices[j], -data[j]
+        j += 1
+        n += 1
+    return n
