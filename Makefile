@@ -25,6 +25,9 @@ LEARNERS = $(LEARNER:%=--learner %)
 ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
+# The tools that check the page's code, where npm is there; everything else works without it.
+PAGE := $(if $(shell command -v npm 2>/dev/null),node_modules/.installed)
+
 # Without cached bytecode each of the hundreds of processes of the tests would compile visterm again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -108,14 +111,20 @@ coverage: install  ## branch coverage of the fast suite, and of all tests; 15 mi
 chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 3 minutes)
 	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)
 
-check: install types  ## check lint, format and types
+check: install types $(PAGE)  ## check lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(if $(PAGE),npm run --silent check,@echo 'npm is missing: the code of the page was not checked')
 
-format: install  ## format the code and apply safe lint fixes
+format: install $(PAGE)  ## format the code and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(if $(PAGE),npm run --silent format)
+
+node_modules/.installed: package.json package-lock.json
+	npm ci --silent --no-audit --no-fund
+	@touch $@
 
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm

@@ -1,4 +1,5 @@
-// The service's JSON API. Addresses are relative, so that the page also works below a path of another server.
+// The service's JSON API. Addresses are relative, so that the page also works below a path of
+// another server.
 
 export class ApiError extends Error {
   constructor(message, status) {
@@ -25,13 +26,19 @@ async function request(path, options = {}) {
     return null; // cut off, or of a server in between
   });
   if (!response.ok || body === null)
-    throw new ApiError(body?.error ?? `Cannot read the server's response (status ${response.status}).`, response.status);
+    throw new ApiError(
+      body?.error ?? `Cannot read the server's response (status ${response.status}).`,
+      response.status,
+    );
   return body;
 }
 
 export function get(path, values = {}, options = {}) {
-  const asked = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined)
-    .flatMap(([name, value]) => [value].flat().map((one) => [name, one]))).toString();
+  const asked = new URLSearchParams(
+    Object.entries(values)
+      .filter(([, value]) => value !== undefined)
+      .flatMap(([name, value]) => [value].flat().map((one) => [name, one])),
+  ).toString();
   return request(asked ? `${path}?${asked}` : path, options);
 }
 
@@ -52,7 +59,8 @@ export async function search(values, options) {
 export async function upload(file, values, options) {
   const form = new FormData();
   form.append("file", file, file.name || "pasted.png");
-  for (const [name, value] of Object.entries(values)) for (const one of [value].flat()) if (one !== undefined) form.append(name, one);
+  for (const [name, value] of Object.entries(values))
+    for (const one of [value].flat()) if (one !== undefined) form.append(name, one);
   const [answer] = await request("search", { method: "POST", body: form, ...options });
   return answer;
 }

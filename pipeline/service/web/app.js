@@ -1,4 +1,5 @@
-// The search page: connects what people do (clicks, keys, files, the address) to the modules that do it.
+// The search page: connects what people do (clicks, keys, files, the address) to the modules that
+// do it.
 
 import { queryOf, readAddress } from "./address.js";
 import { toggleBeside, toggleExplanation } from "./dialog.js";
@@ -23,7 +24,8 @@ import { lists, marks, state, tellBegun } from "./state.js";
 import { toggleDetails, viewer, zoomBy } from "./viewer.js";
 
 const IN_GALLERY = "#results, #photos, #album, #added";
-const shownGallery = () => (hasGallery(state.request) ? photosGallery() : state.request.view ? null : theGallery());
+const shownGallery = () =>
+  hasGallery(state.request) ? photosGallery() : state.request.view ? null : theGallery();
 const imageOf = (node) => shownGallery()?.images[Number(node.closest(".tile").dataset.index)];
 
 function bindClicks() {
@@ -51,10 +53,11 @@ function bindClicks() {
 }
 
 function bindFiles() {
-  for (const field of [$("#file"), $("#photo")]) field.addEventListener("change", (event) => {
-    searchFiles([...event.target.files]);
-    event.target.value = ""; // so that the same file can be chosen twice
-  });
+  for (const field of [$("#file"), $("#photo")])
+    field.addEventListener("change", (event) => {
+      searchFiles([...event.target.files]);
+      event.target.value = ""; // so that the same file can be chosen twice
+    });
   document.addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
     if (!files.length || event.target.closest?.("input, textarea")) return;
@@ -66,7 +69,8 @@ function bindFiles() {
     event.preventDefault();
     $("#dropping").hidden = !on;
   };
-  for (const name of ["dragenter", "dragover"]) addEventListener(name, (event) => dragging(event, true));
+  for (const name of ["dragenter", "dragover"])
+    addEventListener(name, (event) => dragging(event, true));
   addEventListener("dragleave", (event) => event.relatedTarget || dragging(event, false));
   addEventListener("drop", (event) => {
     dragging(event, false);
@@ -77,50 +81,69 @@ function bindFiles() {
 // What the bar of the selection does with the page.
 bindActs({
   canMark: () => Boolean(!state.request.view && state.ranking?.key),
-  canAdd: () => Boolean(!state.request.view && queryOf(state.request) && !state.request.query_label),
+  canAdd: () =>
+    Boolean(!state.request.view && queryOf(state.request) && !state.request.query_label),
   add: (images) => void addExamples(images.map((image) => image.id)),
   markOf: (id) => (state.request.view ? 0 : marks.of.get(id)),
   mark: (images, value) => void markAll(images, value),
   changed: (removed) => {
     state.run.version = null;
     forgetPhotos();
-    return removed.some((image) => image.id === state.request.id) ? go({}) : readRun().then(() => redraw());
+    return removed.some((image) => image.id === state.request.id)
+      ? go({})
+      : readRun().then(() => redraw());
   },
 });
 
 function bindResultKeys() {
   // Act on the photo that has the focus or is in the viewer.
   const at = (act) => () => {
-    const id = viewer.open ? state.request.open : shownGallery()?.focusedId() ?? currentId() ?? Number(document.activeElement.closest("#compare td")?.dataset.id);
-    const image = (state.request.view ? [state.listed] : lists()).flat().find((one) => one.id === id);
+    const id = viewer.open
+      ? state.request.open
+      : (shownGallery()?.focusedId() ??
+        currentId() ??
+        Number(document.activeElement.closest("#compare td")?.dataset.id));
+    const image = (state.request.view ? [state.listed] : lists())
+      .flat()
+      .find((one) => one.id === id);
     return image ? act(image) : false;
   };
   const searched = (act) => at((image) => (state.request.view ? false : act(image)));
   const within = (name) => () => {
-    if (!viewer.open) return state.request.view ? Boolean(shownGallery()?.move(name)) : moveFocus(name);
+    if (!viewer.open)
+      return state.request.view ? Boolean(shownGallery()?.move(name)) : moveFocus(name);
     if (viewer.querySelector(".explanation :focus")) return false; // it scrolls
     return ["left", "right"].includes(name) && $(`[data-act="${name}"]`, viewer).click();
   };
-  const size = (factor) => () => void (viewer.open ? zoomBy(factor) : setRowHeight(rowHeight() * factor));
+  const size = (factor) => () =>
+    void (viewer.open ? zoomBy(factor) : setRowHeight(rowHeight() * factor));
   const select = (act) => () => {
     const gallery = shownGallery();
     return !viewer.open && gallery && gallery.focusedIndex() >= 0 ? act(gallery) : false;
   };
   bindKeys("search", `${IN_GALLERY}, #viewer, #marks, #compare, #selection`, {
-    ...Object.fromEntries(["left", "right", "up", "down", "first", "last"].map((name) => [name, within(name)])),
+    ...Object.fromEntries(
+      ["left", "right", "up", "down", "first", "last"].map((name) => [name, within(name)]),
+    ),
     add: at((image) => void addExamples([image.id])),
     subtract: at((image) => void addExamples([image.id], -0.5)),
     pivot: at((image) => void ask({ id: image.id })),
     relevant: searched((image) => void mark(image, 1)),
     not: searched((image) => void mark(image, -1)),
-    explain: searched((image) => void (viewer.open ? toggleExplanation() : change({ open: image.id, explain: 1 }, { overlay: true }))),
+    explain: searched(
+      (image) =>
+        void (viewer.open
+          ? toggleExplanation()
+          : change({ open: image.id, explain: 1 }, { overlay: true })),
+    ),
     beside: () => (viewer.open && $('[data-act="beside"]', viewer) ? void toggleBeside() : false),
     details: () => (viewer.open ? void toggleDetails() : false),
     larger: size(1.25),
     smaller: size(0.8),
     whole: () => (viewer.open ? void zoomBy(null) : false),
     select: select((gallery) => void toggle(gallery, gallery.focusedIndex())),
-    extend: (event) => select((gallery) => extend(gallery, event.key.slice(5).toLowerCase()))() !== false,
+    extend: (event) =>
+      select((gallery) => extend(gallery, event.key.slice(5).toLowerCase()))() !== false,
     all: select((gallery) => void selectAll(gallery)),
     deselect: () => !viewer.open && clearSelection(),
     update: () => void update(),

@@ -11,13 +11,20 @@ function ticks(low, high, about) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
   const list = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step) list.push(Number(value.toPrecision(10)));
+  for (let value = Math.ceil(low / step) * step; value <= high + step / 1e6; value += step)
+    list.push(Number(value.toPrecision(10)));
   return list;
 }
 
-const short = (value) => (value >= 1e6 ? `${value / 1e6} M` : value >= 1e4 ? `${value / 1e3} k` : value.toLocaleString("en"));
+const short = (value) =>
+  value >= 1e6
+    ? `${value / 1e6} M`
+    : value >= 1e4
+      ? `${value / 1e3} k`
+      : value.toLocaleString("en");
 
-// series: [{ name, kind: "learner" | "baseline" | "chance" | "other", points: [[x, y]] }]; mark: an x that is marked.
+// series: [{ name, kind: "learner" | "baseline" | "chance" | "other", points: [[x, y]] }]; mark: an
+// x that is marked.
 export function lineChart(series, { x, y, label, mark = null }) {
   const WIDTH = innerWidth < 700 ? 380 : 520; // words keep their size on a phone
   const all = series.flatMap(({ points }) => points).filter(([, value]) => Number.isFinite(value));
@@ -25,35 +32,99 @@ export function lineChart(series, { x, y, label, mark = null }) {
   const xs = all.map(([value]) => value);
   const ys = all.map(([, value]) => value);
   const [x0, x1] = [Math.min(...xs), Math.max(...xs, Math.min(...xs) + 1)];
-  const bottom = Math.min(...ys) > 0.5 * Math.max(...ys) ? Math.min(...ys) - 0.3 * (Math.max(...ys) - Math.min(...ys)) : 0;
+  const bottom =
+    Math.min(...ys) > 0.5 * Math.max(...ys)
+      ? Math.min(...ys) - 0.3 * (Math.max(...ys) - Math.min(...ys))
+      : 0;
   const [y0, y1] = [Math.max(0, bottom), Math.max(...ys) * 1.06 || 1];
   const px = (value) => LEFT + ((value - x0) / (x1 - x0)) * (WIDTH - LEFT - RIGHT);
   const py = (value) => HEIGHT - BOTTOM - ((value - y0) / (y1 - y0)) * (HEIGHT - TOP - BOTTOM);
   const text = (words, props) => svg("text", props, words);
   const grid = [
-    ...ticks(y0, y1, 5).map((value) => [svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: py(value), y2: py(value) }),
-      text(Number(value.toPrecision(3)), { x: LEFT - 6, y: py(value) + 4, "text-anchor": "end" })]),
-    ...ticks(x0, x1, 6).map((value) => text(short(value), { x: px(value), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" })),
+    ...ticks(y0, y1, 5).map((value) => [
+      svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: py(value), y2: py(value) }),
+      text(Number(value.toPrecision(3)), { x: LEFT - 6, y: py(value) + 4, "text-anchor": "end" }),
+    ]),
+    ...ticks(x0, x1, 6).map((value) =>
+      text(short(value), { x: px(value), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }),
+    ),
     text(x, { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 4, "text-anchor": "middle" }),
   ];
-  const path = (points) => points.filter(([, value]) => Number.isFinite(value)).map(([a, b], i) => `${i ? "L" : "M"}${px(a).toFixed(1)} ${py(b).toFixed(1)}`).join("");
+  const path = (points) =>
+    points
+      .filter(([, value]) => Number.isFinite(value))
+      .map(([a, b], i) => `${i ? "L" : "M"}${px(a).toFixed(1)} ${py(b).toFixed(1)}`)
+      .join("");
   let others = 0;
-  const hues = new Map(series.filter(({ kind }) => kind === "other").map(({ name }) => [name, (285 + 137 * others++) % 360]));
-  const look = ({ name, kind }) => ({ class: kind, ...(hues.has(name) && { style: { "--hue": hues.get(name) } }) });
+  const hues = new Map(
+    series
+      .filter(({ kind }) => kind === "other")
+      .map(({ name }) => [name, (285 + 137 * others++) % 360]),
+  );
+  const look = ({ name, kind }) => ({
+    class: kind,
+    ...(hues.has(name) && { style: { "--hue": hues.get(name) } }),
+  });
   const dots = (points) => (points.length < 3 ? [] : points.length <= 16 ? points : []);
-  return el("figure", { class: "line-chart" },
-    el("ul", { class: "key" }, series.map((one) => el("li", look(one), one.name))),
-    svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label ?? y },
+  return el(
+    "figure",
+    { class: "line-chart" },
+    el(
+      "ul",
+      { class: "key" },
+      series.map((one) => el("li", look(one), one.name)),
+    ),
+    svg(
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label ?? y },
       svg("g", { class: "grid-lines" }, grid),
-      mark === null ? null : svg("line", { class: "marked", x1: px(mark), x2: px(mark), y1: TOP, y2: HEIGHT - BOTTOM }),
-      series.map((one) => svg("g", look(one), svg("path", { d: path(one.points) }),
-        dots(one.points).map(([a, b]) => svg("circle", { cx: px(a), cy: py(b), r: 3.5 }))))));
+      mark === null
+        ? null
+        : svg("line", {
+            class: "marked",
+            x1: px(mark),
+            x2: px(mark),
+            y1: TOP,
+            y2: HEIGHT - BOTTOM,
+          }),
+      series.map((one) =>
+        svg(
+          "g",
+          look(one),
+          svg("path", { d: path(one.points) }),
+          dots(one.points).map(([a, b]) => svg("circle", { cx: px(a), cy: py(b), r: 3.5 })),
+        ),
+      ),
+    ),
+  );
 }
 
-// rows: [{ name, value, other, words, link }] with values from 0 to 1; bars are as long as their share of the largest.
+// rows: [{ name, value, other, words, link }] with values from 0 to 1; bars are as long as their
+// share of the largest.
 export function bars(rows) {
   const most = Math.max(...rows.flatMap(({ value, other }) => [value, other ?? 0]), 1e-9);
-  const bar = (kind, value) => el("span", { class: `bar-of ${kind}`, style: { "--share": value / most } }, el("i", {}), value.toFixed(2));
-  return el("ol", { class: "bars" }, rows.map(({ name, value, other, words, link }) => el("li", { title: words },
-    el("a", { class: "bar-name", dir: "auto", ...link }, name), el("span", {}, bar("learner", value), other === null || other === undefined ? null : bar("baseline", other)))));
+  const bar = (kind, value) =>
+    el(
+      "span",
+      { class: `bar-of ${kind}`, style: { "--share": value / most } },
+      el("i", {}),
+      value.toFixed(2),
+    );
+  return el(
+    "ol",
+    { class: "bars" },
+    rows.map(({ name, value, other, words, link }) =>
+      el(
+        "li",
+        { title: words },
+        el("a", { class: "bar-name", dir: "auto", ...link }, name),
+        el(
+          "span",
+          {},
+          bar("learner", value),
+          other === null || other === undefined ? null : bar("baseline", other),
+        ),
+      ),
+    ),
+  );
 }

@@ -1,4 +1,5 @@
-// Paths and labels of images that are known by their columns alone: read in batches as they come into sight.
+// Paths and labels of images that are known by their columns alone: read in batches as they come
+// into sight.
 
 import { get } from "./api.js";
 
@@ -24,12 +25,14 @@ export const fromColumns = (columns, i) => ({
   ...(columns.metrics && columns.metrics[i] >= 0 ? { metric: columns.metrics[i] } : {}),
 });
 
-export const ratioOf = (image) => image.ratio ?? (image.width && image.height ? image.width / image.height : 0);
+export const ratioOf = (image) =>
+  image.ratio ?? (image.width && image.height ? image.width / image.height : 0);
 
 export function want(images) {
   for (const image of images) {
     const others = wanted.get(image.id) ?? [];
-    if (image.path === null && !reading.has(image) && !others.includes(image)) wanted.set(image.id, [...others, image]);
+    if (image.path === null && !reading.has(image) && !others.includes(image))
+      wanted.set(image.id, [...others, image]);
   }
   if (wanted.size && timer === null) timer = setTimeout(() => void read().catch(() => {}), DELAY);
 }
@@ -42,11 +45,13 @@ async function read() {
   for (const [id] of batch) wanted.delete(id);
   for (const image of all) reading.add(image);
   if (wanted.size) timer = setTimeout(() => void read().catch(() => {}), DELAY);
-  const found = await get("api/images", { ids: [...asked.keys()].join(",") })
-    .finally(() => all.forEach((image) => reading.delete(image)));
+  const found = await get("api/images", { ids: [...asked.keys()].join(",") }).finally(() =>
+    all.forEach((image) => reading.delete(image)),
+  );
   const known = [];
   for (const { path, labels, width, height, id } of found)
-    for (const image of asked.get(id)) known.push(Object.assign(image, { path, labels, width, height }));
+    for (const image of asked.get(id))
+      known.push(Object.assign(image, { path, labels, width, height }));
   for (const tell of tellers) tell(known);
 }
 
@@ -55,7 +60,9 @@ export async function complete(images) {
   const lacking = images.filter((image) => image.path === null);
   for (let i = 0; i < lacking.length; i += BATCH) {
     const part = new Map(lacking.slice(i, i + BATCH).map((image) => [image.id, image]));
-    for (const { path, labels, width, height, id } of await get("api/images", { ids: [...part.keys()].join(",") }))
+    for (const { path, labels, width, height, id } of await get("api/images", {
+      ids: [...part.keys()].join(","),
+    }))
       Object.assign(part.get(id), { path, labels, width, height });
   }
   return images.filter((image) => image.path !== null);

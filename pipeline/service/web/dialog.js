@@ -15,9 +15,13 @@ export function openDialog() {
   const { request, ranking, other, before } = state;
   const query = request.view ? null : queryOf(request);
   const all = query ? lists() : [state.listed];
-  const second = all[1]?.some((image) => image.id === request.open) && !all[0].some((image) => image.id === request.open);
+  const second =
+    all[1]?.some((image) => image.id === request.open) &&
+    !all[0].some((image) => image.id === request.open);
   const images = all[second ? 1 : 0];
-  const image = images.find((one) => one.id === request.open || one.copies?.some((copy) => copy.id === request.open));
+  const image = images.find(
+    (one) => one.id === request.open || one.copies?.some((copy) => copy.id === request.open),
+  );
   if (!image) {
     toast("The linked photo is not among those shown.");
     return change({ open: undefined, explain: undefined }, { replace: true });
@@ -36,7 +40,11 @@ export function openDialog() {
     learner: !query || by === before ? null : by.learner,
     learned: state.request.learned,
     model: !query ? null : by === before ? before.name : modelName(by.learner),
-    query: query && { values: query, name: queryName(), address: query.query_label ? null : queryAddress(query, 1024) },
+    query: query && {
+      values: query,
+      name: queryName(),
+      address: query.query_label ? null : queryAddress(query, 1024),
+    },
     act: {
       close: closeDialog,
       left: () => step(-1),
@@ -55,7 +63,8 @@ export function openDialog() {
   });
 }
 
-export const toggleExplanation = () => change({ explain: state.request.explain ? undefined : 1 }, { replace: true });
+export const toggleExplanation = () =>
+  change({ explain: state.request.explain ? undefined : 1 }, { replace: true });
 
 // The query beside the result, or the result alone. An explanation has both already.
 export function toggleBeside() {

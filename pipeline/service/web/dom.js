@@ -1,5 +1,6 @@
-// Small things that all parts of the page share: elements, icons, numbers in words, messages, what this browser remembers.
-// Text from the server is only ever set as text (textContent, attributes), never as markup.
+// Small things that all parts of the page share: elements, icons, numbers in words, messages, what
+// this browser remembers. Text from the server is only ever set as text (textContent, attributes),
+// never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,16 +8,23 @@ function fill(node, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, entry] of Object.entries(value)) node.style.setProperty(key, entry);
+    else if (name === "style")
+      for (const [key, entry] of Object.entries(value)) node.style.setProperty(key, entry);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return node;
 }
 
 export const $ = (selector, root = document) => root.querySelector(selector);
-export const el = (tag, props = {}, ...children) => fill(document.createElement(tag), props, children);
-export const svg = (tag, props = {}, ...children) => fill(document.createElementNS(SVG, tag), props, children);
+export const el = (tag, props = {}, ...children) =>
+  fill(document.createElement(tag), props, children);
+export const svg = (tag, props = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), props, children);
 
 const ICONS = {
   check: "M4 12.5l5 5L20 6.5",
@@ -46,17 +54,23 @@ const ICONS = {
 const drawn = {};
 
 export const icon = (name) =>
-  (drawn[name] ??= svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }))).cloneNode(true);
+  (drawn[name] ??= svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" },
+    svg("path", { d: ICONS[name] }),
+  )).cloneNode(true);
 
 export const keyName = (name) => el("kbd", { "aria-hidden": "true" }, name);
 
 export const count = (n) => n.toLocaleString("en");
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
-export const seconds = (s) => (s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`);
+export const seconds = (s) =>
+  s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`;
 export const fileName = (path) => path.slice(path.lastIndexOf("/") + 1) || path;
-export const figure = (number) => (Number.isFinite(number) ? Number(number.toPrecision(4)).toString() : "–");
+export const figure = (number) =>
+  Number.isFinite(number) ? Number(number.toPrecision(4)).toString() : "–";
 
-// ---- what this browser remembers (theme, density, recent queries); nothing of it leaves the browser
+// ---- what this browser remembers (theme, recent queries); nothing of it leaves the browser
 
 export function remembered(name, otherwise) {
   try {
@@ -97,7 +111,10 @@ export function themeButton(button) {
 
 // Whether a bar stands at the foot, for what is scrolled into view.
 export const dock = () =>
-  document.documentElement.classList.toggle("docked", ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden));
+  document.documentElement.classList.toggle(
+    "docked",
+    ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden),
+  );
 
 // ---- messages
 
@@ -112,10 +129,12 @@ export function placeMessages() {
 
 export function announce(text) {
   placeMessages();
-  live.textContent = live.textContent === text ? `${text}\u00a0` : text; // the same words twice are still read twice
+  // The same words twice are still read twice.
+  live.textContent = live.textContent === text ? `${text}\u00a0` : text;
 }
 
-// A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has the focus.
+// A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has
+// the focus.
 export function toast(text, action, act) {
   const from = document.activeElement;
   const done = () => {
@@ -123,8 +142,14 @@ export function toast(text, action, act) {
     if (from.isConnected) from.focus({ preventScroll: true });
     act();
   };
-  const box = el("div", { class: "toast" }, el("span", {}, text), action && el("button", { type: "button", onclick: done }, action));
-  const leave = () => setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
+  const box = el(
+    "div",
+    { class: "toast" },
+    el("span", {}, text),
+    action && el("button", { type: "button", onclick: done }, action),
+  );
+  const leave = () =>
+    setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
   toasts.replaceChildren(box);
   announce(action ? `${text} ${action} is available.` : text);
   leave();
@@ -153,7 +178,11 @@ export const box = (title, content, ...more) =>
 
 // What stands where a picture cannot be shown.
 export const missing = (name) =>
-  el("span", { class: "missing", role: "img", "aria-label": `${name}, image not available` }, "image not available");
+  el(
+    "span",
+    { class: "missing", role: "img", "aria-label": `${name}, image not available` },
+    "image not available",
+  );
 
 export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
 

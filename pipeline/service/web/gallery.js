@@ -1,5 +1,6 @@
-// A gallery of any number of images: justified rows (layout.js), of which only those near the screen are in the document. One tile is a
-// stop of the Tab key; the arrow keys move among the tiles. Select.js adds selecting, results.js and photos.js what a tile shows.
+// A gallery of any number of images: justified rows (layout.js), of which only those near the
+// screen are in the document. One tile is a stop of the Tab key; the arrow keys move among the
+// tiles. Select.js adds selecting, results.js and photos.js what a tile shows.
 
 import { ratioOf, want } from "./details.js";
 import { $, el, missing, remember, remembered, thumbnail } from "./dom.js";
@@ -14,7 +15,8 @@ const FURTHER = 60; // photos before and after those drawn whose names are read 
 const BUDGET = 4; // milliseconds of a frame for tiles that are not seen yet
 const OVER = 250; // milliseconds over which a speed is measured
 const SETTLED = 120; // milliseconds without a fast scroll
-const SIZES = [128, 256, 384, 512, 768, 1024]; // longer sides of the thumbnails that the service keeps
+// Longer sides of the thumbnails that the service keeps.
+const SIZES = [128, 256, 384, 512, 768, 1024];
 export const [SMALLEST, LARGEST, USUAL] = [72, 480, 210]; // pixels of a row
 
 export const rowHeight = () => {
@@ -24,7 +26,8 @@ export const rowHeight = () => {
 
 const galleries = new Set();
 
-// Photos larger or smaller, here and in every gallery of the page. `at`: the point of the screen that stays.
+// Photos larger or smaller, here and in every gallery of the page. `at`: the point of the screen
+// that stays.
 export function setRowHeight(height, at) {
   remember("rowHeight", Math.round(Math.min(LARGEST, Math.max(SMALLEST, height))));
   for (const gallery of galleries) gallery.layOut(at);
@@ -36,14 +39,27 @@ function sources(img, image, width) {
   const ratio = ratioOf(image) || 1.5;
   const wide = Math.min(1, ratio);
   img.sizes = `${width}px`;
-  img.srcset = SIZES.map((size) => `${thumbnail(image, size)} ${Math.max(1, Math.round(size * wide))}w`).join(", ");
+  img.srcset = SIZES.map(
+    (size) => `${thumbnail(image, size)} ${Math.max(1, Math.round(size * wide))}w`,
+  ).join(", ");
   img.src = thumbnail(image, 384);
 }
 
 export class Gallery {
-  // root: an <ol>; dress(image, tile): fills a tile beyond its picture, again whenever the image changes; href, alt: functions of an image.
+  // root: an <ol>; dress(image, tile): fills a tile beyond its picture, again whenever the image
+  // changes; href, alt: functions of an image.
   constructor(root, { dress = () => {}, href, alt }) {
-    Object.assign(this, { root, dress, href, alt, images: [], breaks: [], tiles: new Map(), at: 0, settled: true });
+    Object.assign(this, {
+      root,
+      dress,
+      href,
+      alt,
+      images: [],
+      breaks: [],
+      tiles: new Map(),
+      at: 0,
+      settled: true,
+    });
     root.classList.add("gallery");
     galleries.add(this);
     this.wide = 0;
@@ -72,11 +88,15 @@ export class Gallery {
   show(images, breaks = []) {
     const same = images[0]?.id === this.images[0]?.id && this.images.length > 0;
     const focused = this.focusedId();
-    const more = same && images.length >= this.images.length && this.images.every((image, i) => image === images[i]);
+    const more =
+      same &&
+      images.length >= this.images.length &&
+      this.images.every((image, i) => image === images[i]);
     this.images = images;
     this.breaks = breaks;
     if (!same) this.at = 0;
-    if (more && this.root.isConnected) { // tiles stay, with the finger or the pointer on them
+    if (more && this.root.isConnected) {
+      // tiles stay, with the finger or the pointer on them
       for (const { node } of this.tiles.values()) node.setAttribute("aria-setsize", images.length);
       this.refreshAll();
       return this.layOut(null);
@@ -91,7 +111,8 @@ export class Gallery {
     return this.images.findIndex((image) => image.id === id);
   }
 
-  // Lay out again, so that the picture at a point of the screen (or the first one seen) stays there.
+  // Lay out again, so that the picture at a point of the screen (or the first one seen) stays
+  // there.
   layOut(at) {
     const old = this.rows && at !== null ? this.anchor(at) : null;
     this.wide = this.root.clientWidth;
@@ -99,18 +120,32 @@ export class Gallery {
     const ratios = this.images.map(ratioOf);
     const options = { gap: GAP, heading: HEADING, breaks: this.breaks.map((one) => one.at) };
     // The first rows do not depend on the photos that follow later, so that these move nothing.
-    const first = ratios.length <= PAGE ? [] : justify(ratios.slice(0, PAGE), this.wide, rowHeight(),
-      { ...options, breaks: options.breaks.filter((place) => place < PAGE) }).rows.slice(0, -1).map((row) => row.end);
+    const first =
+      ratios.length <= PAGE
+        ? []
+        : justify(ratios.slice(0, PAGE), this.wide, rowHeight(), {
+            ...options,
+            breaks: options.breaks.filter((place) => place < PAGE),
+          })
+            .rows.slice(0, -1)
+            .map((row) => row.end);
     const layout = justify(ratios, this.wide, rowHeight(), { ...options, fixed: first });
     Object.assign(this, layout);
     this.root.style.height = `${layout.height}px`;
     for (const one of this.root.querySelectorAll(".divider")) one.remove();
     for (const { at: index, words } of this.breaks) {
       const top = this.rows[this.row[index]]?.top;
-      if (top !== undefined) this.root.append(el("li", { class: "divider", style: { top: `${top - HEADING}px` } }, el("h2", {}, words)));
+      if (top !== undefined)
+        this.root.append(
+          el("li", { class: "divider", style: { top: `${top - HEADING}px` } }, el("h2", {}, words)),
+        );
     }
     for (const [index, tile] of this.tiles) this.place(index, tile);
-    if (old) scrollBy(0, this.root.getBoundingClientRect().top + this.rows[this.row[old.index]].top - old.top);
+    if (old)
+      scrollBy(
+        0,
+        this.root.getBoundingClientRect().top + this.rows[this.row[old.index]].top - old.top,
+      );
     this.draw();
   }
 
@@ -153,7 +188,11 @@ export class Gallery {
     if (focused && this.root.contains(focused)) keep.add(Number(focused.dataset.index));
     for (const [index, tile] of this.tiles)
       if (!keep.has(index)) {
-        if (!tile.img?.complete) tile.img?.removeAttribute("srcset"), tile.img?.removeAttribute("src"); // it is not needed any more
+        if (!tile.img?.complete) {
+          // It is not needed any more.
+          tile.img?.removeAttribute("srcset");
+          tile.img?.removeAttribute("src");
+        }
         tile.node.remove();
         this.tiles.delete(index);
       }
@@ -161,7 +200,8 @@ export class Gallery {
     const middle = rowAt(this.rows, innerHeight / 2 - origin);
     missing.sort((a, b) => Math.abs(this.row[a] - middle) - Math.abs(this.row[b] - middle));
     for (const index of missing) {
-      if (performance.now() - now > BUDGET && this.outside(index, origin)) { // the others in the next frame
+      if (performance.now() - now > BUDGET && this.outside(index, origin)) {
+        // the others in the next frame
         this.scrolled();
         break;
       }
@@ -173,7 +213,10 @@ export class Gallery {
   // By the way of the last frames: a single late frame tells little.
   isFast(origin, now) {
     const before = this.passed ?? [];
-    this.passed = [...before.filter((one, i) => now - one.now < OVER || i === before.length - 1), { origin, now }];
+    this.passed = [
+      ...before.filter((one, i) => now - one.now < OVER || i === before.length - 1),
+      { origin, now },
+    ];
     const [first] = this.passed;
     return 1000 * Math.abs(origin - first.origin) > FAST * innerHeight * (now - first.now);
   }
@@ -182,7 +225,8 @@ export class Gallery {
   settle() {
     clearTimeout(this.calm);
     this.calm = setTimeout(() => {
-      if (this.isFast(this.root.getBoundingClientRect().top, performance.now())) return this.settle();
+      if (this.isFast(this.root.getBoundingClientRect().top, performance.now()))
+        return this.settle();
       this.settled = true;
       this.load();
     }, SETTLED);
@@ -196,8 +240,26 @@ export class Gallery {
   make(index) {
     const image = this.images[index];
     const img = el("img", { alt: this.alt(image), decoding: "async", draggable: "false" });
-    const node = el("li", { class: "tile", "data-id": image.id, "data-index": index, "aria-setsize": this.images.length, "aria-posinset": index + 1 },
-      el("a", { class: "open", href: this.href(image), draggable: "false", tabindex: index === this.at ? 0 : -1 }, img));
+    const node = el(
+      "li",
+      {
+        class: "tile",
+        "data-id": image.id,
+        "data-index": index,
+        "aria-setsize": this.images.length,
+        "aria-posinset": index + 1,
+      },
+      el(
+        "a",
+        {
+          class: "open",
+          href: this.href(image),
+          draggable: "false",
+          tabindex: index === this.at ? 0 : -1,
+        },
+        img,
+      ),
+    );
     if (image.color) node.style.setProperty("--shade", image.color);
     const tile = { node, img, image, loaded: false };
     this.tiles.set(index, tile);
@@ -223,7 +285,8 @@ export class Gallery {
     for (const [index, tile] of this.tiles) {
       unknown ||= tile.image.path === null;
       if (tile.loaded) continue;
-      if (performance.now() - now > BUDGET && this.outside(index, origin)) { // the others in the next frame
+      if (performance.now() - now > BUDGET && this.outside(index, origin)) {
+        // the others in the next frame
         this.scrolled();
         continue;
       }
@@ -231,7 +294,9 @@ export class Gallery {
     }
     if (!unknown) return;
     const places = [...this.tiles.keys()];
-    want(this.images.slice(Math.max(0, Math.min(...places) - FURTHER), Math.max(...places) + FURTHER)); // those that come next, too
+    want(
+      this.images.slice(Math.max(0, Math.min(...places) - FURTHER), Math.max(...places) + FURTHER),
+    ); // those that come next, too
   }
 
   // What a tile has beyond its place and its colour.
@@ -272,7 +337,9 @@ export class Gallery {
   refresh(image) {
     for (const tile of this.tiles.values()) {
       if (tile.image.id !== image.id || !tile.loaded) continue;
-      const held = tile.node.contains(document.activeElement) ? document.activeElement.dataset.act : null;
+      const held = tile.node.contains(document.activeElement)
+        ? document.activeElement.dataset.act
+        : null;
       if (tile.img) tile.img.alt = this.alt(tile.image);
       this.dress(tile.image, tile.node);
       this.setStops(tile, Number(tile.node.dataset.index) === this.at);
@@ -318,14 +385,19 @@ export class Gallery {
     return true;
   }
 
-  // Scroll as little as shows a row, below what sticks to the top and above what sticks to the foot.
+  // Scroll as little as shows a row, below what sticks to the top and above what sticks to the
+  // foot.
   reveal(index) {
     const { top, height } = this.rows[this.row[index]];
     const style = getComputedStyle(document.documentElement);
-    const [above, below] = [parseFloat(style.scrollPaddingTop) || 0, parseFloat(style.scrollPaddingBottom) || 0];
+    const [above, below] = [
+      parseFloat(style.scrollPaddingTop) || 0,
+      parseFloat(style.scrollPaddingBottom) || 0,
+    ];
     const y = this.root.getBoundingClientRect().top + top;
     if (y < above) scrollBy(0, y - above);
-    else if (y + height > innerHeight - below) scrollBy(0, Math.min(y - above, y + height - innerHeight + below));
+    else if (y + height > innerHeight - below)
+      scrollBy(0, Math.min(y - above, y + height - innerHeight + below));
     this.draw();
   }
 
@@ -343,7 +415,11 @@ export class Gallery {
     const middle = this.left[index] + this.widths[index] / 2;
     let best = row.first;
     for (let i = row.first; i < row.end; i++)
-      if (Math.abs(this.left[i] + this.widths[i] / 2 - middle) < Math.abs(this.left[best] + this.widths[best] / 2 - middle)) best = i;
+      if (
+        Math.abs(this.left[i] + this.widths[i] / 2 - middle) <
+        Math.abs(this.left[best] + this.widths[best] / 2 - middle)
+      )
+        best = i;
     return best;
   }
 
@@ -352,25 +428,44 @@ export class Gallery {
     return at >= 0 && this.focus(this.neighbour(at, where));
   }
 
-  // ---- two fingers, or the wheel with Ctrl (which a pinch on a touchpad sends), make the photos larger or smaller
+  // ---- two fingers, or the wheel with Ctrl (which a pinch on a touchpad sends), make the photos
+  // larger or smaller
 
   pinch() {
-    this.root.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey) return;
-      event.preventDefault();
-      setRowHeight(rowHeight() * Math.exp(-event.deltaY / 200), { x: event.clientX, y: event.clientY });
-    }, { passive: false });
+    this.root.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey) return;
+        event.preventDefault();
+        setRowHeight(rowHeight() * Math.exp(-event.deltaY / 200), {
+          x: event.clientX,
+          y: event.clientY,
+        });
+      },
+      { passive: false },
+    );
     let from = null;
     const apart = ([a, b]) => Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
-    this.root.addEventListener("touchstart", ({ touches }) => {
-      from = touches.length === 2 ? { apart: apart(touches), height: rowHeight() } : null;
-    }, { passive: true });
-    this.root.addEventListener("touchmove", (event) => {
-      if (!from || event.touches.length !== 2) return;
-      event.preventDefault();
-      const [a, b] = event.touches;
-      setRowHeight((from.height * apart(event.touches)) / from.apart, { x: (a.clientX + b.clientX) / 2, y: (a.clientY + b.clientY) / 2 });
-    }, { passive: false });
+    this.root.addEventListener(
+      "touchstart",
+      ({ touches }) => {
+        from = touches.length === 2 ? { apart: apart(touches), height: rowHeight() } : null;
+      },
+      { passive: true },
+    );
+    this.root.addEventListener(
+      "touchmove",
+      (event) => {
+        if (!from || event.touches.length !== 2) return;
+        event.preventDefault();
+        const [a, b] = event.touches;
+        setRowHeight((from.height * apart(event.touches)) / from.apart, {
+          x: (a.clientX + b.clientX) / 2,
+          y: (a.clientY + b.clientY) / 2,
+        });
+      },
+      { passive: false },
+    );
   }
 }
 
@@ -378,10 +473,24 @@ export class Gallery {
 export function skeleton(n = 24) {
   const list = el("ol", { class: "gallery waiting", "aria-hidden": "true" });
   const width = innerWidth - 2 * GAP;
-  const ratios = Array.from({ length: n }, (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6]);
+  const ratios = Array.from(
+    { length: n },
+    (_, i) => [1.5, 1.33, 0.75, 1.5, 1, 1.78][(i * 5 + (i >> 2)) % 6],
+  );
   const { left, widths, row, rows, height } = justify(ratios, width, rowHeight(), { gap: GAP });
   list.style.height = `${height}px`;
-  ratios.forEach((_, i) => list.append(el("li", { class: "tile", style: { transform: `translate(${left[i]}px, ${rows[row[i]].top}px)`,
-    width: `${widths[i]}px`, height: `${rows[row[i]].height}px`, "--wait": `${(i % 7) * 90}ms` } })));
+  ratios.forEach((_, i) =>
+    list.append(
+      el("li", {
+        class: "tile",
+        style: {
+          transform: `translate(${left[i]}px, ${rows[row[i]].top}px)`,
+          width: `${widths[i]}px`,
+          height: `${rows[row[i]].height}px`,
+          "--wait": `${(i % 7) * 90}ms`,
+        },
+      }),
+    ),
+  );
   return list;
 }

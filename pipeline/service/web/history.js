@@ -1,4 +1,5 @@
-// Requests and the browser's history: every request has an address; Back and Forward restore it and its scroll position.
+// Requests and the browser's history: every request has an address; Back and Forward restore it and
+// its scroll position.
 
 import { addressOf, readAddress, searchOf } from "./address.js";
 import { settings, state } from "./state.js";
@@ -37,8 +38,12 @@ export function followHistory(showRequest) {
     const same = (part) => JSON.stringify([searchOf(part), part.with, part.view, part.metric]);
     show(next, same(next) === same(state.request) ? {} : { scroll: event.state?.scroll ?? 0 });
   });
-  addEventListener("scroll", () => {
-    clearTimeout(keepScroll.timer);
-    keepScroll.timer = setTimeout(keepScroll, 150);
-  }, { passive: true });
+  addEventListener(
+    "scroll",
+    () => {
+      clearTimeout(keepScroll.timer);
+      keepScroll.timer = setTimeout(keepScroll, 150);
+    },
+    { passive: true },
+  );
 }

@@ -1,12 +1,28 @@
-// Human evaluation: one query, one candidate at a time, relevant or not. Neither rank nor learner is told.
+// Human evaluation: one query, one candidate at a time, relevant or not. Neither rank nor learner
+// is told.
 
 import { get, post } from "./api.js";
-import { $, announce, box, command, el, icon, keyName, missing, plural, remember, remembered } from "./dom.js";
+import {
+  $,
+  announce,
+  box,
+  command,
+  el,
+  icon,
+  keyName,
+  missing,
+  plural,
+  remember,
+  remembered,
+} from "./dom.js";
 import { lineChart } from "./charts.js";
 import { bindKeys, bindTop } from "./keys.js";
 
-const VERDICTS = [["relevant", "Relevant", "A", "check"], ["not", "Not relevant", "X", "cross"],
-  ["unsure", "Cannot say", "Space", "question"]];
+const VERDICTS = [
+  ["relevant", "Relevant", "A", "check"],
+  ["not", "Not relevant", "X", "cross"],
+  ["unsure", "Cannot say", "Space", "question"],
+];
 
 const asked = new URLSearchParams(location.search);
 let judge = new URLSearchParams(location.search).get("judge");
@@ -16,19 +32,39 @@ let sending = false; // keys wait while a decision is kept
 
 function failure(error) {
   if (!error) return $("#failure").replaceChildren();
-  $("#failure").replaceChildren(box("Request failed", el("p", {}, error.message),
-    el("button", { type: "button", onclick: () => location.reload() }, "Reload")));
+  $("#failure").replaceChildren(
+    box(
+      "Request failed",
+      el("p", {}, error.message),
+      el("button", { type: "button", onclick: () => location.reload() }, "Reload"),
+    ),
+  );
 }
 
 function askName() {
-  const name = el("input", { type: "text", name: "judge", maxlength: 60, required: true, autocomplete: "name",
-    value: remembered("judge", "") });
-  const form = el("form", { class: "panel start" },
+  const name = el("input", {
+    type: "text",
+    name: "judge",
+    maxlength: 60,
+    required: true,
+    autocomplete: "name",
+    value: remembered("judge", ""),
+  });
+  const form = el(
+    "form",
+    { class: "panel start" },
     el("h1", {}, "Judge search results"),
-    el("p", {}, "You see a query and one image at a time. Decide whether each image is relevant to the query."),
+    el(
+      "p",
+      {},
+      "You see a query and one image at a time. Decide whether each image is relevant to the " +
+        "query.",
+    ),
     el("p", {}, "Each decision is saved immediately. To resume later, enter the same name."),
-    el("label", {}, "Your name", name), el("button", { class: "primary" }, "Start"),
-    el("p", {}, el("a", { href: "?results=1" }, "Results so far")));
+    el("label", {}, "Your name", name),
+    el("button", { class: "primary" }, "Start"),
+    el("p", {}, el("a", { href: "?results=1" }, "Results so far")),
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     judge = name.value.trim();
@@ -47,7 +83,10 @@ async function load() {
     failure(null);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(el("h1", {}, "Judge search results"), box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
+    $("#stage").replaceChildren(
+      el("h1", {}, "Judge search results"),
+      box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]),
+    );
   }
 }
 
@@ -57,28 +96,73 @@ function draw(next) {
   const focused = document.activeElement;
   // A path often names the class, so alternative texts do not tell it.
   const side = (name, id, words) => {
-    const img = el("img", { src: `images/${id}/thumbnail?size=1024`, alt: words, draggable: "false" });
-    img.addEventListener("load", () => { shownAt = performance.now(); });
+    const img = el("img", {
+      src: `images/${id}/thumbnail?size=1024`,
+      alt: words,
+      draggable: "false",
+    });
+    img.addEventListener("load", () => {
+      shownAt = performance.now();
+    });
     img.addEventListener("error", () => img.replaceWith(missing(name)));
     return el("figure", {}, el("figcaption", {}, name), img);
   };
   const button = ([decision, words, key, sign]) =>
-    el("button", { type: "button", class: decision, "data-decision": decision, "aria-keyshortcuts": key, onclick: () => decide(decision) },
-      icon(sign), words, keyName(key));
+    el(
+      "button",
+      {
+        type: "button",
+        class: decision,
+        "data-decision": decision,
+        "aria-keyshortcuts": key,
+        onclick: () => decide(decision),
+      },
+      icon(sign),
+      words,
+      keyName(key),
+    );
   const unfolded = $("#guide")?.open ?? next.done === 0;
   $("#stage").replaceChildren(
-    el("div", { class: "head" },
+    el(
+      "div",
+      { class: "head" },
       el("h1", {}, `Query ${next.query_index + 1} of ${next.n_queries}`),
       el("progress", { max: next.total, value: next.done, "aria-label": "Progress" }),
       el("span", { class: "count" }, `${next.done} / ${next.total}`),
       el("span", { class: "quiet", id: "left" }, timeLeft(next.seconds_left)),
-      el("button", { type: "button", id: "undo", onclick: undo, disabled: next.done === 0, title: "Undo (Backspace)" }, "Undo"),
-      el("span", { class: "status", id: "status" })),
-    el("div", { class: "duel" }, side("Query", task.query, "Query image"),
-      side("Relevant to the query?", task.image, `Image ${next.done + 1} of ${next.total}`)),
+      el(
+        "button",
+        {
+          type: "button",
+          id: "undo",
+          onclick: undo,
+          disabled: next.done === 0,
+          title: "Undo (Backspace)",
+        },
+        "Undo",
+      ),
+      el("span", { class: "status", id: "status" }),
+    ),
+    el(
+      "div",
+      { class: "duel" },
+      side("Query", task.query, "Query image"),
+      side("Relevant to the query?", task.image, `Image ${next.done + 1} of ${next.total}`),
+    ),
     el("div", { class: "verdicts", role: "group", "aria-label": "Decision" }, VERDICTS.map(button)),
-    next.instructions ? el("details", { id: "guide", open: unfolded }, el("summary", {}, "Instructions"),
-      el("div", { class: "panel" }, next.instructions.split("\n\n").map((words) => el("p", {}, words)))) : "");
+    next.instructions
+      ? el(
+          "details",
+          { id: "guide", open: unfolded },
+          el("summary", {}, "Instructions"),
+          el(
+            "div",
+            { class: "panel" },
+            next.instructions.split("\n\n").map((words) => el("p", {}, words)),
+          ),
+        )
+      : "",
+  );
   shownAt = performance.now();
   document.title = `${next.done} / ${next.total} – Judge – visterm`;
   // Who goes on with Enter or Space finds the focus where it was.
@@ -92,7 +176,9 @@ function timeLeft(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds < 50) return "less than a minute left";
   const minutes = Math.round(seconds / 60);
-  return minutes < 60 ? `about ${plural(minutes, "minute")} left` : `about ${plural(Math.round(minutes / 60), "hour")} left`;
+  return minutes < 60
+    ? `about ${plural(minutes, "minute")} left`
+    : `about ${plural(Math.round(minutes / 60), "hour")} left`;
 }
 
 async function send(path, body, words) {
@@ -103,7 +189,8 @@ async function send(path, body, words) {
     const next = await post(path, body);
     draw(next);
     failure(null);
-    if (next.task) announce(`${words} Image ${next.done + 1} of ${next.total}, query ${next.query_index + 1}.`);
+    if (next.task)
+      announce(`${words} Image ${next.done + 1} of ${next.total}, query ${next.query_index + 1}.`);
     $("#status").textContent = "Saved";
   } catch (error) {
     failure(error); // the image stays, so that it can be decided again
@@ -118,22 +205,43 @@ function decide(decision) {
   if (!task || sending) return;
   $(`[data-decision="${decision}"]`).classList.add("chosen");
   const [, words] = VERDICTS.find(([name]) => name === decision);
-  return send("api/judge/decisions", { judge, task: task.task, image: task.image, decision, seconds: (performance.now() - shownAt) / 1000 },
-    `${words}.`);
+  return send(
+    "api/judge/decisions",
+    {
+      judge,
+      task: task.task,
+      image: task.image,
+      decision,
+      seconds: (performance.now() - shownAt) / 1000,
+    },
+    `${words}.`,
+  );
 }
 
 const undo = () => void send("api/judge/undo", { judge }, "Undone.");
 
-const percent = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`);
+const percent = (value) =>
+  value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`;
 
 async function showEnd(next) {
   const found = await get("api/judge/results");
   document.title = "Done – Judge – visterm";
   drawResults(found, [
     el("h1", { tabindex: "-1" }, "Done. Thank you!"),
-    el("p", {}, `You judged ${plural(next.total, "image")} for ${plural(next.n_queries, "query", "queries")}.`),
-    el("p", { class: "row" }, el("button", { type: "button", id: "undo", onclick: undo }, "Undo last decision"),
-      el("span", { id: "status", class: "status" }), el("a", { href: "judge" }, "Start as another judge"))]);
+    el(
+      "p",
+      {},
+      `You judged ${plural(next.total, "image")} for ` +
+        `${plural(next.n_queries, "query", "queries")}.`,
+    ),
+    el(
+      "p",
+      { class: "row" },
+      el("button", { type: "button", id: "undo", onclick: undo }, "Undo last decision"),
+      el("span", { id: "status", class: "status" }),
+      el("a", { href: "judge" }, "Start as another judge"),
+    ),
+  ]);
 }
 
 // The page of results, with an address of its own.
@@ -141,46 +249,143 @@ async function showResults() {
   try {
     const found = await get("api/judge/results");
     document.title = "Results – Judge – visterm";
-    drawResults(found, [el("h1", { tabindex: "-1" }, "Results of judging"),
-      el("p", { class: "quiet" }, `Study ${found.study} of ${found.learner}: ${plural(found.queries.length, "query", "queries")}, ${plural(found.judges.length, "judge")}.`),
-      el("p", {}, el("a", { href: "judge" }, "Judge some images"))]);
+    drawResults(found, [
+      el("h1", { tabindex: "-1" }, "Results of judging"),
+      el(
+        "p",
+        { class: "quiet" },
+        `Study ${found.study} of ${found.learner}: ` +
+          `${plural(found.queries.length, "query", "queries")}, ` +
+          `${plural(found.judges.length, "judge")}.`,
+      ),
+      el("p", {}, el("a", { href: "judge" }, "Judge some images")),
+    ]);
   } catch (error) {
     if (error.status !== 409) return failure(error);
-    $("#stage").replaceChildren(el("h1", {}, "Judge search results"), box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]));
+    $("#stage").replaceChildren(
+      el("h1", {}, "Judge search results"),
+      box("Nothing to judge yet", [el("p", {}, error.message), command("visterm judge")]),
+    );
   }
 }
 
 function drawResults(found, head) {
   const at = (row) => row.precision_at?.[found.k];
-  const curve = Object.entries(found.precision_at ?? {}).filter(([, value]) => value !== null).map(([k, value]) => [Number(k), value]);
+  const curve = Object.entries(found.precision_at ?? {})
+    .filter(([, value]) => value !== null)
+    .map(([k, value]) => [Number(k), value]);
   const random = found.random_relevant;
   const series = [{ name: found.learner, kind: "learner", points: curve }];
-  if (curve.length && random !== null) series.push({ name: "Random images", kind: "chance", points: [[curve[0][0], random], [curve.at(-1)[0], random]] });
-  const judged = found.queries.filter((row) => row.judges).sort((a, b) => (at(b) ?? 0) - (at(a) ?? 0));
+  if (curve.length && random !== null)
+    series.push({
+      name: "Random images",
+      kind: "chance",
+      points: [
+        [curve[0][0], random],
+        [curve.at(-1)[0], random],
+      ],
+    });
+  const judged = found.queries
+    .filter((row) => row.judges)
+    .sort((a, b) => (at(b) ?? 0) - (at(a) ?? 0));
   $("#stage").replaceChildren(
-    el("section", { class: "panel done" },
+    el(
+      "section",
+      { class: "panel done" },
       head,
       el("h2", {}, "Results so far"),
-      el("dl", { class: "facts" },
-        el("dt", {}, `Precision at ${found.k}, ${found.learner}`), el("dd", {}, percent(at(found))),
-        el("dt", {}, "Random images judged relevant"), el("dd", {}, percent(random))),
-      curve.length > 1 ? lineChart(series, { x: "k, the number of first results", y: "Precision at k", label: `Precision at k by the judges: ${percent(at(found))} at ${found.k}` }) : null,
-      el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Results per judge" }, el("table", {},
-        el("caption", {}, "Judges"),
-        el("thead", {}, el("tr", {}, ["Judge", "Judged", "Cannot say", "Seconds per image", `Precision at ${found.k}`,
-          "Agreement with other judges"].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)))),
-        el("tbody", {}, found.judges.map((row) => el("tr", {}, el("th", { scope: "row", dir: "auto" }, row.judge),
-          el("td", { class: "n" }, `${row.done} / ${row.total}`), el("td", { class: "n" }, row.unsure),
-          el("td", { class: "n" }, row.seconds === null ? "–" : row.seconds.toFixed(1)),
-          el("td", { class: "n" }, percent(at(row))), el("td", { class: "n" }, percent(row.coherence))))))),
-      judged.length ? [el("h2", {}, "Queries, the best first"), el("ol", { class: "judged" }, judged.map((row) => {
-        const img = el("img", { src: `images/${row.query}/thumbnail?size=256`, alt: row.path, loading: "lazy" });
-        img.addEventListener("error", () => img.replaceWith(missing(row.path)));
-        return el("li", {}, el("a", { href: `./?id=${row.query}` }, img), el("strong", {}, percent(at(row))),
-          el("span", { class: "quiet" }, plural(row.judges, "judge")));
-      }))] : el("p", { class: "quiet" }, "A query counts once a judge has decided on all its images."),
-      el("p", { class: "row" }, "Export: ", [["csv", "CSV"], ["json", "JSON"], ["qrels", "TREC qrels"]].map(([format, name]) =>
-        el("a", { href: `api/judge/export?format=${format}` }, name)))));
+      el(
+        "dl",
+        { class: "facts" },
+        el("dt", {}, `Precision at ${found.k}, ${found.learner}`),
+        el("dd", {}, percent(at(found))),
+        el("dt", {}, "Random images judged relevant"),
+        el("dd", {}, percent(random)),
+      ),
+      curve.length > 1
+        ? lineChart(series, {
+            x: "k, the number of first results",
+            y: "Precision at k",
+            label: `Precision at k by the judges: ${percent(at(found))} at ${found.k}`,
+          })
+        : null,
+      el(
+        "div",
+        { class: "wide", tabindex: "0", role: "region", "aria-label": "Results per judge" },
+        el(
+          "table",
+          {},
+          el("caption", {}, "Judges"),
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              [
+                "Judge",
+                "Judged",
+                "Cannot say",
+                "Seconds per image",
+                `Precision at ${found.k}`,
+                "Agreement with other judges",
+              ].map((name, i) => el("th", { scope: "col", class: i ? "n" : null }, name)),
+            ),
+          ),
+          el(
+            "tbody",
+            {},
+            found.judges.map((row) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row", dir: "auto" }, row.judge),
+                el("td", { class: "n" }, `${row.done} / ${row.total}`),
+                el("td", { class: "n" }, row.unsure),
+                el("td", { class: "n" }, row.seconds === null ? "–" : row.seconds.toFixed(1)),
+                el("td", { class: "n" }, percent(at(row))),
+                el("td", { class: "n" }, percent(row.coherence)),
+              ),
+            ),
+          ),
+        ),
+      ),
+      judged.length
+        ? [
+            el("h2", {}, "Queries, the best first"),
+            el(
+              "ol",
+              { class: "judged" },
+              judged.map((row) => {
+                const img = el("img", {
+                  src: `images/${row.query}/thumbnail?size=256`,
+                  alt: row.path,
+                  loading: "lazy",
+                });
+                img.addEventListener("error", () => img.replaceWith(missing(row.path)));
+                return el(
+                  "li",
+                  {},
+                  el("a", { href: `./?id=${row.query}` }, img),
+                  el("strong", {}, percent(at(row))),
+                  el("span", { class: "quiet" }, plural(row.judges, "judge")),
+                );
+              }),
+            ),
+          ]
+        : el("p", { class: "quiet" }, "A query counts once a judge has decided on all its images."),
+      el(
+        "p",
+        { class: "row" },
+        "Export: ",
+        [
+          ["csv", "CSV"],
+          ["json", "JSON"],
+          ["qrels", "TREC qrels"],
+        ].map(([format, name]) => el("a", { href: `api/judge/export?format=${format}` }, name)),
+      ),
+    ),
+  );
   $("h1").focus();
 }
 

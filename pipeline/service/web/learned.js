@@ -33,9 +33,21 @@ export function drawLearned() {
   const share = request.learned ?? ranking.learned ?? 1;
   const slider = $("input", bar);
   if (!slider) {
-    const range = el("input", { type: "range", min: 0, max: 1, step: 0.05, value: share, "aria-label": "Share of what was learned",
-      oninput: (event) => (label(event.target), void apply(Number(event.target.value))) });
-    bar.replaceChildren(el("span", { class: "quiet" }, "How it looks"), range, el("span", { class: "quiet" }, "What was learned"), ...info("learned"));
+    const range = el("input", {
+      type: "range",
+      min: 0,
+      max: 1,
+      step: 0.05,
+      value: share,
+      "aria-label": "Share of what was learned",
+      oninput: (event) => (label(event.target), void apply(Number(event.target.value))),
+    });
+    bar.replaceChildren(
+      el("span", { class: "quiet" }, "How it looks"),
+      range,
+      el("span", { class: "quiet" }, "What was learned"),
+      ...info("learned"),
+    );
     label(range);
   } else if (slider !== document.activeElement || !under) {
     slider.value = share;

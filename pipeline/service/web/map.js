@@ -26,12 +26,20 @@ let frame = 0;
 
 // ---- places
 
-// The map is stretched towards the shape of the canvas: what is near counts, not in which direction.
+// The map is stretched towards the shape of the canvas: what is near counts, not in which
+// direction.
 const stretch = () => Math.min(1.7, Math.max(0.6, canvas.width / canvas.height));
-const side = () => 0.92 * Math.min(canvas.height, canvas.width / stretch()) * view.zoom; // of the map's height, in pixels
+// Of the map's height, in pixels.
+const side = () => 0.92 * Math.min(canvas.height, canvas.width / stretch()) * view.zoom;
 const wide = () => side() * stretch();
-const toScreen = (x, y) => [canvas.width / 2 + (x - view.x) * wide(), canvas.height / 2 + (y - view.y) * side()];
-const toMap = (x, y) => [view.x + (x - canvas.width / 2) / wide(), view.y + (y - canvas.height / 2) / side()];
+const toScreen = (x, y) => [
+  canvas.width / 2 + (x - view.x) * wide(),
+  canvas.height / 2 + (y - view.y) * side(),
+];
+const toMap = (x, y) => [
+  view.x + (x - canvas.width / 2) / wide(),
+  view.y + (y - canvas.height / 2) / side(),
+];
 const scale = () => canvas.width / box.clientWidth;
 
 function inView() {
@@ -39,7 +47,8 @@ function inView() {
   const [right, bottom] = toMap(canvas.width, canvas.height);
   const inside = [];
   for (let i = 0; i < points.n; i++)
-    if (points.x[i] >= left && points.x[i] <= right && points.y[i] >= top && points.y[i] <= bottom) inside.push(i);
+    if (points.x[i] >= left && points.x[i] <= right && points.y[i] >= top && points.y[i] <= bottom)
+      inside.push(i);
   return inside;
 }
 
@@ -81,7 +90,12 @@ function draw() {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   const dpr = scale();
   const colored = remembered("mapColors", true);
-  drawPoints(canvas, points, { place: toScreen, radius: dpr * Math.min(4, 1.9 + 0.5 * Math.log2(view.zoom)), only, colored });
+  drawPoints(canvas, points, {
+    place: toScreen,
+    radius: dpr * Math.min(4, 1.9 + 0.5 * Math.log2(view.zoom)),
+    only,
+    colored,
+  });
   shown = [];
   if (view.zoom >= 1.8 || points.x.length <= FEW) drawPhotos(pen, dpr, colored);
   if (view.zoom < 4) drawNames(pen, dpr);
@@ -116,7 +130,10 @@ function drawPhotos(pen, dpr, colored) {
   }
 }
 
-const fitted = ({ naturalWidth: w, naturalHeight: h }, size) => [size * Math.min(1, w / h), size * Math.min(1, h / w)];
+const fitted = ({ naturalWidth: w, naturalHeight: h }, size) => [
+  size * Math.min(1, w / h),
+  size * Math.min(1, h / w),
+];
 
 function load(id) {
   let img = pictures.get(id);
@@ -130,7 +147,8 @@ function load(id) {
   return img.complete && img.naturalWidth ? img : null;
 }
 
-// The names of labels where most of their photos lie; those that would cover another one are left out.
+// The names of labels where most of their photos lie; those that would cover another one are left
+// out.
 function drawNames(pen, dpr) {
   const style = getComputedStyle(box);
   pen.font = `600 ${13 * dpr}px ${style.fontFamily}`;
@@ -140,10 +158,19 @@ function drawNames(pen, dpr) {
   for (const { label, x, y } of middles()) {
     if (only !== null && label !== only) continue;
     const [left, top] = toScreen(x, y);
-    const words = points.names[label].length > 24 ? `${points.names[label].slice(0, 23)}…` : points.names[label];
+    const words =
+      points.names[label].length > 24
+        ? `${points.names[label].slice(0, 23)}…`
+        : points.names[label];
     const [w, h] = [pen.measureText(words).width / 2 + 6 * dpr, 11 * dpr];
     if (left < w || top < h || left > canvas.width - w || top > canvas.height - h) continue;
-    if (placed.some((other) => Math.abs(other.left - left) < other.w + w && Math.abs(other.top - top) < other.h + h)) continue;
+    if (
+      placed.some(
+        (other) =>
+          Math.abs(other.left - left) < other.w + w && Math.abs(other.top - top) < other.h + h,
+      )
+    )
+      continue;
     placed.push({ left, top, w, h });
     pen.strokeStyle = style.backgroundColor;
     pen.lineWidth = 5 * dpr;
@@ -166,15 +193,26 @@ function middles() {
     members.get(label).push(i);
   }
   const median = (list, axis) => list.map((i) => axis[i]).sort((a, b) => a - b)[list.length >> 1];
-  const list = [...members].filter(([, some]) => some.length > 2).slice(0, 300)
-    .map(([label, some]) => ({ label, n: some.length, x: median(some, points.x), y: median(some, points.y) })).sort((a, b) => b.n - a.n);
+  const list = [...members]
+    .filter(([, some]) => some.length > 2)
+    .slice(0, 300)
+    .map(([label, some]) => ({
+      label,
+      n: some.length,
+      x: median(some, points.x),
+      y: median(some, points.y),
+    }))
+    .sort((a, b) => b.n - a.n);
   middlesOf = { points, list };
   return list;
 }
 
 function drawCross(pen, dpr) {
   const [x, y] = [canvas.width / 2, canvas.height / 2];
-  for (const [width, color] of [[5, "#fff"], [2, "#000"]]) {
+  for (const [width, color] of [
+    [5, "#fff"],
+    [2, "#000"],
+  ]) {
     pen.strokeStyle = color;
     pen.lineWidth = width * dpr;
     pen.beginPath();
@@ -189,7 +227,9 @@ function drawCross(pen, dpr) {
 // ---- what lies where
 
 function photoAt(x, y) {
-  const over = shown.findLast((one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2);
+  const over = shown.findLast(
+    (one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2,
+  );
   return over ? over.i : nearest(...toMap(x, y), (14 * scale()) / side());
 }
 
@@ -211,7 +251,10 @@ function settle() {
   clearTimeout(timer);
   timer = setTimeout(async () => {
     if (state.request.view !== "map") return;
-    const at = view.zoom === 1 ? undefined : [view.x.toFixed(4), view.y.toFixed(4), view.zoom.toFixed(2)].join(",");
+    const at =
+      view.zoom === 1
+        ? undefined
+        : [view.x.toFixed(4), view.y.toFixed(4), view.zoom.toFixed(2)].join(",");
     state.request = { ...state.request, at };
     history.replaceState(history.state, "", addressOf(state.request));
     const inside = inView();
@@ -219,7 +262,10 @@ function settle() {
     await drawList(inside);
     if (document.activeElement === canvas && inside.length) {
       const i = nearest(view.x, view.y);
-      announce(`${plural(inside.length, "photo")} in view. In the middle: ${nameOf(i)}. Enter searches with it.`);
+      announce(
+        `${plural(inside.length, "photo")} in view. In the middle: ${nameOf(i)}. Enter ` +
+          "searches with it.",
+      );
     }
   }, 250);
 }
@@ -227,25 +273,57 @@ function settle() {
 function drawLegend(inside) {
   const counts = new Map();
   for (const i of inside) counts.set(points.labels[i], (counts.get(points.labels[i]) ?? 0) + 1);
-  const sorted = [...counts].filter(([label]) => label !== 65535).sort((a, b) => b[1] - a[1]).slice(0, 40);
+  const sorted = [...counts]
+    .filter(([label]) => label !== 65535)
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 40);
   const focused = document.activeElement.dataset?.label;
-  legend.replaceChildren(...sorted.map(([label, n]) => {
-    const button = el("button", { type: "button", "data-label": label, style: { "--dot": colorOf(label) } },
-      el("span", { class: "dot", "aria-hidden": "true" }), el("span", { dir: "auto" }, points.names[label] ?? "other"), el("span", { class: "quiet" }, n));
-    button.addEventListener("click", () => fit(Array.from({ length: points.n }, (_, i) => i).filter((i) => points.labels[i] === label)));
-    for (const [name, value] of [["pointerenter", label], ["pointerleave", null], ["focus", label], ["blur", null]])
-      button.addEventListener(name, () => { only = value; redraw(); });
-    return el("li", {}, button);
-  }));
+  legend.replaceChildren(
+    ...sorted.map(([label, n]) => {
+      const button = el(
+        "button",
+        { type: "button", "data-label": label, style: { "--dot": colorOf(label) } },
+        el("span", { class: "dot", "aria-hidden": "true" }),
+        el("span", { dir: "auto" }, points.names[label] ?? "other"),
+        el("span", { class: "quiet" }, n),
+      );
+      button.addEventListener("click", () =>
+        fit(
+          Array.from({ length: points.n }, (_, i) => i).filter((i) => points.labels[i] === label),
+        ),
+      );
+      for (const [name, value] of [
+        ["pointerenter", label],
+        ["pointerleave", null],
+        ["focus", label],
+        ["blur", null],
+      ])
+        button.addEventListener(name, () => {
+          only = value;
+          redraw();
+        });
+      return el("li", {}, button);
+    }),
+  );
   if (focused) legend.querySelector(`[data-label="${focused}"]`)?.focus();
   legend.hidden = !sorted.length;
 }
 
 async function drawList(inside) {
   const step = Math.max(1, inside.length / 12);
-  const ids = [...new Set(Array.from({ length: Math.min(12, inside.length) }, (_, i) => points.ids[inside[Math.floor(i * step)]]))];
+  const ids = [
+    ...new Set(
+      Array.from(
+        { length: Math.min(12, inside.length) },
+        (_, i) => points.ids[inside[Math.floor(i * step)]],
+      ),
+    ),
+  ];
   const images = ids.length ? await get("api/images", { ids: ids.join(",") }).catch(() => []) : [];
-  listed.replaceChildren(el("h2", {}, `${plural(inside.length, "photo")} in view`), photoList(images, { small: true, first: 0 }));
+  listed.replaceChildren(
+    el("h2", {}, `${plural(inside.length, "photo")} in view`),
+    photoList(images, { small: true, first: 0 }),
+  );
 }
 
 // ---- pointers and keys
@@ -259,7 +337,11 @@ function bind() {
   };
   const spread = () => {
     const [a, b] = [...held.values()];
-    return { size: Math.hypot(a[0] - b[0], a[1] - b[1]), x: (a[0] + b[0]) / 2, y: (a[1] + b[1]) / 2 };
+    return {
+      size: Math.hypot(a[0] - b[0], a[1] - b[1]),
+      x: (a[0] + b[0]) / 2,
+      y: (a[1] + b[1]) / 2,
+    };
   };
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
@@ -292,14 +374,25 @@ function bind() {
   };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", () => { preview.hidden = true; });
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    zoomAt(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0022)), ...at(event));
-  }, { passive: false });
+  canvas.addEventListener("pointerleave", () => {
+    preview.hidden = true;
+  });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      zoomAt(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0022)), ...at(event));
+    },
+    { passive: false },
+  );
   canvas.addEventListener("keydown", (event) => {
-    const step = 60 * scale() / side();
-    const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key];
+    const step = (60 * scale()) / side();
+    const by = {
+      ArrowLeft: [-step, 0],
+      ArrowRight: [step, 0],
+      ArrowUp: [0, -step],
+      ArrowDown: [0, step],
+    }[event.key];
     if (by) look({ x: view.x + by[0], y: view.y + by[1] });
     else if (event.key === "+" || event.key === "=") zoomAt(1.5);
     else if (event.key === "-") zoomAt(1 / 1.5);
@@ -326,7 +419,10 @@ async function showPreview(i, event) {
   preview.style.setProperty("top", `${Math.min(y + 16, bounds.height - 170)}px`);
   if (i !== previewed) {
     previewed = i;
-    preview.replaceChildren(el("img", { src: `images/${points.ids[i]}/thumbnail?size=256`, alt: "", width: 170 }), el("span", { dir: "auto" }, nameOf(i)));
+    preview.replaceChildren(
+      el("img", { src: `images/${points.ids[i]}/thumbnail?size=256`, alt: "", width: 170 }),
+      el("span", { dir: "auto" }, nameOf(i)),
+    );
   }
   preview.hidden = false;
 }
@@ -336,28 +432,83 @@ async function showPreview(i, event) {
 let sizes;
 async function showMap(section, request) {
   const map = await get("api/map");
-  if (!map.ready) return section.replaceChildren(el("h1", {}, "Map of the collection"), notDrawn(map));
+  if (!map.ready)
+    return section.replaceChildren(el("h1", {}, "Map of the collection"), notDrawn(map));
   points = await readPoints(map);
   only = null;
-  const button = (words, name, act) => el("button", { type: "button", class: "round", "aria-label": name, title: name, onclick: act }, words);
-  canvas = el("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map",
-    "aria-label": `Map of ${plural(points.n, "photo")}. Arrow keys move it, plus and minus zoom, 0 shows all of it, Enter searches with the photo in the middle.` });
+  const button = (words, name, act) =>
+    el(
+      "button",
+      { type: "button", class: "round", "aria-label": name, title: name, onclick: act },
+      words,
+    );
+  canvas = el("canvas", {
+    tabindex: 0,
+    role: "application",
+    "aria-roledescription": "map",
+    "aria-label":
+      `Map of ${plural(points.n, "photo")}. Arrow keys move it, plus and minus zoom, 0 shows ` +
+      "all of it, Enter searches with the photo in the middle.",
+  });
   preview = el("div", { class: "preview", hidden: true, "aria-hidden": "true" });
-  box = el("div", { class: "mapbox" }, canvas, preview, el("div", { class: "zoom" },
-    button("+", "Zoom in", () => zoomAt(1.6)), button("−", "Zoom out", () => zoomAt(1 / 1.6)), button("⤢", "Whole map", () => look({ zoom: 1 }))));
+  box = el(
+    "div",
+    { class: "mapbox" },
+    canvas,
+    preview,
+    el(
+      "div",
+      { class: "zoom" },
+      button("+", "Zoom in", () => zoomAt(1.6)),
+      button("−", "Zoom out", () => zoomAt(1 / 1.6)),
+      button("⤢", "Whole map", () => look({ zoom: 1 })),
+    ),
+  );
   legend = el("ul", { class: "maplegend", "aria-label": "Labels in view" });
   listed = el("section", { class: "inview", "aria-label": "Photos in view" });
   const colors = el("input", { type: "checkbox", checked: remembered("mapColors", true) });
-  colors.addEventListener("change", () => { remember("mapColors", colors.checked); redraw(); });
-  const stale = map.current ? null : el("p", { class: "note" }, el("span", {}, map.making ? "A newer map is being drawn in the background."
-    : "Photos or the learned similarity have changed since this map was drawn."),
-  map.making ? null : el("button", { type: "button", onclick: (event) => {
-    event.target.disabled = true;
-    drawMap().then(() => showMap(section, request), failure);
-  } }, "Draw it again"));
-  section.replaceChildren(el("div", { class: "row head" }, el("h1", {}, "Map of the collection"),
-    el("span", { class: "quiet" }, plural(points.n, "photo")), map.labels.length ? el("label", { class: "check" }, colors, " Colours by label") : null), stale ?? "",
-  el("div", { class: "mapview" }, box, legend), listed);
+  colors.addEventListener("change", () => {
+    remember("mapColors", colors.checked);
+    redraw();
+  });
+  const stale = map.current
+    ? null
+    : el(
+        "p",
+        { class: "note" },
+        el(
+          "span",
+          {},
+          map.making
+            ? "A newer map is being drawn in the background."
+            : "Photos or the learned similarity have changed since this map was drawn.",
+        ),
+        map.making
+          ? null
+          : el(
+              "button",
+              {
+                type: "button",
+                onclick: (event) => {
+                  event.target.disabled = true;
+                  drawMap().then(() => showMap(section, request), failure);
+                },
+              },
+              "Draw it again",
+            ),
+      );
+  section.replaceChildren(
+    el(
+      "div",
+      { class: "row head" },
+      el("h1", {}, "Map of the collection"),
+      el("span", { class: "quiet" }, plural(points.n, "photo")),
+      map.labels.length ? el("label", { class: "check" }, colors, " Colours by label") : null,
+    ),
+    stale ?? "",
+    el("div", { class: "mapview" }, box, legend),
+    listed,
+  );
   bind();
   sizes?.disconnect();
   sizes = new ResizeObserver(() => {

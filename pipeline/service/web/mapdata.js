@@ -9,19 +9,36 @@ export async function readPoints(map) {
   const data = await response.arrayBuffer();
   const n = data.byteLength / 14;
   const xy = new Uint16Array(data, 8 * n, 2 * n);
-  kept = { version: map.version, n, ids: new Float64Array(data, 0, n), labels: new Uint16Array(data, 12 * n, n), names: map.labels,
-    x: Float32Array.from({ length: n }, (_, i) => xy[2 * i] / 65535), y: Float32Array.from({ length: n }, (_, i) => xy[2 * i + 1] / 65535) };
+  kept = {
+    version: map.version,
+    n,
+    ids: new Float64Array(data, 0, n),
+    labels: new Uint16Array(data, 12 * n, n),
+    names: map.labels,
+    x: Float32Array.from({ length: n }, (_, i) => xy[2 * i] / 65535),
+    y: Float32Array.from({ length: n }, (_, i) => xy[2 * i + 1] / 65535),
+  };
   return kept;
 }
 
-const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark"
-  || (!["light", "dark"].includes(document.documentElement.dataset.theme) && matchMedia("(prefers-color-scheme: dark)").matches);
+const isDark = () =>
+  getComputedStyle(document.documentElement).colorScheme === "dark" ||
+  (!["light", "dark"].includes(document.documentElement.dataset.theme) &&
+    matchMedia("(prefers-color-scheme: dark)").matches);
 
 // The colour of a label by number: neighbours in the list lie far apart on the wheel.
 export const colorOf = (label, dark = isDark()) =>
-  label === 65535 ? (dark ? "#8b929c" : "#888e97") : `hsl(${((label * 137.508) % 360).toFixed(1)} ${dark ? "70% 66%" : "68% 43%"})`;
+  label === 65535
+    ? dark
+      ? "#8b929c"
+      : "#888e97"
+    : `hsl(${((label * 137.508) % 360).toFixed(1)} ${dark ? "70% 66%" : "68% 43%"})`;
 
-export function drawPoints(canvas, points, { place = inSquare(canvas), radius = 1.7, only = null, colored = true } = {}) {
+export function drawPoints(
+  canvas,
+  points,
+  { place = inSquare(canvas), radius = 1.7, only = null, colored = true } = {},
+) {
   const pen = canvas.getContext("2d");
   const dark = isDark();
   const { width, height } = canvas;

@@ -1,4 +1,5 @@
-// The marks of the present query: kept by the server at once, shown in a tray, taken up by "Update ranking".
+// The marks of the present query: kept by the server at once, shown in a tray, taken up by "Update
+// ranking".
 
 import { get, post } from "./api.js";
 import { $, dock, el, fileName, icon, keyName, picture, plural, toast } from "./dom.js";
@@ -9,7 +10,8 @@ const shorten = (name) => (name.length > 60 ? `${name.slice(0, 40)} … ${name.s
 export class Marks {
   constructor() {
     this.changed = () => {}; // called after every change; the page sets it
-    this.sending = Promise.resolve(); // one request after the other, so that undo undoes what it should
+    // One request after the other, so that undo undoes what it should.
+    this.sending = Promise.resolve();
     this.waiting = 0; // requests
     this.saving = 0; // marks whose request is not yet answered
     this.#forget(null);
@@ -20,7 +22,8 @@ export class Marks {
     this.of = new Map(); // image id -> 1 or -1, as shown
     this.kept = new Map(); // the same, as the server said last
     this.used = new Map(); // the same, as the learner knows them
-    this.learned = new Map(); // learner -> ids of images whose marks it knew when this query was opened
+    // Learner -> ids of images whose marks it knew when this query was opened.
+    this.learned = new Map();
     this.paths = new Map(); // image id -> path
     this.status = ["", ""]; // kind, words
   }
@@ -29,10 +32,16 @@ export class Marks {
     this.#forget(key);
     this.changed();
     if (!key) return;
-    await this.#send(key, () => get("marks", { query: key }), ({ learned }) => {
-      this.learned = new Map(Object.entries(learned).map(([learner, ids]) => [learner, new Set(ids)]));
-      this.use(this.learner);
-    });
+    await this.#send(
+      key,
+      () => get("marks", { query: key }),
+      ({ learned }) => {
+        this.learned = new Map(
+          Object.entries(learned).map(([learner, ids]) => [learner, new Set(ids)]),
+        );
+        this.use(this.learner);
+      },
+    );
   }
 
   // What is shown at once gives way to what the server keeps as soon as no request is under way.
@@ -69,7 +78,9 @@ export class Marks {
   }
 
   get unused() {
-    return [...new Set([...this.of.keys(), ...this.used.keys()])].filter((id) => this.of.get(id) !== this.used.get(id)).length;
+    return [...new Set([...this.of.keys(), ...this.used.keys()])].filter(
+      (id) => this.of.get(id) !== this.used.get(id),
+    ).length;
   }
 
   // Whether an update has anything to learn.
@@ -94,7 +105,9 @@ export class Marks {
       });
       return true;
     } catch (error) {
-      toast(`Some photos were not marked: ${error.message}`, "Retry", () => this.putAll(images, mark, learner));
+      toast(`Some photos were not marked: ${error.message}`, "Retry", () =>
+        this.putAll(images, mark, learner),
+      );
       return false;
     }
   }
@@ -104,12 +117,18 @@ export class Marks {
     return this.put(image, this.of.get(image.id) === value ? 0 : value, learner);
   }
 
-  // Mark an image (0: take the mark back): shown at once, rolled back if it cannot be kept. True: it is kept.
+  // Mark an image (0: take the mark back): shown at once, rolled back if it cannot be kept. True:
+  // it is kept.
   async put(image, mark, learner, key = this.key) {
     try {
       await this.#keep(image, mark, learner, key);
-      const words = mark === 0 ? "Mark removed" : mark === 1 ? "Marked as relevant" : "Marked as not relevant";
-      toast(image.path === null ? `${words}.` : `${words}: ${shorten(fileName(image.path))}`, "Undo", () => this.undo(key));
+      const words =
+        mark === 0 ? "Mark removed" : mark === 1 ? "Marked as relevant" : "Marked as not relevant";
+      toast(
+        image.path === null ? `${words}.` : `${words}: ${shorten(fileName(image.path))}`,
+        "Undo",
+        () => this.undo(key),
+      );
       return true;
     } catch (error) {
       toast(`Mark not saved: ${error.message}`, "Retry", () => this.put(image, mark, learner, key));
@@ -131,7 +150,9 @@ export class Marks {
     this.saving += 1;
     say("saving", "Saving …");
     try {
-      await this.#send(key, () => post("marks", { query: key, image: image.id, mark, learner })).finally(() => {
+      await this.#send(key, () =>
+        post("marks", { query: key, image: image.id, mark, learner }),
+      ).finally(() => {
         this.saving -= 1;
       });
       if (!this.saving) say("saved", "Saved"); // not while the next one is under way
@@ -176,21 +197,57 @@ export function drawTray(marks, { online, update, remove, clear }) {
   if (bar.hidden) return bar.replaceChildren();
   const thumb = ([id, mark]) => {
     const image = { id, path: marks.paths.get(id), thumbnail: `images/${id}/thumbnail?v=` };
-    const words = `${shorten(fileName(image.path))}, ${mark === 1 ? "relevant" : "not relevant"}. Remove mark`;
-    const props = { type: "button", class: mark === 1 ? "relevant" : "not", title: words, "aria-label": words };
-    return el("li", {},
-      el("button", { ...props, onclick: () => remove(image) }, picture(image), icon(mark === 1 ? "check" : "cross")));
+    const words =
+      `${shorten(fileName(image.path))}, ${mark === 1 ? "relevant" : "not relevant"}. Remove ` +
+      "mark";
+    const props = {
+      type: "button",
+      class: mark === 1 ? "relevant" : "not",
+      title: words,
+      "aria-label": words,
+    };
+    return el(
+      "li",
+      {},
+      el(
+        "button",
+        { ...props, onclick: () => remove(image) },
+        picture(image),
+        icon(mark === 1 ? "check" : "cross"),
+      ),
+    );
   };
-  const reason = !online ? "No learner of this run learns from marks."
-    : !marks.ready && (good || bad) ? `Mark one result as ${good ? "not relevant" : "relevant"}, too, to update the ranking.` : "";
-  const updateProps = { type: "button", id: "update", class: "primary", "aria-keyshortcuts": "U", title: "Update ranking (U)" };
+  const reason = !online
+    ? "No learner of this run learns from marks."
+    : !marks.ready && (good || bad)
+      ? `Mark one result as ${good ? "not relevant" : "relevant"}, too, to update the ranking.`
+      : "";
+  const updateProps = {
+    type: "button",
+    id: "update",
+    class: "primary",
+    "aria-keyshortcuts": "U",
+    title: "Update ranking (U)",
+  };
   bar.replaceChildren(
-    el("div", { class: "say" }, el("strong", {}, `${good} relevant, ${bad} not relevant`),
+    el(
+      "div",
+      { class: "say" },
+      el("strong", {}, `${good} relevant, ${bad} not relevant`),
       el("span", { class: "quiet" }, marks.unused ? ` · ${marks.unused} not used yet` : ""),
-      el("span", { class: `status ${marks.status[0]}` }, marks.status[1]), info("marks"), reason ? el("span", { class: "quiet reason" }, reason) : null),
+      el("span", { class: `status ${marks.status[0]}` }, marks.status[1]),
+      info("marks"),
+      reason ? el("span", { class: "quiet reason" }, reason) : null,
+    ),
     el("ul", { class: "tray" }, [...marks.of].map(thumb)),
-    el("div", { class: "do" }, good || bad ? el("button", { type: "button", onclick: clear }, "Clear marks") : null,
-      online && marks.toLearn ? el("button", { ...updateProps, onclick: update }, "Update ranking", keyName("U")) : null),
+    el(
+      "div",
+      { class: "do" },
+      good || bad ? el("button", { type: "button", onclick: clear }, "Clear marks") : null,
+      online && marks.toLearn
+        ? el("button", { ...updateProps, onclick: update }, "Update ranking", keyName("U"))
+        : null,
+    ),
   );
   if (at >= 0) (buttons()[at] ?? buttons().at(-1) ?? $("#results a.open[tabindex='0']"))?.focus();
 }

@@ -20,11 +20,23 @@ const ADVICE = {
 export function failure(error, retry) {
   if (!error) return $("#failure").replaceChildren();
   if (viewer.open) toast(error.message); // it hides the rest of the page
-  const advice = ADVICE[error.status] ?? (state.ranking ? "The results below are from the previous request." : "");
+  const advice =
+    ADVICE[error.status] ??
+    (state.ranking ? "The results below are from the previous request." : "");
   const button = (words, look, act = () => {}) =>
-    el("button", { type: "button", class: look, onclick: () => (failure(null), placeFocus(), act()) }, words);
-  $("#failure").replaceChildren(box("Request failed", [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
-    ...(retry ? [button("Try again", "", retry)] : []), button("Dismiss", "plain")));
+    el(
+      "button",
+      { type: "button", class: look, onclick: () => (failure(null), placeFocus(), act()) },
+      words,
+    );
+  $("#failure").replaceChildren(
+    box(
+      "Request failed",
+      [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
+      ...(retry ? [button("Try again", "", retry)] : []),
+      button("Dismiss", "plain"),
+    ),
+  );
 }
 
 // A line above the results.
@@ -49,7 +61,8 @@ export function showSkeleton(words = "") {
 
 export const cancelSearch = () => cancel?.abort();
 
-// Run a search: after 0.2 s dim the results, or draw skeletons if there are none; after 2 s offer to cancel.
+// Run a search: after 0.2 s dim the results, or draw skeletons if there are none; after 2 s offer
+// to cancel.
 export async function busy(words, work) {
   cancelSearch();
   const mine = (cancel = new AbortController());
@@ -64,7 +77,9 @@ export async function busy(words, work) {
     }, 200),
     setTimeout(() => {
       const button = el("button", { type: "button", onclick: () => mine.abort() }, "Cancel");
-      toasts.replaceChildren(el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button));
+      toasts.replaceChildren(
+        el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button),
+      );
       announce(`${words} Cancel is available.`);
     }, 2000),
   ];

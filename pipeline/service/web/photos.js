@@ -1,4 +1,5 @@
-// Photos of the collection as a gallery: all of them, an album (some labels, a folder), or all with the last added first.
+// Photos of the collection as a gallery: all of them, an album (some labels, a folder), or all with
+// the last added first.
 
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
@@ -20,14 +21,19 @@ export const hasGallery = (request) => VIEWS.includes(request.view);
 export const photosGallery = () => gallery;
 export const forgetPhotos = () => (shown = null);
 
-const albumTitle = ({ label, folder }) => asList(label).join(", ") || (folder === "." ? "Image directory" : folder) || "All photos";
+const albumTitle = ({ label, folder }) =>
+  asList(label).join(", ") || (folder === "." ? "Image directory" : folder) || "All photos";
 
 // What can be done with an album of one label.
 function links({ label, not, folder }) {
   if (asList(label).length !== 1 || not || folder) return [];
   const link = (values, words) => el("a", { href: addressOf(values), "data-go": "link" }, words);
-  return [state.run.annotators.length ? link({ query_label: label }, "Photos that fit this label best") : null,
-    link({ view: "check", only: label }, "Check this label")];
+  return [
+    state.run.annotators.length
+      ? link({ query_label: label }, "Photos that fit this label best")
+      : null,
+    link({ view: "check", only: label }, "Check this label"),
+  ];
 }
 
 function makeGallery() {
@@ -44,8 +50,12 @@ const galleryView = (titleOf, valuesOf) => ({
   title: titleOf,
   show: async (section, request, turn) => {
     if (!state.run.images) {
-      section.replaceChildren(box("This run has no images yet",
-        [el("p", {}, "To index a folder of images, run this command, then reload the page:"), command("visterm features FOLDER")]));
+      section.replaceChildren(
+        box("This run has no images yet", [
+          el("p", {}, "To index a folder of images, run this command, then reload the page:"),
+          command("visterm features FOLDER"),
+        ]),
+      );
       return;
     }
     const values = valuesOf(request);
@@ -60,10 +70,18 @@ const galleryView = (titleOf, valuesOf) => ({
     if (!gallery) makeGallery();
     const images = folded(columns.ids.map((_, i) => fromColumns(columns, i)));
     section.replaceChildren(
-      el("div", { class: "row bar" }, el("h1", { dir: "auto" }, titleOf(request)), el("span", { class: "quiet" }, plural(columns.ids.length, "photo")),
-        request.view === "album" ? links(request) : []),
+      el(
+        "div",
+        { class: "row bar" },
+        el("h1", { dir: "auto" }, titleOf(request)),
+        el("span", { class: "quiet" }, plural(columns.ids.length, "photo")),
+        request.view === "album" ? links(request) : [],
+      ),
       ...(request.view === "album" ? [el("div", { class: "chips" }, filterChips())] : []),
-      images.length ? gallery.root : box("No photos", [el("p", {}, "No photo passes these filters. Remove one.")]));
+      images.length
+        ? gallery.root
+        : box("No photos", [el("p", {}, "No photo passes these filters. Remove one.")]),
+    );
     section.hidden = false; // its width decides the rows
     state.listed = images;
     gallery.show(images);
@@ -71,6 +89,21 @@ const galleryView = (titleOf, valuesOf) => ({
   },
 });
 
-addView("photos", galleryView(() => "All photos", () => ({})));
-addView("album", galleryView(albumTitle, ({ label, not, folder }) => ({ label, not_label: not, folder })));
-addView("added", galleryView(() => "Recently added", () => ({ order: "recent" })));
+addView(
+  "photos",
+  galleryView(
+    () => "All photos",
+    () => ({}),
+  ),
+);
+addView(
+  "album",
+  galleryView(albumTitle, ({ label, not, folder }) => ({ label, not_label: not, folder })),
+);
+addView(
+  "added",
+  galleryView(
+    () => "Recently added",
+    () => ({ order: "recent" }),
+  ),
+);

@@ -17,15 +17,25 @@ const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 function put([x, y, width, height]) {
   const [w, h] = [clamp(width, SMALLEST, 1), clamp(height, SMALLEST, 1)];
   rect = [clamp(x, 0, 1 - w), clamp(y, 0, 1 - h), w, h];
-  ["left", "top", "width", "height"].forEach((side, i) => frame.style.setProperty(side, `${(100 * rect[i]).toFixed(2)}%`));
+  ["left", "top", "width", "height"].forEach((side, i) =>
+    frame.style.setProperty(side, `${(100 * rect[i]).toFixed(2)}%`),
+  );
 }
 
 // A rectangle between two points.
-const between = (a, b) => [Math.min(a[0], b[0]), Math.min(a[1], b[1]), Math.abs(a[0] - b[0]), Math.abs(a[1] - b[1])];
+const between = (a, b) => [
+  Math.min(a[0], b[0]),
+  Math.min(a[1], b[1]),
+  Math.abs(a[0] - b[0]),
+  Math.abs(a[1] - b[1]),
+];
 
 function drag(stage, event) {
   const bounds = stage.getBoundingClientRect();
-  const at = ({ clientX, clientY }) => [clamp((clientX - bounds.left) / bounds.width, 0, 1), clamp((clientY - bounds.top) / bounds.height, 0, 1)];
+  const at = ({ clientX, clientY }) => [
+    clamp((clientX - bounds.left) / bounds.width, 0, 1),
+    clamp((clientY - bounds.top) / bounds.height, 0, 1),
+  ];
   const start = at(event);
   const [x, y, w, h] = rect;
   const corner = event.target.dataset?.corner;
@@ -50,13 +60,20 @@ function drag(stage, event) {
 }
 
 function press(event) {
-  const by = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] }[event.key];
+  const by = {
+    ArrowLeft: [-STEP, 0],
+    ArrowRight: [STEP, 0],
+    ArrowUp: [0, -STEP],
+    ArrowDown: [0, STEP],
+  }[event.key];
   if (!by) return;
   event.preventDefault();
   const [x, y, w, h] = rect;
   put(event.shiftKey ? [x, y, w + by[0], h + by[1]] : [x + by[0], y + by[1], w, h]);
   const percent = rect.map((share) => Math.round(100 * share));
-  announce(`Left ${percent[0]} %, top ${percent[1]} %, width ${percent[2]} %, height ${percent[3]} %`);
+  announce(
+    `Left ${percent[0]} %, top ${percent[1]} %, width ${percent[2]} %, height ${percent[3]} %`,
+  );
 }
 
 export function openRegion() {
@@ -66,24 +83,53 @@ export function openRegion() {
     document.body.append(dialog);
   }
   const { request } = state;
-  frame = el("div", { class: "frame", tabindex: 0, role: "group", "aria-roledescription": "region",
-    "aria-label": "Region. Arrow keys move it, with Shift they change its size.", onkeydown: press },
-    ["nw", "ne", "sw", "se"].map((corner) => el("span", { class: `corner ${corner}`, "data-corner": corner })));
-  const picture = el("img", { src: queryAddress(queryOf(request), 1024), alt: "The query", draggable: "false" });
+  frame = el(
+    "div",
+    {
+      class: "frame",
+      tabindex: 0,
+      role: "group",
+      "aria-roledescription": "region",
+      "aria-label": "Region. Arrow keys move it, with Shift they change its size.",
+      onkeydown: press,
+    },
+    ["nw", "ne", "sw", "se"].map((corner) =>
+      el("span", { class: `corner ${corner}`, "data-corner": corner }),
+    ),
+  );
+  const picture = el("img", {
+    src: queryAddress(queryOf(request), 1024),
+    alt: "The query",
+    draggable: "false",
+  });
   const stage = el("div", { class: "draw" }, picture, frame);
   stage.addEventListener("pointerdown", (event) => event.button === 0 && drag(stage, event));
   const search = () => {
     dialog.close();
-    change({ region: rect.map((share) => String(Number(share.toFixed(3)))).join(","), metric: undefined, with: undefined });
+    change({
+      region: rect.map((share) => String(Number(share.toFixed(3)))).join(","),
+      metric: undefined,
+      with: undefined,
+    });
   };
   dialog.replaceChildren(
     el("h2", { id: "region-title" }, "Search a region"),
     el("p", { class: "quiet" }, "Draw a rectangle on the picture. Only the blocks in it count."),
     stage,
-    el("div", { class: "row" },
+    el(
+      "div",
+      { class: "row" },
       el("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-      request.region ? el("button", { type: "button", onclick: () => (dialog.close(), change({ region: undefined })) }, "Whole image") : null,
-      el("button", { type: "button", class: "primary", onclick: search }, "Search this region")));
+      request.region
+        ? el(
+            "button",
+            { type: "button", onclick: () => (dialog.close(), change({ region: undefined })) },
+            "Whole image",
+          )
+        : null,
+      el("button", { type: "button", class: "primary", onclick: search }, "Search this region"),
+    ),
+  );
   put(request.region ? request.region.split(",").map(Number) : [0.25, 0.25, 0.5, 0.5]);
   dialog.showModal();
   frame.focus();

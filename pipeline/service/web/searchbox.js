@@ -1,4 +1,5 @@
-// The search box: labels, folders, file names and ids as somebody types; pictures and addresses that are pasted.
+// The search box: labels, folders, file names and ids as somebody types; pictures and addresses
+// that are pasted.
 
 import { get, post } from "./api.js";
 import { queryOf } from "./address.js";
@@ -28,12 +29,17 @@ function parse(text) {
   if (!kind) return { kind: adding ? "image" : "all", text, without: false };
   const rest = text.slice(minus.length + kind.length + 1).replace(/^"|"$/g, "");
   const of = kind.toLowerCase();
-  return { kind: of === "id" ? "image" : of, text: of === "id" ? `id:${rest}` : rest, without: minus === "-" };
+  return {
+    kind: of === "id" ? "image" : of,
+    text: of === "id" ? `id:${rest}` : rest,
+    without: minus === "-",
+  };
 }
 
 // ---- what choices do
 
-// Filters of what the page shows: results of a query, an album, or, from anywhere else, a new album.
+// Filters of what the page shows: results of a query, an album, or, from anywhere else, a new
+// album.
 function filter(values) {
   const { request } = state;
   if (inResults() || request.view === "album") return change({ ...values, metric: undefined });
@@ -43,16 +49,24 @@ function filter(values) {
 const including = (name, value) => [...new Set([...asList(state.request[name]), value])];
 
 function chooseLabel(name, without) {
-  if (without) return filter({ not: including("not", name), label: without && asList(state.request.label).filter((one) => one !== name) });
+  if (without)
+    return filter({
+      not: including("not", name),
+      label: without && asList(state.request.label).filter((one) => one !== name),
+    });
   if (inResults()) return filter({ label: including("label", name) });
   return go({ view: "album", label: name });
 }
 
-const chooseFolder = (folder) => (inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." }));
+const chooseFolder = (folder) =>
+  inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." });
 
 async function searchAddress(url) {
   if (!state.run.limits.fetch_urls)
-    return toast("This service does not fetch web addresses. Save the picture and drop it here, or start the service with --fetch-urls.");
+    return toast(
+      "This service does not fetch web addresses. Save the picture and drop it here, or " +
+        "start the service with --fetch-urls.",
+    );
   const example = adding;
   try {
     const { upload, name } = await post("api/fetch", { url });
@@ -67,33 +81,89 @@ async function searchAddress(url) {
 async function suggest() {
   const mine = ++asked;
   const text = input.value.trim();
-  if (WEB_ADDRESS.test(text)) return draw([group("Web address", [option({ label: text, what: "Search with the picture at this address" },
-    () => searchAddress(text), icon("image"))])]);
+  if (WEB_ADDRESS.test(text))
+    return draw([
+      group("Web address", [
+        option(
+          { label: text, what: "Search with the picture at this address" },
+          () => searchAddress(text),
+          icon("image"),
+        ),
+      ]),
+    ]);
   const { kind, text: words, without } = parse(text);
-  const found = await get("api/suggest", { q: words, kind, limit: kind === "all" ? 6 : 12 }).catch(() => null);
+  const found = await get("api/suggest", { q: words, kind, limit: kind === "all" ? 6 : 12 }).catch(
+    () => null,
+  );
   if (mine !== asked || !found) return;
   const named = (name) => name || "(image directory)";
   const groups = [
-    found.labels.length && group("Labels", found.labels.map(({ name, images }) =>
-      option({ label: `${without ? "−" : ""}${name}`, what: without ? "leave out" : count(images) }, () => chooseLabel(name, without), icon("tag")))),
-    found.folders.length && group("Folders", found.folders.map(({ name, images }) =>
-      option({ label: named(name), what: count(images) }, () => chooseFolder(name), icon("folder")))),
-    found.images.length && group(adding ? "Add to the query" : "Search with", found.images.map((image) =>
-      option({ label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
-        () => (adding ? addExample(image.id) : go({ id: image.id, ...settings() })), picture(image, { size: 128, lazy: false })))),
+    found.labels.length &&
+      group(
+        "Labels",
+        found.labels.map(({ name, images }) =>
+          option(
+            { label: `${without ? "−" : ""}${name}`, what: without ? "leave out" : count(images) },
+            () => chooseLabel(name, without),
+            icon("tag"),
+          ),
+        ),
+      ),
+    found.folders.length &&
+      group(
+        "Folders",
+        found.folders.map(({ name, images }) =>
+          option(
+            { label: named(name), what: count(images) },
+            () => chooseFolder(name),
+            icon("folder"),
+          ),
+        ),
+      ),
+    found.images.length &&
+      group(
+        adding ? "Add to the query" : "Search with",
+        found.images.map((image) =>
+          option(
+            { label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
+            () => (adding ? addExample(image.id) : go({ id: image.id, ...settings() })),
+            picture(image, { size: 128, lazy: false }),
+          ),
+        ),
+      ),
   ].filter(Boolean);
-  draw(groups.length || !text ? groups : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)]);
+  draw(
+    groups.length || !text
+      ? groups
+      : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)],
+  );
   if (document.activeElement === input)
-    announce(options.length ? `${plural(options.length, "suggestion")}. Use the arrow keys to choose.` : "No suggestions.");
+    announce(
+      options.length
+        ? `${plural(options.length, "suggestion")}. Use the arrow keys to choose.`
+        : "No suggestions.",
+    );
 }
 
-const group = (name, entries) => el("div", { role: "group", "aria-label": name }, el("p", { class: "quiet", "aria-hidden": "true" }, name), entries);
+const group = (name, entries) =>
+  el(
+    "div",
+    { role: "group", "aria-label": name },
+    el("p", { class: "quiet", "aria-hidden": "true" }, name),
+    entries,
+  );
 
 function option({ label, what }, choose, sign) {
-  const node = el("div", { role: "option", id: `option-${optionId++}`, "aria-selected": "false" }, el("span", { class: "sign" }, sign),
-    el("span", { class: "named", dir: "auto" }, label), el("span", { class: "quiet", dir: "auto" }, what));
+  const node = el(
+    "div",
+    { role: "option", id: `option-${optionId++}`, "aria-selected": "false" },
+    el("span", { class: "sign" }, sign),
+    el("span", { class: "named", dir: "auto" }, label),
+    el("span", { class: "quiet", dir: "auto" }, what),
+  );
   made.set(node, choose);
-  node.addEventListener("pointerdown", (event) => event.preventDefault()); // the field keeps the focus
+  // The field keeps the focus.
+  node.addEventListener("pointerdown", (event) => event.preventDefault());
   node.addEventListener("click", () => take(node));
   return node;
 }
@@ -164,8 +234,18 @@ function stopAdding() {
 // The chips of the filters by label and folder; page(values) shows what is left.
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
   const { label, not, folder } = state.request;
-  const chip = (words, values) => el("button", { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: () => page(values) },
-    el("span", { dir: "auto" }, words), el("span", { "aria-hidden": "true" }, "×"));
+  const chip = (words, values) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-label": `Remove filter: ${words}`,
+        onclick: () => page(values),
+      },
+      el("span", { dir: "auto" }, words),
+      el("span", { "aria-hidden": "true" }, "×"),
+    );
   const without = (name, value) => {
     const rest = asList(state.request[name]).filter((one) => one !== value);
     return { [name]: rest.length ? rest : undefined };
@@ -200,8 +280,14 @@ export function bindSearchBox() {
       else if (adding) stopAdding();
       else input.value = "";
       event.preventDefault();
-    } else if (event.key === "Backspace" && !input.value && (state.request.label || state.request.not || state.request.folder)) {
-      const last = [...document.querySelectorAll(".chip[aria-label^='Remove filter: ']")].findLast((chip) => chip.checkVisibility());
+    } else if (
+      event.key === "Backspace" &&
+      !input.value &&
+      (state.request.label || state.request.not || state.request.folder)
+    ) {
+      const last = [...document.querySelectorAll(".chip[aria-label^='Remove filter: ']")].findLast(
+        (chip) => chip.checkVisibility(),
+      );
       last?.click();
     }
   });
@@ -213,10 +299,14 @@ export function bindSearchBox() {
     if (chosen < 0) await suggest(); // what was typed last
     const node = options[Math.max(chosen, 0)];
     if (node) take(node);
-    else toast(`Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`);
+    else
+      toast(
+        `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`,
+      );
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]"))
+      return;
     if (event.target.closest?.("input, textarea, select")) return;
     event.preventDefault();
     input.focus();
@@ -228,8 +318,12 @@ export function bindSearchBox() {
     event.preventDefault();
     searchAddress(text);
   });
-  addEventListener("drop", (event) => { // a picture dragged from another page
-    const address = event.dataTransfer?.getData("text/uri-list").split("\n").find((line) => WEB_ADDRESS.test(line));
+  addEventListener("drop", (event) => {
+    // a picture dragged from another page
+    const address = event.dataTransfer
+      ?.getData("text/uri-list")
+      .split("\n")
+      .find((line) => WEB_ADDRESS.test(line));
     if (!address || event.dataTransfer.files.length || address.startsWith(location.origin)) return;
     event.preventDefault();
     searchAddress(address);

@@ -1,5 +1,5 @@
-// Selecting several photos of a gallery: with the box of a photo, Shift for a range, Space, Ctrl A, a drag over photos or a long press.
-// The bar at the foot says what can be done with them.
+// Selecting several photos of a gallery: with the box of a photo, Shift for a range, Space, Ctrl A,
+// a drag over photos or a long press. The bar at the foot says what can be done with them.
 
 import { post } from "./api.js";
 import { complete } from "./details.js";
@@ -21,7 +21,8 @@ function changed(before) {
   document.body.classList.toggle("selecting", chosen.size > 0);
   gallery?.refreshAll();
   drawBar();
-  if (before !== chosen.size) announce(chosen.size ? `${plural(chosen.size, "photo")} selected.` : "Selection cleared.");
+  if (before !== chosen.size)
+    announce(chosen.size ? `${plural(chosen.size, "photo")} selected.` : "Selection cleared.");
 }
 
 function put(from, index, on) {
@@ -85,20 +86,32 @@ export function bindSelection(other) {
     chosen.clear();
     for (const [id, image] of press.base) chosen.set(id, image);
     const [a, b] = [Math.min(press.index, index), Math.max(press.index, index)];
-    for (const image of other.images.slice(a, b + 1)) if (press.on) chosen.set(image.id, image); else chosen.delete(image.id);
+    for (const image of other.images.slice(a, b + 1))
+      if (press.on) chosen.set(image.id, image);
+      else chosen.delete(image.id);
     changed(before);
   };
   const begin = () => {
     own(other);
-    Object.assign(press, { sweeping: true, on: !chosen.has(other.images[press.index].id), base: new Map(chosen) });
+    Object.assign(press, {
+      sweeping: true,
+      on: !chosen.has(other.images[press.index].id),
+      base: new Map(chosen),
+    });
     dragged = true;
     start = press.index;
     root.classList.add("sweeping");
     sweep(press.x, press.y);
   };
-  const creep = () => { // scroll while a drag stands at the edge
+  const creep = () => {
+    // scroll while a drag stands at the edge
     if (!press?.sweeping) return;
-    const by = press.y < EDGE ? press.y - EDGE : press.y > innerHeight - EDGE ? press.y - innerHeight + EDGE : 0;
+    const by =
+      press.y < EDGE
+        ? press.y - EDGE
+        : press.y > innerHeight - EDGE
+          ? press.y - innerHeight + EDGE
+          : 0;
     if (by) {
       scrollBy(0, by / 3);
       sweep(press.x, press.y);
@@ -114,14 +127,29 @@ export function bindSelection(other) {
 
   root.addEventListener("pointerdown", (event) => {
     const tile = event.target.closest(".tile[data-index]");
-    if (!tile || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.target.closest(".acts")) return;
+    if (
+      !tile ||
+      event.button ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      event.target.closest(".acts")
+    )
+      return;
     const touch = event.pointerType !== "mouse";
-    press = { index: Number(tile.dataset.index), x: event.clientX, y: event.clientY, from: [event.clientX, event.clientY], touch };
-    if (touch) press.timer = setTimeout(() => {
-      navigator.vibrate?.(10);
-      begin();
-      creep();
-    }, LONG);
+    press = {
+      index: Number(tile.dataset.index),
+      x: event.clientX,
+      y: event.clientY,
+      from: [event.clientX, event.clientY],
+      touch,
+    };
+    if (touch)
+      press.timer = setTimeout(() => {
+        navigator.vibrate?.(10);
+        begin();
+        creep();
+      }, LONG);
   });
   addEventListener("pointermove", (event) => {
     if (!press || (press.touch && press.sweeping)) return;
@@ -134,26 +162,38 @@ export function bindSelection(other) {
     }
     if (press.sweeping) sweep(event.clientX, event.clientY);
   });
-  root.addEventListener("touchmove", (event) => {
-    if (!press?.sweeping) return;
-    event.preventDefault(); // the finger selects, it does not scroll
-    const [{ clientX, clientY }] = event.touches;
-    Object.assign(press, { x: clientX, y: clientY });
-    sweep(clientX, clientY);
-  }, { passive: false });
-  for (const name of ["pointerup", "touchend", "touchcancel"]) addEventListener(name, () => press && end());
+  root.addEventListener(
+    "touchmove",
+    (event) => {
+      if (!press?.sweeping) return;
+      event.preventDefault(); // the finger selects, it does not scroll
+      const [{ clientX, clientY }] = event.touches;
+      Object.assign(press, { x: clientX, y: clientY });
+      sweep(clientX, clientY);
+    },
+    { passive: false },
+  );
+  for (const name of ["pointerup", "touchend", "touchcancel"])
+    addEventListener(name, () => press && end());
   addEventListener("pointercancel", () => press && !press.sweeping && end());
-  root.addEventListener("contextmenu", (event) => (press?.touch || dragged) && event.preventDefault());
-  root.addEventListener("click", (event) => {
-    const tile = event.target.closest(".tile[data-index]");
-    if (dragged) return stopClick(event);
-    if (!tile || event.target.closest(".acts")) return;
-    const box = event.target.closest(".select");
-    if (!box && !event.shiftKey && !selecting()) return; // a link: app.js
-    if (event.ctrlKey || event.metaKey) return;
-    stopClick(event);
-    toggle(other, Number(tile.dataset.index), event.shiftKey);
-  }, true);
+  root.addEventListener(
+    "contextmenu",
+    (event) => (press?.touch || dragged) && event.preventDefault(),
+  );
+  root.addEventListener(
+    "click",
+    (event) => {
+      const tile = event.target.closest(".tile[data-index]");
+      if (dragged) return stopClick(event);
+      if (!tile || event.target.closest(".acts")) return;
+      const box = event.target.closest(".select");
+      if (!box && !event.shiftKey && !selecting()) return; // a link: app.js
+      if (event.ctrlKey || event.metaKey) return;
+      stopClick(event);
+      toggle(other, Number(tile.dataset.index), event.shiftKey);
+    },
+    true,
+  );
 }
 
 function stopClick(event) {
@@ -176,19 +216,26 @@ function drawBar() {
     return;
   }
   const button = (name, sign, words, act, extra = {}) =>
-    el("button", { type: "button", "data-name": name, onclick: act, ...extra }, icon(sign), el("span", {}, words));
+    el(
+      "button",
+      { type: "button", "data-name": name, onclick: act, ...extra },
+      icon(sign),
+      el("span", {}, words),
+    );
   const canMark = acts.canMark?.();
-  bar.replaceChildren(...[
-    el("strong", {}, `${plural(chosen.size, "photo")} selected`),
-    canMark && button("relevant", "check", "Relevant", () => acts.mark(selection(), 1)),
-    canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
-    acts.canAdd?.() && button("add", "plus", "Add to query", () => acts.add(selection())),
-    button("download", "download", "Download", download),
-    button("paths", "copy", "Copy paths", copyPaths),
-    button("csv", "table", "Export CSV", exportCsv),
-    button("remove", "bin", "Remove", askToRemove),
-    button("clear", "cross", "Clear selection", clearSelection, { class: "clear" }),
-  ].filter(Boolean));
+  bar.replaceChildren(
+    ...[
+      el("strong", {}, `${plural(chosen.size, "photo")} selected`),
+      canMark && button("relevant", "check", "Relevant", () => acts.mark(selection(), 1)),
+      canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
+      acts.canAdd?.() && button("add", "plus", "Add to query", () => acts.add(selection())),
+      button("download", "download", "Download", download),
+      button("paths", "copy", "Copy paths", copyPaths),
+      button("csv", "table", "Export CSV", exportCsv),
+      button("remove", "bin", "Remove", askToRemove),
+      button("clear", "cross", "Clear selection", clearSelection, { class: "clear" }),
+    ].filter(Boolean),
+  );
   if (focused) $(`[data-name="${focused}"]`, bar)?.focus();
 }
 
@@ -201,9 +248,13 @@ function save(name, type, text) {
 
 function download() {
   const images = selection();
-  if (images.length === 1) return el("a", { href: `images/${images[0].id}/original`, download: "" }).click();
-  const form = el("form", { method: "post", action: "images/download", hidden: true },
-    el("input", { type: "hidden", name: "ids", value: images.map((image) => image.id).join(",") }));
+  if (images.length === 1)
+    return el("a", { href: `images/${images[0].id}/original`, download: "" }).click();
+  const form = el(
+    "form",
+    { method: "post", action: "images/download", hidden: true },
+    el("input", { type: "hidden", name: "ids", value: images.map((image) => image.id).join(",") }),
+  );
   document.body.append(form);
   form.submit();
   form.remove();
@@ -218,36 +269,66 @@ async function withDetails(act) {
   }
 }
 
-const copyPaths = () => withDetails((images) => copy(images.map((image) => image.path).join("\n"), plural(images.length, "path")));
+const copyPaths = () =>
+  withDetails((images) =>
+    copy(images.map((image) => image.path).join("\n"), plural(images.length, "path")),
+  );
 
 const cell = (value) => {
   const text = String(value ?? "");
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-const exportCsv = () => withDetails((images) => {
-  const names = ["rank", "id", "path", "labels", "score", "mark", "width", "height"];
-  const rows = images.map((image) => ({ ...image, labels: image.labels.join("|"), mark: { 1: "relevant", "-1": "not relevant" }[acts.markOf?.(image.id)] }));
-  save("photos.csv", "text/csv;charset=utf-8", [names, ...rows.map((row) => names.map((name) => row[name]))]
-    .map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n");
-  toast(`${plural(images.length, "row")} saved as photos.csv.`);
-});
+const exportCsv = () =>
+  withDetails((images) => {
+    const names = ["rank", "id", "path", "labels", "score", "mark", "width", "height"];
+    const rows = images.map((image) => ({
+      ...image,
+      labels: image.labels.join("|"),
+      mark: { 1: "relevant", "-1": "not relevant" }[acts.markOf?.(image.id)],
+    }));
+    save(
+      "photos.csv",
+      "text/csv;charset=utf-8",
+      [names, ...rows.map((row) => names.map((name) => row[name]))]
+        .map((row) => row.map(cell).join(","))
+        .join("\r\n") + "\r\n",
+    );
+    toast(`${plural(images.length, "row")} saved as photos.csv.`);
+  });
 
 // ---- removing: asked twice, and undone
 
 function ask(title, words, yes, act) {
   const dialog = $("#confirm");
-  const button = el("button", { type: "button", class: "primary danger", onclick: () => (dialog.close(), act()) }, yes);
-  dialog.replaceChildren(el("h2", { id: "confirm-title" }, title), el("p", {}, words),
-    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), button));
+  const button = el(
+    "button",
+    { type: "button", class: "primary danger", onclick: () => (dialog.close(), act()) },
+    yes,
+  );
+  dialog.replaceChildren(
+    el("h2", { id: "confirm-title" }, title),
+    el("p", {}, words),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), button),
+  );
   dialog.showModal();
 }
 
 function askToRemove() {
   const images = selection();
   const many = plural(images.length, "photo");
-  ask(`Remove ${many} from the collection?`, "Searches will not find them any more. The files stay where they are.", "Remove …", () =>
-    ask(`Remove ${many} now?`, `Confirm once more. You can undo this until the server stops.`, `Remove ${many}`, () => void remove(images)));
+  ask(
+    `Remove ${many} from the collection?`,
+    "Searches will not find them any more. The files stay where they are.",
+    "Remove …",
+    () =>
+      ask(
+        `Remove ${many} now?`,
+        `Confirm once more. You can undo this until the server stops.`,
+        `Remove ${many}`,
+        () => void remove(images),
+      ),
+  );
 }
 
 async function remove(images) {
@@ -255,7 +336,12 @@ async function remove(images) {
     const done = await post("api/images/remove", { ids: images.map((image) => image.id) });
     clearSelection();
     await acts.changed(images);
-    toast(`${plural(done.changed, "photo")} removed from the collection.${done.behind ? ` Searches still find them: ${done.behind}.` : ""}`, "Undo", () => void restore(done.undo));
+    toast(
+      `${plural(done.changed, "photo")} removed from the ` +
+        `collection.${done.behind ? ` Searches still find them: ${done.behind}.` : ""}`,
+      "Undo",
+      () => void restore(done.undo),
+    );
   } catch (error) {
     toast(`Nothing was removed: ${error.message}`);
   }

@@ -1,4 +1,5 @@
-// Makes the page agree with a request: reads what it needs, draws the view, and keeps the old one if that fails.
+// Makes the page agree with a request: reads what it needs, draws the view, and keeps the old one
+// if that fails.
 
 import { queryOf, searchOf } from "./address.js";
 import { $, toast } from "./dom.js";
@@ -16,8 +17,12 @@ import { COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./sta
 import { viewer } from "./viewer.js";
 import { showOnly, showView, titleOf } from "./views.js";
 
-const PANELS = [["#start", ["start"]], ["#asked", ["results", "compare"]], ["#results", ["results"]],
-  ["#compare", ["compare"]]];
+const PANELS = [
+  ["#start", ["start"]],
+  ["#asked", ["results", "compare"]],
+  ["#results", ["results"]],
+  ["#compare", ["compare"]],
+];
 
 export async function show(request, { scroll } = {}) {
   const turn = ++state.turn;
@@ -36,7 +41,9 @@ export async function show(request, { scroll } = {}) {
   } catch (error) {
     if (turn !== state.turn) return;
     // The old view stays usable; the address is that of the request.
-    state.request = viewer.open ? state.shown : { ...state.shown, open: undefined, explain: undefined };
+    state.request = viewer.open
+      ? state.shown
+      : { ...state.shown, open: undefined, explain: undefined };
     if (error.name !== "AbortError") failure(error, () => show(request, { scroll }));
   }
   const view = viewOf(state.request);
@@ -47,16 +54,22 @@ export async function show(request, { scroll } = {}) {
   else if (queryOf(state.request)) drawQuery();
   for (const [id, views] of PANELS) $(id).hidden = !views.includes(view);
   showOnly(state.request.view);
-  dispatchEvent(new Event("scroll")); // what was above a gallery has gone: it draws what came into sight
-  document.body.classList.toggle("no-marks", !state.ranking?.key); // a query by label takes no marks
-  document.title = view === "start" ? "visterm" : `${state.request.view ? titleOf(state.request) : queryName()} – visterm`;
+  // What was above a gallery has gone: it draws what came into sight.
+  dispatchEvent(new Event("scroll"));
+  // A query by label takes no marks.
+  document.body.classList.toggle("no-marks", !state.ranking?.key);
+  document.title =
+    view === "start"
+      ? "visterm"
+      : `${state.request.view ? titleOf(state.request) : queryName()} – visterm`;
   for (const link of document.querySelectorAll(".top nav a[data-go]"))
     link.setAttribute("aria-current", link.dataset.go === state.request.view ? "page" : "false");
   tray();
   if (!done) return;
   if (scroll !== undefined) {
     if (!first) placeFocus();
-    if (scroll > 0 && view === "results") await showRest().catch(() => {}); // where the page was may be further down
+    // Where the page was may be further down.
+    if (scroll > 0 && view === "results") await showRest().catch(() => {});
     if (turn !== state.turn) return;
     requestAnimationFrame(() => scrollTo(0, scroll));
   }
@@ -71,7 +84,8 @@ async function showRanking(turn) {
   const beside = request.with && request.with !== "before";
   const second = beside ? await fetchRanking({ ...values, learner: request.with }, COMPARED) : null;
   if (turn !== state.turn) return;
-  if (ranking.version !== state.run.version) await readRun(); // the collection or a learner has changed
+  // The collection or a learner has changed.
+  if (ranking.version !== state.run.version) await readRun();
   if (turn !== state.turn) return;
   ranking.of = JSON.stringify(queryOf(request));
   const isNew = state.ranking?.of !== ranking.of;
@@ -89,11 +103,14 @@ async function showRanking(turn) {
 }
 
 function loadMarks(ranking) {
-  marks.load(ranking.key).then(() => {
-    if (state.ranking?.of !== ranking.of) return;
-    if (state.request.with) showComparison();
-    else if (state.hideMarked) showGrid(true);
-  }, (error) => toast(`Cannot load the relevance marks of this query: ${error.message}`));
+  marks.load(ranking.key).then(
+    () => {
+      if (state.ranking?.of !== ranking.of) return;
+      if (state.request.with) showComparison();
+      else if (state.hideMarked) showGrid(true);
+    },
+    (error) => toast(`Cannot load the relevance marks of this query: ${error.message}`),
+  );
 }
 
 // Called after every change of the marks.
@@ -108,5 +125,6 @@ export function marksChanged() {
 function noteOldLink() {
   const { model } = state.request;
   const now = state.run.models[state.ranking.learner]?.version ?? 0;
-  if (model !== undefined && model !== now) note(`This link was created with model ${model}; the results are from model ${now}.`);
+  if (model !== undefined && model !== now)
+    note(`This link was created with model ${model}; the results are from model ${now}.`);
 }

@@ -19,8 +19,12 @@ export async function showStart(turn) {
   drawRecent();
   drawHome();
   if (!state.run.images)
-    $("#samples").replaceChildren(box("This run has no images yet",
-      [el("p", {}, "To index a folder of images, run this command, then reload the page:"), command("visterm features FOLDER")]));
+    $("#samples").replaceChildren(
+      box("This run has no images yet", [
+        el("p", {}, "To index a folder of images, run this command, then reload the page:"),
+        command("visterm features FOLDER"),
+      ]),
+    );
 }
 
 let samples = null;
@@ -47,9 +51,29 @@ const recentName = () => `recent ${state.run.run}`; // image ids belong to a run
 
 function drawRecent() {
   const kept = remembered(recentName(), []);
-  $("#recent").replaceChildren(...(kept.length ? [el("h2", {}, "Recent queries"), el("ul", { class: "strip" }, kept.map(({ query, name }) =>
-    el("li", {}, el("a", { href: addressOf(query), "data-go": "link", title: name }, queryPicture(query, name),
-      query.query_label ? null : el("span", { class: "unseen" }, name)))))] : []));
+  $("#recent").replaceChildren(
+    ...(kept.length
+      ? [
+          el("h2", {}, "Recent queries"),
+          el(
+            "ul",
+            { class: "strip" },
+            kept.map(({ query, name }) =>
+              el(
+                "li",
+                {},
+                el(
+                  "a",
+                  { href: addressOf(query), "data-go": "link", title: name },
+                  queryPicture(query, name),
+                  query.query_label ? null : el("span", { class: "unseen" }, name),
+                ),
+              ),
+            ),
+          ),
+        ]
+      : []),
+  );
 }
 
 export function rememberQuery() {
@@ -60,7 +84,9 @@ export function rememberQuery() {
 }
 
 export const queryAddress = ({ id, upload }, size) =>
-  id !== undefined ? `images/${id}/thumbnail?size=${size}` : `uploads/${encodeURIComponent(upload)}?size=${size}`;
+  id !== undefined
+    ? `images/${id}/thumbnail?size=${size}`
+    : `uploads/${encodeURIComponent(upload)}?size=${size}`;
 
 // The picture of a query; its name where there is none.
 export function queryPicture(query, name) {

@@ -1,5 +1,6 @@
-// The state of the search page, in one object, and what follows from it. history.js changes `request`, search.js reads
-// `run` and rankings, learning.js changes models. The other modules draw.
+// The state of the search page, in one object, and what follows from it. history.js changes
+// `request`, search.js reads `run` and rankings, learning.js changes models. The other modules
+// draw.
 
 import { queryOf, searchOf } from "./address.js";
 import { remembered } from "./dom.js";
@@ -15,7 +16,8 @@ export const state = {
   shown: {}, // the request that the page shows
   ranking: null, // the results on the page, as the service sent them
   other: null, // the ranking beside it
-  before: null, // { name, learner, results, subject }: a ranking before the last update of its learner
+  // { name, learner, results, subject }: a ranking before the last update of its learner.
+  before: null,
   drawn: null, // what the gallery was drawn from
   listed: [], // the images of the gallery on the page, which the viewer goes through
   hideMarked: false,
@@ -23,9 +25,12 @@ export const state = {
   turn: 0, // number of the last request: a later one stops an earlier one
 };
 
-// Resolved when the run has been read and the first page has its turn: a file dropped before waits for it.
+// Resolved when the run has been read and the first page has its turn: a file dropped before waits
+// for it.
 let resolveBegun;
-export const begun = new Promise((resolve) => { resolveBegun = resolve; });
+export const begun = new Promise((resolve) => {
+  resolveBegun = resolve;
+});
 export const tellBegun = () => resolveBegun();
 
 export const marks = new Marks(); // of the present query
@@ -35,11 +40,32 @@ export const viewOf = (request) =>
 
 export const asList = (value) => (value === undefined || value === null ? [] : [value].flat());
 
-// The settings that a new query keeps. An album's filters are no filters of a search that begins in it.
+// The settings that a new query keeps. An album's filters are no filters of a search that begins in
+// it.
 export function settings() {
-  const { view, learner, learned, label, not, folder, unique, query_label, with: other } = state.request;
+  const {
+    view,
+    learner,
+    learned,
+    label,
+    not,
+    folder,
+    unique,
+    query_label,
+    with: other,
+  } = state.request;
   if (view) return {};
-  return query_label ? { label, not, folder, unique } : { learner, learned, label, not, folder, unique, with: other === "before" ? undefined : other };
+  return query_label
+    ? { label, not, folder, unique }
+    : {
+        learner,
+        learned,
+        label,
+        not,
+        folder,
+        unique,
+        with: other === "before" ? undefined : other,
+      };
 }
 
 // What identifies a ranking, whichever learner made it.
@@ -47,7 +73,10 @@ export const subjectOf = (request) => JSON.stringify({ ...searchOf(request), lea
 
 // The ranking before the last update, if it is of the query, filters and learner on the page.
 export const snapshot = () =>
-  state.before?.subject === subjectOf(state.request) && state.before.learner === state.ranking.learner ? state.before : null;
+  state.before?.subject === subjectOf(state.request) &&
+  state.before.learner === state.ranking.learner
+    ? state.before
+    : null;
 
 export const modelName = (learner) => {
   const { version } = state.run.models[learner] ?? {};
@@ -56,7 +85,9 @@ export const modelName = (learner) => {
 
 // The learner that marks update.
 export const onlineLearner = () =>
-  state.run.models[state.ranking?.learner] ? state.ranking.learner : Object.keys(state.run.models)[0];
+  state.run.models[state.ranking?.learner]
+    ? state.ranking.learner
+    : Object.keys(state.run.models)[0];
 
 export function queryName() {
   const { query_label, upload } = state.request;
@@ -67,7 +98,10 @@ export function queryName() {
 
 const passes = (result) => {
   const { metric } = state.request;
-  return (metric === undefined || result.metric === metric) && !(state.hideMarked && marks.of.get(result.id));
+  return (
+    (metric === undefined || result.metric === metric) &&
+    !(state.hideMarked && marks.of.get(result.id))
+  );
 };
 
 // Copies of one photo as one: the first of them, with the others in `copies`.
@@ -89,4 +123,5 @@ export const visible = () => folded(state.ranking.results.filter(passes));
 // The lists of results on the page: two in a comparison.
 export const lists = () =>
   state.request.with && state.other
-    ? [state.ranking.results.slice(0, COMPARED), state.other.results.slice(0, COMPARED)] : [state.listed];
+    ? [state.ranking.results.slice(0, COMPARED), state.other.results.slice(0, COMPARED)]
+    : [state.listed];

@@ -1,9 +1,11 @@
-// Zoom and pan of one picture: the wheel, two fingers, a double click, + - 0, or buttons; swipes where it is not enlarged.
+// Zoom and pan of one picture: the wheel, two fingers, a double click, + - 0, or buttons; swipes
+// where it is not enlarged.
 
 const MOST = 8;
 const SWIPE = 60; // pixels
 
-// stage: the element around; pictures: those that move together; swipe: { left, right, down }. Returns { zoom(factor), reset(), scale }.
+// stage: the element around; pictures: those that move together; swipe: { left, right, down }.
+// Returns { zoom(factor), reset(), scale }.
 export function zoomable(stage, pictures, { swipe, enlarged }) {
   let [scale, x, y] = [1, 0, 0];
   const pointers = new Map();
@@ -15,7 +17,8 @@ export function zoomable(stage, pictures, { swipe, enlarged }) {
     const [mx, my] = [(w * (scale - 1)) / 2, (h * (scale - 1)) / 2]; // no farther than its edge
     x = Math.min(mx, Math.max(-mx, x));
     y = Math.min(my, Math.max(-my, y));
-    for (const picture of pictures) picture.style.transform = scale === 1 ? "" : `translate(${x}px, ${y}px) scale(${scale})`;
+    for (const picture of pictures)
+      picture.style.transform = scale === 1 ? "" : `translate(${x}px, ${y}px) scale(${scale})`;
     stage.classList.toggle("zoomed", scale > 1);
   };
   // To a scale, so that the point stays where it is.
@@ -34,7 +37,9 @@ export function zoomable(stage, pictures, { swipe, enlarged }) {
   const ends = () => [...pointers.values()];
   const begin = () => {
     const [a, b] = ends();
-    gesture = b ? { apart: Math.hypot(a.x - b.x, a.y - b.y), scale, two: true } : { x: a.x, y: a.y, ox: x, oy: y };
+    gesture = b
+      ? { apart: Math.hypot(a.x - b.x, a.y - b.y), scale, two: true }
+      : { x: a.x, y: a.y, ox: x, oy: y };
   };
 
   stage.onwheel = (event) => {
@@ -53,7 +58,12 @@ export function zoomable(stage, pictures, { swipe, enlarged }) {
     if (!pointers.has(event.pointerId) || !gesture) return;
     pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
     const [a, b] = ends();
-    if (gesture.two && b) to((gesture.scale * Math.hypot(a.x - b.x, a.y - b.y)) / gesture.apart, (a.x + b.x) / 2, (a.y + b.y) / 2);
+    if (gesture.two && b)
+      to(
+        (gesture.scale * Math.hypot(a.x - b.x, a.y - b.y)) / gesture.apart,
+        (a.x + b.x) / 2,
+        (a.y + b.y) / 2,
+      );
     else if (!gesture.two && scale > 1) {
       [x, y] = [gesture.ox + a.x - gesture.x, gesture.oy + a.y - gesture.y];
       apply();
@@ -65,13 +75,21 @@ export function zoomable(stage, pictures, { swipe, enlarged }) {
     if (!pointers.delete(event.pointerId)) return;
     if (event.type === "pointerup" && moved && scale === 1 && gesture && !gesture.two) {
       const [dx, dy] = [last.x - gesture.x, last.y - gesture.y];
-      if (Math.abs(dx) > SWIPE && Math.abs(dx) > 2 * Math.abs(dy)) dx < 0 ? swipe.left() : swipe.right();
-      else if (dy > SWIPE && dy > 2 * Math.abs(dx)) swipe.down();
+      if (Math.abs(dx) > SWIPE && Math.abs(dx) > 2 * Math.abs(dy)) {
+        if (dx < 0) swipe.left();
+        else swipe.right();
+      } else if (dy > SWIPE && dy > 2 * Math.abs(dx)) swipe.down();
     }
     if (pointers.size) begin();
     else gesture = null;
   };
   stage.onpointerup = end;
   stage.onpointercancel = end;
-  return { zoom: (factor) => to(scale * factor), reset: () => to(1), get scale() { return scale; } };
+  return {
+    zoom: (factor) => to(scale * factor),
+    reset: () => to(1),
+    get scale() {
+      return scale;
+    },
+  };
 }
