@@ -7,7 +7,7 @@ import { ask, change } from "./history.js";
 import { mark } from "./learning.js";
 import { hasGallery, photosGallery } from "./photos.js";
 import { copyLink } from "./query.js";
-import { queryAddress } from "./start.js";
+import { queryAddress } from "./queryimage.js";
 import { lists, marks, modelName, queryName, state } from "./state.js";
 import { closeViewer, drawViewer, toggleDetails, zoomBy } from "./viewer.js";
 

@@ -7,7 +7,7 @@ import { drawLearned } from "./learned.js";
 import { drawOptions, setHideMarked } from "./options.js";
 import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
-import { queryPicture } from "./start.js";
+import { queryPicture } from "./queryimage.js";
 import { modelName, queryName, state } from "./state.js";
 import { named } from "./words.js";
 

@@ -3,7 +3,7 @@
 import { queryOf } from "./address.js";
 import { $, announce, el } from "./dom.js";
 import { change } from "./history.js";
-import { queryAddress } from "./start.js";
+import { queryAddress } from "./queryimage.js";
 import { state } from "./state.js";
 
 const SMALLEST = 0.04; // of a side

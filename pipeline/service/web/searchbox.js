@@ -4,10 +4,10 @@
 import { get, post } from "./api.js";
 import { queryOf } from "./address.js";
 import { $, announce, count, el, fileName, icon, picture, plural, toast } from "./dom.js";
+import { addExample } from "./examples.js";
+import { searchUpload } from "./files.js";
 import { change, go } from "./history.js";
 import { failure } from "./messages.js";
-import { addExample } from "./refine.js";
-import { searchUpload } from "./search.js";
 import { asList, settings, state } from "./state.js";
 
 const WEB_ADDRESS = /^https?:\/\/\S+$/i;
@@ -18,7 +18,6 @@ const list = $("#suggestions");
 let options = []; // { node, choose } on the list
 let chosen = -1;
 let asked = 0; // number of the last request: an earlier answer is dropped
-let adding = false; // whether a choice becomes a further example
 
 const isOpen = () => !list.hidden;
 const inResults = () => Boolean(queryOf(state.request)) && !state.request.view;
@@ -26,7 +25,7 @@ const inResults = () => Boolean(queryOf(state.request)) && !state.request.view;
 // What a text asks for: { kind, text, without }.
 function parse(text) {
   const [, minus, kind] = /^(-?)(label|folder|id):/i.exec(text) ?? [];
-  if (!kind) return { kind: adding ? "image" : "all", text, without: false };
+  if (!kind) return { kind: state.adding ? "image" : "all", text, without: false };
   const rest = text.slice(minus.length + kind.length + 1).replace(/^"|"$/g, "");
   const of = kind.toLowerCase();
   return {
@@ -67,7 +66,7 @@ async function searchAddress(url) {
       "This service does not fetch web addresses. Save the picture and drop it here, or " +
         "start the service with --fetch-urls.",
     );
-  const example = adding;
+  const example = state.adding;
   try {
     const { upload, name } = await post("api/fetch", { url });
     await searchUpload(upload, name, example);
@@ -122,11 +121,11 @@ async function suggest() {
       ),
     found.images.length &&
       group(
-        adding ? "Add to the query" : "Search with",
+        state.adding ? "Add to the query" : "Search with",
         found.images.map((image) =>
           option(
             { label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
-            () => (adding ? addExample(image.id) : go({ id: image.id, ...settings() })),
+            () => (state.adding ? addExample(image.id) : go({ id: image.id, ...settings() })),
             picture(image, { size: 128, lazy: false }),
           ),
         ),
@@ -211,10 +210,8 @@ function take(node) {
 
 // ---- adding examples
 
-export const isAdding = () => adding;
-
 export function startAdding() {
-  adding = true;
+  state.adding = true;
   input.placeholder = "Add an example: file name or id";
   input.setAttribute("aria-label", input.placeholder);
   $("#find").classList.add("adding");
@@ -223,7 +220,7 @@ export function startAdding() {
 }
 
 function stopAdding() {
-  adding = false;
+  state.adding = false;
   input.placeholder = WORDS;
   input.setAttribute("aria-label", WORDS);
   $("#find").classList.remove("adding");
@@ -277,7 +274,7 @@ export function bindSearchBox() {
       else suggest();
     } else if (event.key === "Escape") {
       if (isOpen()) close();
-      else if (adding) stopAdding();
+      else if (state.adding) stopAdding();
       else input.value = "";
       event.preventDefault();
     } else if (

@@ -6,6 +6,7 @@ import { $, box, command, el, remember, remembered } from "./dom.js";
 import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
 import { drawHome } from "./home.js";
+import { queryPicture } from "./queryimage.js";
 import { marks, queryName, state, viewOf } from "./state.js";
 
 const RECENT = 10;
@@ -81,17 +82,4 @@ export function rememberQuery() {
   const same = JSON.stringify(query);
   const kept = remembered(recentName(), []).filter((entry) => JSON.stringify(entry.query) !== same);
   remember(recentName(), [{ query, name: queryName() }, ...kept].slice(0, RECENT));
-}
-
-export const queryAddress = ({ id, upload }, size) =>
-  id !== undefined
-    ? `images/${id}/thumbnail?size=${size}`
-    : `uploads/${encodeURIComponent(upload)}?size=${size}`;
-
-// The picture of a query; its name where there is none.
-export function queryPicture(query, name) {
-  if (query.query_label) return el("span", { class: "word" }, name);
-  const img = el("img", { src: queryAddress(query, 256), alt: "", draggable: "false" });
-  img.addEventListener("error", () => img.replaceWith(el("span", { class: "word" }, name)));
-  return img;
 }

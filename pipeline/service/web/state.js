@@ -22,6 +22,7 @@ export const state = {
   listed: [], // the images of the gallery on the page, which the viewer goes through
   hideMarked: false,
   fold: remembered("fold", true), // copies of one photo are one tile
+  adding: false, // whether a choice in the search box becomes a further example
   turn: 0, // number of the last request: a later one stops an earlier one
 };
 
