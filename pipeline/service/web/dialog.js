@@ -82,8 +82,8 @@ function closeDialog() {
 export function leaveDialog() {
   const id = closeViewer();
   const photos = hasGallery(state.request) && photosGallery();
-  if (id !== null)
-    if (photos) photos.focus(photos.indexOf(id));
-    else if (queryOf(state.request)) focusCard(id) || $(`#compare td[data-id="${id}"] a`)?.focus();
-  return id !== null;
+  if (id === null) return false;
+  if (photos) photos.focus(photos.indexOf(id));
+  else if (queryOf(state.request) && !focusCard(id)) $(`#compare td[data-id="${id}"] a`)?.focus();
+  return true;
 }

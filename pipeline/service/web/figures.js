@@ -17,8 +17,8 @@ const last = (path) => path.split("/").slice(-2).join("/");
 const LABELS = 24; // bars before "Show all"
 
 const named = (name) => (name === "chance" ? "Random order" : learnerName(name));
-const titleOf = (evaluation) => {
-  const names = evaluation.split("+");
+const titleOf = (evaluated) => {
+  const names = evaluated.split("+");
   return names.length > 3
     ? `Measured: ${names.length} learners`
     : `Measured: ${names.map(named).join(", ")}`;

@@ -104,7 +104,7 @@ export class Gallery {
     for (const tile of this.tiles.values()) tile.node.remove();
     this.tiles.clear();
     this.layOut(null);
-    if (focused !== null) this.focus(this.indexOf(focused)) || this.focus(0);
+    if (focused !== null && !this.focus(this.indexOf(focused))) this.focus(0);
   }
 
   indexOf(id) {
@@ -196,10 +196,10 @@ export class Gallery {
         tile.node.remove();
         this.tiles.delete(index);
       }
-    const missing = [...keep].filter((index) => !this.tiles.has(index));
+    const absent = [...keep].filter((index) => !this.tiles.has(index));
     const middle = rowAt(this.rows, innerHeight / 2 - origin);
-    missing.sort((a, b) => Math.abs(this.row[a] - middle) - Math.abs(this.row[b] - middle));
-    for (const index of missing) {
+    absent.sort((a, b) => Math.abs(this.row[a] - middle) - Math.abs(this.row[b] - middle));
+    for (const index of absent) {
       if (performance.now() - now > BUDGET && this.outside(index, origin)) {
         // the others in the next frame
         this.scrolled();

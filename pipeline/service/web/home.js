@@ -284,8 +284,8 @@ const showAlike = (section) =>
   withOverview(section, "Photos that look alike", async () => {
     const { holder, total } = await inParts(
       async (offset) => {
-        const { total, groups } = await get("api/alike", { offset, limit: 20 });
-        return { total, items: groups };
+        const part = await get("api/alike", { offset, limit: 20 });
+        return { total: part.total, items: part.groups };
       },
       (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
     );
@@ -398,12 +398,8 @@ const showCheck = (section, request) =>
     const percent = (share) => `${Math.round(100 * share)} %`;
     const { holder, total } = await inParts(
       async (offset) => {
-        const { total, entries } = await get("api/check", {
-          label: request.only,
-          offset,
-          limit: 60,
-        });
-        return { total, items: entries };
+        const part = await get("api/check", { label: request.only, offset, limit: 60 });
+        return { total: part.total, items: part.entries };
       },
       (entries) => {
         const of = new Map(entries.map((entry) => [entry.image.id, entry]));

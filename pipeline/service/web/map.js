@@ -20,7 +20,7 @@ let points = null;
 let canvas, box, preview, legend, listed;
 let view = { x: 0.5, y: 0.5, zoom: 1 };
 let only = null; // number of the label that is pointed at
-let pictures = new Map(); // id -> Image
+const pictures = new Map(); // id -> Image
 let shown = []; // photos on the canvas: { i, x, y, size }
 let frame = 0;
 

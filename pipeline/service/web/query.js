@@ -9,7 +9,6 @@ import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
 import { queryPicture } from "./queryimage.js";
 import { modelName, queryName, state } from "./state.js";
-import { named } from "./words.js";
 
 export function drawQuery() {
   const focused = document.activeElement;

@@ -65,9 +65,8 @@ export function showGrid(redraw = false) {
     $("#start").hidden = true;
     $("#results").hidden = false; // its width decides the rows
     list.show(images, weakBreak(images, best));
-    if (focused !== null)
-      list.focus(list.indexOf(focused), { preventScroll: true }) ||
-        list.focus(0, { preventScroll: true });
+    const still = { preventScroll: true };
+    if (focused !== null && !list.focus(list.indexOf(focused), still)) list.focus(0, still);
     tellEnd();
   }
   announce(`${plural(images.length, "result")} by ${modelName(ranking.learner)}.`);
