@@ -25,8 +25,9 @@ LEARNERS = $(LEARNER:%=--learner %)
 ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
-# The tools that check the page's code, where npm is there; everything else works without it.
-PAGE := $(if $(shell command -v npm 2>/dev/null),node_modules/.installed)
+# npm brings the tools that check the page's code; everything else works without it.
+NPM := $(shell command -v npm 2>/dev/null)
+API := build/typing/openapi.d.ts
 
 # Without cached bytecode each of the hundreds of processes of the tests would compile visterm again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -111,20 +112,26 @@ coverage: install  ## branch coverage of the fast suite, and of all tests; 15 mi
 chaos: install  ## damage, kill and starve runs, thousands of times; writes docs/reliability.md (QUICK=1: fixed seeds, 3 minutes)
 	@$(BIN)/python tests/chaos $(if $(QUICK),--quick,--write docs/reliability.md) $(ARGS)
 
-check: install types $(PAGE)  ## check lint, format and types
+check: install types $(if $(NPM),$(API))  ## check lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(if $(PAGE),npm run --silent check,@echo 'npm is missing: the code of the page was not checked')
+	$(if $(NPM),npm run --silent check,@echo "npm is missing: the page's code was not checked")
 
-format: install $(PAGE)  ## format the code and apply safe lint fixes
+format: install $(if $(NPM),node_modules/.installed)  ## format the code and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(if $(PAGE),npm run --silent format)
+	$(if $(NPM),npm run --silent format)
 
 node_modules/.installed: package.json package-lock.json
-	npm ci --silent --no-audit --no-fund
+	npm ci --loglevel error --no-audit --no-fund >/dev/null
 	@touch $@
+
+# Types of what the service returns, for the page's code.
+$(API): $(BIN)/.installed node_modules/.installed $(wildcard pipeline/service/*.py) tests/describe_api.py
+	@mkdir -p $(@D)
+	@$(BIN)/python tests/describe_api.py >$(@D)/openapi.json
+	@npm run --silent types
 
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm

@@ -15,6 +15,33 @@
 //   model                       version of the learner that the link was made with
 //   view                        a page of views.js, such as "figures"
 
+/**
+ * What the page shows, as its address names it. `at` and `only` are of the views map and check.
+ * @typedef {{
+ *   view?: string,
+ *   id?: number,
+ *   upload?: string,
+ *   query_label?: string,
+ *   also?: string | string[],
+ *   weight?: number,
+ *   region?: string,
+ *   learner?: string,
+ *   learned?: number,
+ *   with?: string,
+ *   label?: string | string[],
+ *   not?: string | string[],
+ *   folder?: string,
+ *   unique?: string | number,
+ *   metric?: number,
+ *   model?: number,
+ *   open?: number,
+ *   explain?: string | number,
+ *   at?: string,
+ *   only?: string,
+ * }} Request
+ */
+/** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
+
 const NAMES = [
   "view",
   "id",
@@ -38,6 +65,7 @@ const NAMES = [
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
 
 const LISTS = new Set(["also", "label", "not"]); // one value as text, several as an array
+/** @type {{ [name: string]: RegExp }} */
 const CHECKS = {
   also: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/,
   weight: /^-?\d+(\.\d+)?$/,
@@ -45,14 +73,20 @@ const CHECKS = {
   region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/,
 };
 
-// Names that a page of its own reads (views.js).
+/**
+ * Names that a page of its own reads (views.js).
+ * @param {string[]} names
+ * @param {string[]} numbers
+ */
 export function addNames(names, numbers) {
   NAMES.splice(1, 0, ...names.filter((name) => !NAMES.includes(name)));
   for (const name of numbers) NUMBERS.add(name);
 }
 
+/** @param {string} [search] @returns {Request} */
 export function readAddress(search = location.search) {
   const given = new URLSearchParams(search);
+  /** @type {{ [name: string]: string | string[] | number }} */
   const state = {};
   for (const name of NAMES) {
     if (LISTS.has(name)) {
@@ -76,14 +110,20 @@ export function readAddress(search = location.search) {
   return state;
 }
 
+/** @param {Request} state */
 export function addressOf(state) {
-  const kept = NAMES.filter((name) => state[name] !== undefined && state[name] !== null).flatMap(
-    (name) => [state[name]].flat().map((value) => [name, value]),
+  const values = /** @type {{ [name: string]: string | string[] | number }} */ (state);
+  const kept = NAMES.filter((name) => values[name] !== undefined && values[name] !== null).flatMap(
+    (name) => [values[name]].flat().map((value) => [name, String(value)]),
   );
   return kept.length ? `?${new URLSearchParams(kept)}` : "./";
 }
 
-// What names the query alone, as the service takes it.
+/**
+ * What names the query alone, as the service takes it.
+ * @param {Query} query
+ * @returns {Query | null}
+ */
 export const queryOf = ({ id, upload, query_label }) =>
   id !== undefined
     ? { id }
@@ -93,7 +133,10 @@ export const queryOf = ({ id, upload, query_label }) =>
         ? { query_label }
         : null;
 
-// What the service is asked for a ranking.
+/**
+ * What the service is asked for a ranking.
+ * @param {Request} state
+ */
 export const searchOf = (state) => ({
   ...queryOf(state),
   learner: state.learner,

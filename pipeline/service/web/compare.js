@@ -1,15 +1,25 @@
 // Two rankings of one query, one row a rank: what moved, in words and arrows.
 
-import { el, fileName, picture, plural } from "./dom.js";
+import { el, fileName, picture, plural, targetOf } from "./dom.js";
 import { info, named } from "./words.js";
 
-// How each image of `after` moved against `before`: { id: { kind, by } }, and the images that left.
+/** @import { Photo } from "./details.js" */
+/** @import { MarkOf } from "./marks.js" */
+/** @typedef {{ name: string, results: Photo[] }} Named a ranking and its name */
+/** @typedef {{ kind: "same" | "up" | "down" | "new", by: number }} Move */
+
+/**
+ * How each image of `after` moved against `before`, by its id; and the images that left.
+ * @param {Photo[]} before
+ * @param {Photo[]} after
+ */
 function moves(before, after) {
   const place = new Map(before.map((image, i) => [image.id, i]));
+  /** @type {Map<number, Move>} */
   const moved = new Map();
   after.forEach((image, i) => {
     const was = place.get(image.id);
-    if (was === undefined) moved.set(image.id, { kind: "new" });
+    if (was === undefined) moved.set(image.id, { kind: "new", by: 0 });
     else
       moved.set(image.id, {
         kind: was === i ? "same" : was > i ? "up" : "down",
@@ -19,6 +29,7 @@ function moves(before, after) {
   return { moved, left: before.filter((image) => !moved.has(image.id)) };
 }
 
+/** @type {Record<Move["kind"], (by: number) => string>} */
 const WORDS = {
   same: () => "= same",
   up: (by) => `▲ up ${by}`,
@@ -26,9 +37,14 @@ const WORDS = {
   new: () => "★ new",
 };
 
+/** @param {number} share */
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-// Of the images that were marked: nothing is known of the others.
+/**
+ * Of the images that were marked: nothing is known of the others.
+ * @param {Photo[]} images
+ * @param {MarkOf} marks
+ */
 function precision(images, marks) {
   const marked = images.filter((image) => marks.get(image.id));
   return marked.length
@@ -36,6 +52,12 @@ function precision(images, marks) {
     : null;
 }
 
+/**
+ * @param {Named} before
+ * @param {Named} after
+ * @param {MarkOf} marks
+ * @param {(image: Photo) => string} address
+ */
 export function drawComparison(before, after, marks, address) {
   const { moved, left } = moves(before.results, after.results);
   const tally = { same: 0, up: 0, down: 0, new: 0 };
@@ -50,12 +72,13 @@ export function drawComparison(before, after, marks, address) {
       : "") +
     ".";
 
-  const cell = (image, place, mark) =>
+  /** @param {Photo | undefined} image @param {number} place @param {Move} [move] */
+  const cell = (image, place, move) =>
     !image
       ? el("td", { class: "none" }, `No result at rank ${place}`)
       : el(
           "td",
-          { "data-id": image.id, "data-kind": mark?.kind },
+          { "data-id": image.id, "data-kind": move?.kind },
           el(
             "a",
             { class: "open", href: address(image) },
@@ -63,7 +86,7 @@ export function drawComparison(before, after, marks, address) {
             el(
               "span",
               { class: "text" },
-              named(fileName(image.path), { class: "name" }),
+              named(fileName(image.path ?? ""), { class: "name" }),
               named(image.labels.join(", "), { class: "labels" }),
               marks.get(image.id)
                 ? el(
@@ -72,7 +95,7 @@ export function drawComparison(before, after, marks, address) {
                     marks.get(image.id) === 1 ? "✓ relevant" : "✕ not relevant",
                   )
                 : null,
-              mark ? el("span", { class: `moved ${mark.kind}` }, WORDS[mark.kind](mark.by)) : null,
+              move ? el("span", { class: `moved ${move.kind}` }, WORDS[move.kind](move.by)) : null,
             ),
           ),
         );
@@ -102,9 +125,10 @@ export function drawComparison(before, after, marks, address) {
     ),
     el("tbody", {}, rows),
   );
+  /** @param {Event} event @param {boolean} on */
   const same = (event, on) => {
     table.querySelectorAll(".twin").forEach((node) => node.classList.remove("twin"));
-    const id = event.target.closest("td")?.dataset.id;
+    const id = targetOf(event).closest("td")?.dataset.id;
     if (on && id)
       table.querySelectorAll(`td[data-id="${id}"]`).forEach((node) => node.classList.add("twin"));
   };
@@ -132,7 +156,7 @@ export function drawComparison(before, after, marks, address) {
           `${plural(left.length, "image")} left the top ${n}: `,
           left.map((image, i) => [
             i ? ", " : "",
-            el("a", { href: address(image) }, fileName(image.path)),
+            el("a", { href: address(image) }, fileName(image.path ?? "")),
           ]),
         )
       : null,

@@ -11,6 +11,8 @@ import { queryAddress } from "./queryimage.js";
 import { lists, marks, modelName, queryName, state } from "./state.js";
 import { closeViewer, drawViewer, toggleDetails, zoomBy } from "./viewer.js";
 
+/** @import { Photo } from "./details.js" */
+
 export function openDialog() {
   const { request, ranking, other, before } = state;
   const query = request.view ? null : queryOf(request);
@@ -26,20 +28,22 @@ export function openDialog() {
     toast("The linked photo is not among those shown.");
     return change({ open: undefined, explain: undefined }, { replace: true });
   }
-  const by = second ? other : ranking;
+  const by = second && other ? other : ranking;
+  /** @param {Photo | undefined} next */
   const show = (next) => next && change({ open: next.id }, { replace: true });
+  /** @param {number} n */
   const step = (n) => show(images[images.indexOf(image) + n]);
   return drawViewer({
     image,
     images,
-    best: query ? by.results[0]?.score : null,
+    best: (query && by.results[0]?.score) || 0,
     mark: query ? marks.of.get(image.id) : 0,
-    markable: query && ranking.key,
+    markable: Boolean(query && ranking.key),
     explain: Boolean(query && request.explain),
     beside: Boolean(query && !query.query_label && remembered("beside", false)),
     learner: !query || by === before ? null : by.learner,
     learned: state.request.learned,
-    model: !query ? null : by === before ? before.name : modelName(by.learner),
+    model: query && ("name" in by ? by.name : modelName(by.learner)),
     query: query && {
       values: query,
       name: queryName(),

@@ -5,8 +5,15 @@ import { toast } from "./dom.js";
 import { change } from "./history.js";
 import { asList, state } from "./state.js";
 
+/** @import { Query, Request } from "./address.js" */
+/**
+ * `image` is id:12 or upload:HASH.
+ * @typedef {{ image: string, weight: number, query: Query }} Example
+ */
+
 const MOST = 8; // examples on the page
 
+/** @param {string} text @returns {Example} */
 const parse = (text) => {
   const [image, weight] = text.split("@");
   const [kind, name] = image.split(":");
@@ -16,30 +23,40 @@ const parse = (text) => {
     query: kind === "id" ? { id: Number(name) } : { upload: name },
   };
 };
+/** @param {Example} example */
 const written = ({ image, weight }) => (weight === 1 ? image : `${image}@${weight}`);
 export const examples = () => asList(state.request.also).map(parse);
+/** @param {Example[]} list */
 export const keep = (list) =>
   change({ also: list.length ? list.map(written) : undefined, metric: undefined, with: undefined });
 
+/** @param {Query | null} query @param {Query | null} other */
 export const isSame = (query, other) => JSON.stringify(query) === JSON.stringify(other);
 
-// A weight comes a moment after its slider: the example may be gone.
+/**
+ * A weight comes a moment after its slider: the example may be gone.
+ * @param {string} image
+ * @param {number} weight
+ */
 export function weigh(image, weight) {
   const list = examples();
   if (list.some((one) => one.image === image))
     keep(list.map((one) => (one.image === image ? { ...one, weight } : one)));
 }
 
-// Add images of the collection to the query; a negative weight subtracts them.
+/**
+ * Add images of the collection to the query; a negative weight subtracts them.
+ * @param {number[]} ids
+ * @param {number} [weight]
+ */
 export const addExamples = (ids, weight = 1) =>
   add(ids.map((id) => ({ image: `id:${id}`, query: { id }, weight })));
 
-// Add an image of the collection, or an upload.
-export const addExample = (id, weight = 1, upload = null) =>
-  upload
-    ? add([{ image: `upload:${upload}`, query: { upload }, weight }])
-    : addExamples([id], weight);
+/** @param {string} upload */
+export const addUpload = (upload) =>
+  add([{ image: `upload:${upload}`, query: { upload }, weight: 1 }]);
 
+/** @param {Example[]} images */
 function add(images) {
   const { request } = state;
   if (!queryOf(request) || request.query_label)

@@ -2,15 +2,23 @@
 // blocks (of a network: cells) have numbered outlines, a line joins the two of a pair, and a table
 // shows both blocks of each and a word for what they share.
 
-import { el, figure, plural, svg } from "./dom.js";
+import { el, figure, plural, svg, targetOf } from "./dom.js";
 import { info } from "./words.js";
+
+/** @import { Schemas } from "./api.js" */
+/** @typedef {Schemas["ExplainedImage"]} Side */
+/** @typedef {Schemas["ExplainedPair"]} Pair */
+/** @typedef {"query_block" | "result_block"} Block the name of the block of a side in a pair */
 
 const CELLS = 32; // of the dimming, along the longer side
 // A square with this share of the best score of the ranking is bright: one scale for all results.
 const FULL = 0.004;
 const HUES = [28, 200, 320, 90, 260, 170, 0, 50];
 
-// Every block's contribution is spread evenly over its area; blocks of all scales add up.
+/**
+ * Every block's contribution is spread evenly over its area; blocks of all scales add up.
+ * @param {Side} side
+ */
 function heatCells({ width, height, boxes, heat }) {
   const side = Math.max(width, height) / CELLS;
   const [columns, rows] = [
@@ -38,7 +46,12 @@ function heatCells({ width, height, boxes, heat }) {
   return { cells, columns, w, h };
 }
 
-// Where in a rectangle a badge is farthest from those that are there already.
+/**
+ * Where in a rectangle a badge is farthest from those that are there already.
+ * @param {number[]} rectangle
+ * @param {number} edge
+ * @param {number[][]} taken
+ */
 function freeSpot([x, y, w, h], edge, taken) {
   const spots = [0, 0.5, 1].flatMap((down) =>
     [0, 0.5, 1].map((across) => [
@@ -46,12 +59,21 @@ function freeSpot([x, y, w, h], edge, taken) {
       y + edge + down * (h - 2 * edge),
     ]),
   );
+  /** @param {number[]} spot */
   const room = ([sx, sy]) => Math.min(...taken.map(([tx, ty]) => Math.hypot(sx - tx, sy - ty)));
   return taken.length
     ? spots.reduce((best, spot) => (room(spot) > room(best) ? spot : best))
     : spots[0];
 }
 
+/**
+ * @param {Side} side
+ * @param {string} href
+ * @param {string} words
+ * @param {Pair[]} pairs
+ * @param {Block} block
+ * @param {number} full
+ */
 function overlay(side, href, words, pairs, block, full) {
   const { cells, columns, w, h } = heatCells(side);
   const dim = svg("g", { class: "dim" });
@@ -71,6 +93,7 @@ function overlay(side, href, words, pairs, block, full) {
   });
   dim.style.setProperty("filter", `blur(${(w * 0.6).toFixed(1)}px)`);
   const unit = (Math.max(side.width, side.height) / 100) * (innerWidth < 640 ? 1.7 : 1);
+  /** @type {number[][]} */
   const badges = [];
   const rectangles = pairs.map((pair, i) => {
     const [x, y, bw, bh] = side.boxes[pair[block]];
@@ -108,7 +131,12 @@ function overlay(side, href, words, pairs, block, full) {
   );
 }
 
-// A block, cut out of its picture.
+/**
+ * A block, cut out of its picture.
+ * @param {Side} side
+ * @param {number[]} box
+ * @param {string} href
+ */
 const crop = (side, box, href) =>
   svg(
     "svg",
@@ -121,7 +149,12 @@ const crop = (side, box, href) =>
     svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }),
   );
 
-// Where a block is, and how many others of its image are like it.
+/**
+ * Where a block is, and how many others of its image are like it.
+ * @param {number[]} box
+ * @param {Side} side
+ * @param {number} n
+ */
 const place = ([x, y, w, h], { width, height }, n) => {
   const [across, down] = [(x + w / 2) / width, (y + h / 2) / height];
   const words = [
@@ -131,11 +164,18 @@ const place = ([x, y, w, h], { width, height }, n) => {
   return `${words.join(" ")}${n > 1 ? ` + ${n - 1} similar` : ""}`;
 };
 
-// Of the table of pairs.
+/**
+ * The class of a column of the table of pairs.
+ * @param {number} column
+ */
 const classOf = (column) => (column < 4 ? null : column < 6 ? "n" : "n wide-only");
+/** @param {number} share */
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
-// MuSL compares bits: whether a visterm's share of an image is below a threshold.
+/**
+ * MuSL compares bits: whether a visterm's share of an image is below a threshold.
+ * @param {Schemas["ExplainedBit"][]} bits
+ */
 function bitsInWords(bits) {
   const agree = bits.filter((bit) => bit.contribution > 0);
   const absent = agree.filter((bit) => !bit.n_query_blocks && !bit.n_result_blocks).length;
@@ -145,8 +185,13 @@ function bitsInWords(bits) {
   );
 }
 
-// The explanation as one element. `best` is the score of the ranking's first result; `pictures` are
-// the two addresses.
+/**
+ * The explanation as one element. `best` is the score of the ranking's first result; `pictures` are
+ * the two addresses.
+ * @param {Schemas["Explanation"]} explanation
+ * @param {Record<Block, string>} pictures
+ * @param {number} best
+ */
 export function drawExplanation(explanation, pictures, best) {
   const root = el("div", { class: "explanation" });
   const { query, result, pairs, score, positive, negative, parts } = explanation;
@@ -163,6 +208,7 @@ export function drawExplanation(explanation, pictures, best) {
 
   const draw = () => {
     const shown = pairs.slice(0, Number(many.value));
+    /** @param {Side} which @param {Block} block @param {string} name */
     const side = (which, block, name) => {
       const words =
         `${name}: bright where ${parts}s add to the score, dimmed elsewhere; the table lists ` +
@@ -180,6 +226,7 @@ export function drawExplanation(explanation, pictures, best) {
       svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")),
     );
     let total = 0;
+    /** @param {Side} which @param {number} i @param {number} n @param {string} href */
     const blockOf = (which, i, n, href) =>
       el(
         "td",
@@ -268,8 +315,10 @@ export function drawExplanation(explanation, pictures, best) {
       el("p", { class: "quiet" }, made + more),
     );
   };
+  /** @param {Event} event @param {boolean} on */
   const point = (event, on) => {
-    const at = event.target.closest("[data-pair]")?.dataset.pair;
+    const pair = /** @type {HTMLElement | null} */ (targetOf(event).closest("[data-pair]"));
+    const at = pair?.dataset.pair;
     root.querySelectorAll("[data-pair].on").forEach((node) => node.classList.remove("on"));
     if (on && at !== undefined)
       root.querySelectorAll(`[data-pair="${at}"]`).forEach((node) => node.classList.add("on"));
@@ -297,8 +346,8 @@ export function drawExplanation(explanation, pictures, best) {
         ];
     for (const line of canvas.querySelectorAll(".joint line"))
       points.forEach(([x, y], i) => {
-        line.setAttribute(`x${i + 1}`, x - origin.x);
-        line.setAttribute(`y${i + 1}`, y - origin.y);
+        line.setAttribute(`x${i + 1}`, String(x - origin.x));
+        line.setAttribute(`y${i + 1}`, String(y - origin.y));
       });
   };
   for (const name of ["pointerover", "focusin"])
@@ -306,8 +355,9 @@ export function drawExplanation(explanation, pictures, best) {
   for (const name of ["pointerleave", "focusout"])
     root.addEventListener(name, (event) => point(event, false));
   many.addEventListener("input", draw);
-  dark.addEventListener("input", () => canvas.style.setProperty("--dim", dark.value / 100));
-  canvas.style.setProperty("--dim", dark.value / 100);
+  const dim = () => canvas.style.setProperty("--dim", String(Number(dark.value) / 100));
+  dark.addEventListener("input", dim);
+  dim();
   draw();
   root.append(
     canvas,

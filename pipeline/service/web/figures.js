@@ -4,19 +4,30 @@
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
 import { bars, lineChart } from "./charts.js";
-import { box, command, el, figure, plural } from "./dom.js";
+import { $, box, command, el, figure, plural } from "./dom.js";
 import { photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
 import { state } from "./state.js";
 import { addView } from "./views.js";
 import { learnerName } from "./words.js";
 
+/** @import { Request } from "./address.js" */
+/** @import { Schemas } from "./api.js" */
+/** @import { Series } from "./charts.js" */
+/** @import { Child } from "./dom.js" */
+/** @typedef {Schemas["EvaluationFigures"]} Figures */
+
+/** @param {Request} values */
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
+/** @param {number} share */
 const percent = (share) => `${Math.round(100 * share)} %`;
+/** @param {string} path */
 const last = (path) => path.split("/").slice(-2).join("/");
 const LABELS = 24; // bars before "Show all"
 
+/** @param {string} name */
 const named = (name) => (name === "chance" ? "Random order" : learnerName(name));
+/** @param {string} evaluated */
 const titleOf = (evaluated) => {
   const names = evaluated.split("+");
   return names.length > 3
@@ -24,6 +35,7 @@ const titleOf = (evaluated) => {
     : `Measured: ${names.map(named).join(", ")}`;
 };
 
+/** @param {string} title @param {string | null} about @param {...Child} content */
 const panel = (title, about, ...content) =>
   el(
     "section",
@@ -35,18 +47,21 @@ const panel = (title, about, ...content) =>
 
 // ---- one evaluation
 
+/** @param {string} name @param {Schemas["Metrics"]} metrics */
 function summary(name, metrics) {
   const systems = Object.entries(metrics.systems ?? {});
   const ks = Object.keys(systems[0]?.[1].precision_at ?? {}).filter((k) =>
     ["1", "5", "10", "20", "50"].includes(k),
   );
   const [learner, cosine] = [systems[0], systems.find(([one]) => one === "cosine")];
+  /** @param {[string, Schemas["SystemMetrics"]]} [system] */
   const at10 = (system) => system?.[1].precision_at?.["10"];
   const unlearned =
-    cosine && cosine !== learner ? `; without learning it is ${percent(at10(cosine))}` : "";
+    cosine && cosine !== learner ? `; without learning it is ${percent(at10(cosine) ?? NaN)}` : "";
+  const share = at10(learner);
   const verdict =
-    at10(learner) !== undefined
-      ? `Of the first ten results, ${percent(at10(learner))} show what the query shows${unlearned}.`
+    typeof share === "number"
+      ? `Of the first ten results, ${percent(share)} show what the query shows${unlearned}.`
       : "";
   return [
     verdict && el("p", { class: "verdict" }, verdict),
@@ -95,7 +110,9 @@ function summary(name, metrics) {
   ];
 }
 
+/** @param {Schemas["PrecisionCurves"]} curves @param {Schemas["Metrics"]} metrics */
 function curvesOf({ k, systems }, metrics) {
+  /** @type {Series[]} */
   const series = Object.entries(systems).map(([name, values]) => ({
     name: named(name),
     kind: kindOf(name, metrics),
@@ -108,6 +125,7 @@ function curvesOf({ k, systems }, metrics) {
   });
 }
 
+/** @param {string} name @param {Schemas["Metrics"]} metrics @returns {Series["kind"]} */
 const kindOf = (name, { systems }) =>
   name === "cosine"
     ? "baseline"
@@ -117,6 +135,7 @@ const kindOf = (name, { systems }) =>
         ? "learner"
         : "other";
 
+/** @param {Figures} figures */
 function labelBars({ labels, baseline, learner, measure }) {
   const rows = labels.map((row) => ({
     name: row.label,
@@ -141,6 +160,7 @@ function labelBars({ labels, baseline, learner, measure }) {
   );
 }
 
+/** @param {Figures} figures */
 function confusions({ confusions: pairs }) {
   if (!pairs.length) return null;
   const most = pairs[0].share;
@@ -170,21 +190,22 @@ function confusions({ confusions: pairs }) {
   );
 }
 
-// A query as a photo, and its results beside it.
+/**
+ * A query as a photo, and its results beside it.
+ * @param {Schemas["EvaluatedQuery"]} query
+ * @param {string} measure
+ */
 function queryRow(query, measure) {
-  const tile = (shown, extra, what) =>
-    shown.image
-      ? photo(shown.image, { what, ...extra })
-      : el(
-          "li",
-          { class: "gone" },
-          el("span", { class: "missing" }, last(shown.path ?? shown.query)),
-        );
+  /** @param {Schemas["ImageSummary"] | null} image @param {string} path @param {string} what */
+  const tile = (image, path, what) =>
+    image
+      ? photo(image, { what })
+      : el("li", { class: "gone" }, el("span", { class: "missing" }, last(path)));
   const n = query.results.filter(({ relevant }) => relevant).length;
   return el(
     "li",
     { class: "query-row" },
-    el("ul", { class: "photos small" }, tile(query, {}, "Query")),
+    el("ul", { class: "photos small" }, tile(query.image, query.query, "Query")),
     el(
       "div",
       {},
@@ -207,8 +228,9 @@ function queryRow(query, measure) {
         "ol",
         { class: "photos small results" },
         query.results.slice(0, 8).map((result, i) => {
-          const node = tile(result, {}, `Result ${i + 1}, ${result.relevant ? "right" : "wrong"}:`);
-          node.classList.add(result.relevant ? "right" : "wrong");
+          const verdict = result.relevant ? "right" : "wrong";
+          const node = tile(result.image, result.path, `Result ${i + 1}, ${verdict}:`);
+          node.classList.add(verdict);
           node.append(
             el("span", { class: "sign-of", "aria-hidden": "true" }, result.relevant ? "✓" : "✗"),
           );
@@ -219,6 +241,12 @@ function queryRow(query, measure) {
   );
 }
 
+/**
+ * @param {string} title
+ * @param {string} about
+ * @param {Schemas["EvaluatedQuery"][]} list
+ * @param {string} measure
+ */
 const queries = (title, about, list, measure) =>
   list.length
     ? panel(
@@ -232,12 +260,15 @@ const queries = (title, about, list, measure) =>
       )
     : null;
 
+/** @param {string} name */
 async function evaluation(name) {
-  const at = `api/evaluations/${encodeURIComponent(name)}`;
+  const id = encodeURIComponent(name);
   const [metrics, curves, found] = await Promise.all([
-    get(`${at}/metrics`),
-    get(`${at}/curves`).catch(() => null),
-    get(`${at}/figures`, { queries: 6 }).catch((error) => ({ error })),
+    get(`api/evaluations/${id}/metrics`),
+    get(`api/evaluations/${id}/curves`).catch(() => null),
+    get(`api/evaluations/${id}/figures`, { queries: 6 }).catch(
+      (/** @type {Error} */ error) => error,
+    ),
   ]);
   return [
     el(
@@ -246,9 +277,9 @@ async function evaluation(name) {
       panel(titleOf(name), null, summary(name, metrics)),
       curves && panel("Along the results", null, curvesOf(curves, metrics)),
     ),
-    found.error
+    found instanceof Error
       ? box("No figures of labels and queries", [
-          el("p", {}, found.error.message),
+          el("p", {}, found.message),
           command("visterm evaluate --force"),
         ])
       : [
@@ -272,8 +303,10 @@ async function evaluation(name) {
 
 // ---- training and feedback
 
+/** @param {Schemas["TrainingCurves"]["learners"]} learners */
 function training(learners) {
   return Object.entries(learners).map(([name, { points, best_step, baseline, measure }]) => {
+    /** @type {Series[]} */
     const series = [
       {
         name: named(name),
@@ -287,7 +320,7 @@ function training(learners) {
         kind: "baseline",
         points: [
           [points[0].step, baseline],
-          [points.at(-1).step, baseline],
+          [points[points.length - 1].step, baseline],
         ],
       });
     const best = best_step === null ? "" : `; step ${best_step.toLocaleString("en")} was the best`;
@@ -325,6 +358,7 @@ async function feedback() {
       ),
     );
   const { map_base: before, map_after: after, marks, version } = found.model;
+  /** @param {Schemas["MarkedImage"][]} images @param {string} words */
   const side = (images, words) =>
     el(
       "div",
@@ -357,6 +391,7 @@ async function feedback() {
   );
 }
 
+/** @param {HTMLElement} section */
 async function show(section) {
   await readRun(); // an evaluation may be new
   const [evaluations, trained, effect] = await Promise.all([
@@ -368,7 +403,7 @@ async function show(section) {
   const drawn = evaluations.map((parts) =>
     el("div", { class: "evaluation" }, parts.flat().filter(Boolean)),
   );
-  drawn[0]?.querySelector(".charts").append(...curves);
+  if (drawn.length) $(".charts", drawn[0]).append(...curves);
   section.replaceChildren(
     el("h1", {}, "Figures"),
     ...(drawn.length

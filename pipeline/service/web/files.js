@@ -2,26 +2,30 @@
 
 import { queryOf, searchOf } from "./address.js";
 import { ApiError, upload } from "./api.js";
-import { $, el, remember, remembered, toast } from "./dom.js";
-import { addExample } from "./examples.js";
+import { $, el, remember, toast } from "./dom.js";
+import { addUpload } from "./examples.js";
 import { go, redraw } from "./history.js";
 import { busy, failure, say, showSkeleton } from "./messages.js";
 import { keepRanking } from "./search.js";
-import { begun, PAGE, settings, state } from "./state.js";
+import { begun, PAGE, settings, state, uploadNames } from "./state.js";
 import { showOnly } from "./views.js";
 
 const SOON = 150; // ms in which results come without tiles that stand for them
 
-// The picture is there before its results are. Returns the timer of the tiles that stand for
-// results which take longer.
+/**
+ * The picture is there before its results are. Returns the timer of the tiles that stand for
+ * results which take longer.
+ * @param {File} file
+ * @param {string} name
+ */
 function showDropped(file, name) {
   const address = URL.createObjectURL(file);
   const img = el("img", { src: address, alt: "" });
   img.addEventListener("load", () => URL.revokeObjectURL(address));
-  img.addEventListener(
-    "error",
-    () => (URL.revokeObjectURL(address), img.replaceWith(el("span", { class: "word" }, name))),
-  );
+  img.addEventListener("error", () => {
+    URL.revokeObjectURL(address);
+    img.replaceWith(el("span", { class: "word" }, name));
+  });
   $("#query").replaceChildren(
     img,
     el("div", {}, el("h1", {}, name), el("p", { class: "quiet" }, "Searching …")),
@@ -32,29 +36,36 @@ function showDropped(file, name) {
   return setTimeout(showSkeleton, SOON);
 }
 
-// What this browser calls an upload; the service knows its hash alone.
+/** @param {string} key @param {string} name */
 function nameUpload(key, name) {
-  const kept = Object.entries(remembered("names", {})).slice(-20);
+  const kept = Object.entries(uploadNames()).slice(-20);
   remember("names", { ...Object.fromEntries(kept), [key]: name });
 }
 
-// Search with a picture that the service already has, or add it to the query as an example.
+/**
+ * Search with a picture that the service already has, or add it to the query as an example.
+ * @param {string} key
+ * @param {string} name
+ * @param {boolean} example
+ */
 export function searchUpload(key, name, example) {
   nameUpload(key, name);
-  return example ? addExample(null, 1, key) : go({ ...settings(), upload: key });
+  return example ? addUpload(key) : go({ ...settings(), upload: key });
 }
 
+/** @param {File} file */
 async function addFile(file) {
   try {
     const ranking = await busy(`Adding ${file.name} …`, (signal) =>
       upload(file, { k: 1 }, { signal }),
     );
-    await addExample(null, 1, ranking.upload ?? ranking.key);
+    await addUpload(ranking.upload ?? String(ranking.key));
   } catch (error) {
     if (error.name !== "AbortError") failure(error);
   }
 }
 
+/** @param {File[]} files @returns {Promise<void>} */
 export async function searchFiles(files) {
   const [file] = files;
   if (!file) return toast("No image file received.");
@@ -63,6 +74,7 @@ export async function searchFiles(files) {
   await begun;
   // A page that is being drawn, such as the first one, must not come over this.
   const mine = ++state.turn;
+  /** @type {number | undefined} */
   let waiting;
   try {
     const most = state.run.limits.upload_bytes;
@@ -77,7 +89,7 @@ export async function searchFiles(files) {
       upload(file, { ...searchOf(kept), k: PAGE }, { signal }),
     );
     clearTimeout(waiting);
-    const next = { ...kept, upload: ranking.upload ?? ranking.key };
+    const next = { ...kept, upload: ranking.upload ?? String(ranking.key) };
     keepRanking(JSON.stringify(searchOf(next)), ranking, PAGE);
     nameUpload(next.upload, name);
     await go(next);

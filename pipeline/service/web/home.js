@@ -5,18 +5,29 @@ import { addressOf } from "./address.js";
 import { get, post } from "./api.js";
 import { $, box, command, count, el, icon, plural, toast } from "./dom.js";
 import { redraw } from "./history.js";
-import { failure } from "./messages.js";
 import { drawPoints, readPoints } from "./mapdata.js";
+import { failure } from "./messages.js";
 import { coverOf, inParts, photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
 import { state } from "./state.js";
 import { addView } from "./views.js";
 
+/** @import { Request } from "./address.js" */
+/** @import { Schemas } from "./api.js" */
+/** @import { View } from "./views.js" */
+/** @typedef {Schemas["MapState"]} MapState */
+/** @typedef {Schemas["ImageSummary"]} Summary */
+/** @typedef {"label" | "folder"} Kind of album */
+
+/** @param {Request} values */
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
-const heading = (words, link, more) =>
-  el("div", { class: "row" }, el("h2", {}, words), link && el("a", here(link), more ?? "See all"));
+/** @param {string} words @param {Request} link @param {string} [more] */
+const heading = (words, link, more = "See all") =>
+  el("div", { class: "row" }, el("h2", {}, words), el("a", here(link), more));
+/** @param {string} name */
 const folderName = (name) => name || "Image directory";
 
+/** @param {Schemas["Album"]} album @param {Kind} kind */
 function album({ name, images, covers }, kind) {
   return el(
     "li",
@@ -31,6 +42,7 @@ function album({ name, images, covers }, kind) {
   );
 }
 
+/** @param {Schemas["Album"][]} albums @param {Kind} kind */
 const albumList = (albums, kind) =>
   el(
     "ul",
@@ -53,7 +65,7 @@ export async function drawHome() {
     const [alike, check] = map.ready
       ? await Promise.all([get("api/alike", { limit: 4 }), get("api/check", { limit: 4 })])
       : [null, null];
-    home.dataset.version = state.run.version;
+    home.dataset.version = state.run.version ?? "";
     home.replaceChildren(
       el(
         "ul",
@@ -92,6 +104,12 @@ export async function drawHome() {
   }
 }
 
+/**
+ * @param {Request} link
+ * @param {HTMLElement} picture
+ * @param {string} title
+ * @param {string} words
+ */
 function way(link, picture, title, words) {
   return el(
     "li",
@@ -105,6 +123,7 @@ function way(link, picture, title, words) {
   );
 }
 
+/** @param {MapState} map */
 function mapCard(map) {
   const canvas = el("canvas", { width: 1000, height: 420, "aria-hidden": "true" });
   if (map.ready)
@@ -123,9 +142,11 @@ function mapCard(map) {
   );
 }
 
+/** @param {Summary[] | undefined} images @param {"alike" | "tag"} sign */
 const art = (images, sign) =>
   images?.length ? coverOf(images) : el("span", { class: "art" }, icon(sign));
 
+/** @param {MapState} map @param {Schemas["AlikeGroups"] | null} alike */
 function alikeCard(map, alike) {
   return way(
     { view: "alike" },
@@ -138,6 +159,7 @@ function alikeCard(map, alike) {
   );
 }
 
+/** @param {MapState} map @param {Schemas["LabelsToCheck"] | null} check @param {number} labels */
 function checkCard(map, check, labels) {
   if (!labels) return "";
   return way(
@@ -155,6 +177,7 @@ function checkCard(map, check, labels) {
 
 // ---- albums
 
+/** @param {Kind} kind @param {string} title @returns {View["show"]} */
 function albumsView(kind, title) {
   return async (section) => {
     const search = el("input", {
@@ -166,6 +189,7 @@ function albumsView(kind, title) {
     let turn = 0;
     const draw = async () => {
       const mine = ++turn;
+      /** @param {number} offset */
       const read = async (offset) => {
         const { total, albums } = await get("api/albums", {
           kind,
@@ -183,6 +207,7 @@ function albumsView(kind, title) {
           : [search.value ? el("p", { class: "quiet" }, "No such name.") : nothing(kind)]),
       );
     };
+    /** @type {number | undefined} */
     let timer;
     search.addEventListener("input", () => {
       clearTimeout(timer);
@@ -206,6 +231,7 @@ function albumsView(kind, title) {
   };
 }
 
+/** @param {Kind} kind */
 const nothing = (kind) =>
   kind === "label"
     ? box("No labels", [
@@ -224,13 +250,21 @@ const nothing = (kind) =>
 
 // ---- what the overview found
 
+/**
+ * @param {HTMLElement} section
+ * @param {string} title
+ * @param {(map: MapState) => Promise<void>} draw
+ */
 async function withOverview(section, title, draw) {
   const map = await get("api/map");
   if (map.ready) return draw(map);
   section.replaceChildren(el("h1", {}, title), notDrawn(map));
 }
 
-// What stands where the map is not drawn yet; it draws the page again when it is.
+/**
+ * What stands where the map is not drawn yet; it draws the page again when it is.
+ * @param {MapState} map
+ */
 export function notDrawn(map) {
   if (map.making) {
     wait();
@@ -264,22 +298,26 @@ export function notDrawn(map) {
 
 export const drawMap = () => post("api/map", {});
 
-let waiting;
+/** @type {number | undefined} */
+let waiting; // timer of the next look at the map
 function wait() {
   clearTimeout(waiting);
   waiting = setTimeout(async () => {
     const map = await get("api/map").catch(() => null);
     const views = ["map", "alike", "check"];
-    if (!views.includes(state.request.view)) return;
+    if (!views.includes(state.request.view ?? "")) return;
+    /** @type {HTMLProgressElement} */
     const bar = $("main progress");
     if (map?.making && bar) {
       bar.value = map.share;
-      bar.previousElementSibling.textContent = `Looking for what belongs together: ${map.phase} …`;
+      const words = bar.previousElementSibling;
+      if (words) words.textContent = `Looking for what belongs together: ${map.phase} …`;
       wait();
     } else redraw();
   }, 1000);
 }
 
+/** @param {HTMLElement} section */
 const showAlike = (section) =>
   withOverview(section, "Photos that look alike", async () => {
     const { holder, total } = await inParts(
@@ -306,12 +344,14 @@ const showAlike = (section) =>
     );
   });
 
+/** @param {Schemas["AlikeGroup"]} group @param {number} number */
 function drawGroup({ images, n_images }, number) {
   const name = `keep-${images[0].id}`;
   const section = el("section", {
     class: "panel group",
     "aria-label": `Group ${number}: ${plural(n_images, "photo looks alike", "photos look alike")}`,
   });
+  /** @param {Summary} image @param {number} i */
   const keep = (image, i) =>
     el(
       "label",
@@ -329,9 +369,11 @@ function drawGroup({ images, n_images }, number) {
     (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
   );
   const button = el("button", { type: "button" }, `Keep one, remove ${count(images.length - 1)}`);
-  button.addEventListener("click", () =>
-    keepOne(section, images, Number(section.querySelector("input:checked").value)),
-  );
+  button.addEventListener("click", () => {
+    /** @type {HTMLInputElement} */
+    const kept = $("input:checked", section);
+    keepOne(section, images, Number(kept.value));
+  });
   section.append(
     el(
       "div",
@@ -359,9 +401,15 @@ function drawGroup({ images, n_images }, number) {
   return section;
 }
 
-// Asked once more, and can be undone.
+/**
+ * Asked once more, and can be undone.
+ * @param {HTMLElement} section
+ * @param {Summary[]} images
+ * @param {number} kept
+ */
 async function keepOne(section, images, kept) {
   const ids = images.map(({ id }) => id).filter((id) => id !== kept);
+  /** @type {HTMLDialogElement} */
   const dialog = $("#confirm");
   dialog.replaceChildren(
     el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
@@ -381,11 +429,11 @@ async function keepOne(section, images, kept) {
     const { undo } = await post("api/images/remove", { ids });
     const after = section.nextElementSibling ?? section.previousElementSibling;
     section.remove();
-    after?.querySelector("button, a")?.focus();
+    if (after) $("button, a", after)?.focus();
     toast(
       `${plural(ids.length, "photo")} removed from the collection.`,
       undo ? "Undo" : undefined,
-      undo && (() => post("api/images/restore", { undo }).then(() => redraw(), failure)),
+      undo ? () => post("api/images/restore", { undo }).then(() => redraw(), failure) : undefined,
     );
     await readRun();
   } catch (error) {
@@ -393,9 +441,23 @@ async function keepOne(section, images, kept) {
   }
 }
 
+/**
+ * Why a label may be wrong.
+ * @param {Schemas["LabelToCheck"]} entry
+ */
+function doubt({ label, suggested, suggested_share }) {
+  const share = `${Math.round(100 * suggested_share)} %`;
+  return [
+    el("strong", { dir: "auto" }, `${label}?`),
+    ` ${share} of the nearest photos are `,
+    el("a", { dir: "auto", ...here({ view: "album", label: suggested }) }, suggested),
+    ".",
+  ];
+}
+
+/** @param {HTMLElement} section @param {Request} request */
 const showCheck = (section, request) =>
   withOverview(section, "Check these labels", async () => {
-    const percent = (share) => `${Math.round(100 * share)} %`;
     const { holder, total } = await inParts(
       async (offset) => {
         const part = await get("api/check", { label: request.only, offset, limit: 60 });
@@ -409,13 +471,8 @@ const showCheck = (section, request) =>
             {
               first: 12,
               note: (image) => {
-                const { label, suggested, suggested_share } = of.get(image.id);
-                return [
-                  el("strong", { dir: "auto" }, `${label}?`),
-                  ` ${percent(suggested_share)} of the nearest photos are `,
-                  el("a", { dir: "auto", ...here({ view: "album", label: suggested }) }, suggested),
-                  ".",
-                ];
+                const entry = of.get(image.id);
+                return entry ? doubt(entry) : null;
               },
             },
           ),

@@ -2,8 +2,10 @@
 // is told.
 
 import { get, post } from "./api.js";
+import { lineChart } from "./charts.js";
 import {
   $,
+  activeElement,
   announce,
   box,
   command,
@@ -15,9 +17,16 @@ import {
   remember,
   remembered,
 } from "./dom.js";
-import { lineChart } from "./charts.js";
 import { bindKeys, bindTop } from "./keys.js";
 
+/** @import { Schemas } from "./api.js" */
+/** @import { Series } from "./charts.js" */
+/** @import { Child } from "./dom.js" */
+/** @typedef {Schemas["JudgingResults"]} Results */
+/** @typedef {Schemas["DecisionRequest"]["decision"]} Decision */
+
+// Decisions, their words, keys and icons.
+/** @type {[Decision, string, string, "check" | "cross" | "question"][]} */
 const VERDICTS = [
   ["relevant", "Relevant", "A", "check"],
   ["not", "Not relevant", "X", "cross"],
@@ -25,11 +34,13 @@ const VERDICTS = [
 ];
 
 const asked = new URLSearchParams(location.search);
-let judge = new URLSearchParams(location.search).get("judge");
+let judge = asked.get("judge") ?? "";
+/** @type {Schemas["JudgingTask"] | null} */
 let task = null; // what is on the screen, as the service gave it
 let shownAt = 0; // when the last picture of the two was there
 let sending = false; // keys wait while a decision is kept
 
+/** @param {Error | null} error @returns {void} */
 function failure(error) {
   if (!error) return $("#failure").replaceChildren();
   $("#failure").replaceChildren(
@@ -90,11 +101,17 @@ async function load() {
   }
 }
 
+/** @param {Schemas["NextTask"]} next */
 function draw(next) {
   task = next.task;
   if (!task) return void showEnd(next).catch(failure);
-  const focused = document.activeElement;
-  // A path often names the class, so alternative texts do not tell it.
+  const focused = activeElement();
+  /**
+   * A path often names the class, so alternative texts do not tell it.
+   * @param {string} name
+   * @param {number} id
+   * @param {string} words
+   */
   const side = (name, id, words) => {
     const img = el("img", {
       src: `images/${id}/thumbnail?size=1024`,
@@ -107,6 +124,7 @@ function draw(next) {
     img.addEventListener("error", () => img.replaceWith(missing(name)));
     return el("figure", {}, el("figcaption", {}, name), img);
   };
+  /** @param {typeof VERDICTS[number]} verdict */
   const button = ([decision, words, key, sign]) =>
     el(
       "button",
@@ -121,7 +139,9 @@ function draw(next) {
       words,
       keyName(key),
     );
-  const unfolded = $("#guide")?.open ?? next.done === 0;
+  /** @type {HTMLDetailsElement} */
+  const guide = $("#guide");
+  const unfolded = guide?.open ?? next.done === 0;
   $("#stage").replaceChildren(
     el(
       "div",
@@ -171,7 +191,10 @@ function draw(next) {
   else if (!focused.isConnected) $("#main").focus();
 }
 
-// In words that do not change with every decision.
+/**
+ * In words that do not change with every decision.
+ * @param {number | null} seconds
+ */
 function timeLeft(seconds) {
   if (seconds === null || seconds === undefined) return "";
   if (seconds < 50) return "less than a minute left";
@@ -181,12 +204,16 @@ function timeLeft(seconds) {
     : `about ${plural(Math.round(minutes / 60), "hour")} left`;
 }
 
-async function send(path, body, words) {
+/**
+ * @param {() => Promise<Schemas["NextTask"]>} ask
+ * @param {string} words what has been done
+ */
+async function send(ask, words) {
   if (sending) return;
   sending = true;
   $("#status").textContent = "Saving …";
   try {
-    const next = await post(path, body);
+    const next = await ask();
     draw(next);
     failure(null);
     if (next.task)
@@ -201,28 +228,23 @@ async function send(path, body, words) {
   }
 }
 
+/** @param {Decision} decision */
 function decide(decision) {
   if (!task || sending) return;
   $(`[data-decision="${decision}"]`).classList.add("chosen");
-  const [, words] = VERDICTS.find(([name]) => name === decision);
-  return send(
-    "api/judge/decisions",
-    {
-      judge,
-      task: task.task,
-      image: task.image,
-      decision,
-      seconds: (performance.now() - shownAt) / 1000,
-    },
-    `${words}.`,
-  );
+  const words = VERDICTS.find(([name]) => name === decision)?.[1];
+  const seconds = (performance.now() - shownAt) / 1000;
+  const body = { judge, task: task.task, image: task.image, decision, seconds };
+  return send(() => post("api/judge/decisions", body), `${words}.`);
 }
 
-const undo = () => void send("api/judge/undo", { judge }, "Undone.");
+const undo = () => void send(() => post("api/judge/undo", { judge }), "Undone.");
 
+/** @param {number | null | undefined} value */
 const percent = (value) =>
   value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)} %`;
 
+/** @param {Schemas["NextTask"]} next */
 async function showEnd(next) {
   const found = await get("api/judge/results");
   document.title = "Done – Judge – visterm";
@@ -269,12 +291,16 @@ async function showResults() {
   }
 }
 
+/** @param {Results} found @param {Child} head */
 function drawResults(found, head) {
+  /** @param {{ precision_at: { [k: string]: number | null } }} row */
   const at = (row) => row.precision_at?.[found.k];
-  const curve = Object.entries(found.precision_at ?? {})
-    .filter(([, value]) => value !== null)
-    .map(([k, value]) => [Number(k), value]);
+  /** @type {[number, number][]} */
+  const curve = Object.entries(found.precision_at ?? {}).flatMap(([k, value]) =>
+    value === null ? [] : [[Number(k), value]],
+  );
   const random = found.random_relevant;
+  /** @type {Series[]} */
   const series = [{ name: found.learner, kind: "learner", points: curve }];
   if (curve.length && random !== null)
     series.push({
@@ -282,7 +308,7 @@ function drawResults(found, head) {
       kind: "chance",
       points: [
         [curve[0][0], random],
-        [curve.at(-1)[0], random],
+        [curve[curve.length - 1][0], random],
       ],
     });
   const judged = found.queries

@@ -2,6 +2,23 @@
 
 import { $, el, remember, remembered, themeButton } from "./dom.js";
 
+/**
+ * A key and what it does: `keys` are the names of the events, `shown` stands in the sheet.
+ * @typedef {{
+ *   id: string,
+ *   keys: string[],
+ *   control?: boolean,
+ *   everywhere?: boolean,
+ *   shown: string,
+ *   what: string,
+ * }} Key
+ */
+/**
+ * What keys do, by the ids of the table; false: the key is not used.
+ * @typedef {{ [id: string]: (event: KeyboardEvent) => unknown }} Acts
+ */
+
+/** @type {Key[]} */
 const SEARCH = [
   { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
   { id: "left", keys: ["ArrowLeft"], shown: "←", what: "Previous result" },
@@ -40,6 +57,7 @@ const SEARCH = [
   { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
+/** @type {Key[]} */
 const JUDGE = [
   { id: "relevant", keys: ["a"], shown: "A", what: "Relevant" },
   { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
@@ -57,18 +75,28 @@ const JUDGE = [
 ];
 
 const TABLES = { search: SEARCH, judge: JUDGE };
+/** @param {Element} target */
 const typing = (target) =>
   target.closest("input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]");
 
-// Bind the buttons at the top of a page.
+/**
+ * Bind the buttons at the top of a page.
+ * @param {"search" | "judge"} table
+ */
 export function bindTop(table) {
   $("#help").addEventListener("click", () => openSheet(table));
   themeButton($("#theme"));
 }
 
-// Bind the keys of a table to functions by id; "?" opens the sheet. Single keys act only inside
-// `within` (WCAG 2.1.4), and not at all when they are switched off in the sheet.
+/**
+ * Bind the keys of a table to functions by id; "?" opens the sheet. Single keys act only inside
+ * `within` (WCAG 2.1.4), and not at all when they are switched off in the sheet.
+ * @param {"search" | "judge"} table
+ * @param {string} within
+ * @param {Acts} functions
+ */
 export function bindKeys(table, within, functions) {
+  /** @type {Acts} */
   const acts = { ...functions, sheet: () => openSheet(table) };
   document.addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
@@ -108,7 +136,9 @@ export function bindKeys(table, within, functions) {
   });
 }
 
+/** @param {"search" | "judge"} table */
 function openSheet(table) {
+  /** @type {HTMLDialogElement} */
   const sheet = $("#keys");
   const off = el("input", { type: "checkbox", checked: remembered("keys", true) });
   off.addEventListener("change", () => remember("keys", off.checked));

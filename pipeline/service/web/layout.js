@@ -2,10 +2,18 @@
 // so that 50,000 pictures take milliseconds.
 
 // Width by height of a tile: others stand in a tile of this shape.
+/** @typedef {{ first: number, end: number, top: number, height: number }} Row */
+
 const [NARROW, WIDE, UNKNOWN] = [0.4, 4, 1.5];
 
-// ratios: width by height of each picture, 0 if unknown; breaks: places at which a row begins under
-// a heading of `heading` pixels; fixed: ends of the first rows, where these are given.
+/**
+ * ratios: width by height of each picture, 0 if unknown; breaks: places at which a row begins under
+ * a heading of `heading` pixels; fixed: ends of the first rows, where these are given.
+ * @param {number[]} ratios
+ * @param {number} width
+ * @param {number} target
+ * @param {{ gap?: number, breaks?: number[], heading?: number, fixed?: number[] }} [options]
+ */
 export function justify(
   ratios,
   width,
@@ -15,13 +23,16 @@ export function justify(
   const n = ratios.length;
   const [left, widths] = [new Float32Array(n), new Float32Array(n)];
   const row = new Int32Array(n); // of each picture
-  const rows = []; // { first, end, top, height }
+  /** @type {Row[]} */
+  const rows = [];
   const sums = new Float64Array(n + 1);
   for (let i = 0; i < n; i++)
     sums[i + 1] = sums[i] + Math.min(WIDE, Math.max(NARROW, ratios[i] || UNKNOWN));
+  /** @param {number} first @param {number} end */
   const heightOf = (first, end) => (width - gap * (end - first - 1)) / (sums[end] - sums[first]);
   let y = 0;
 
+  /** @param {number} first @param {number} end @param {boolean} last */
   const close = (first, end, last) => {
     const filled = heightOf(first, end);
     const full = !last || filled <= 1.25 * target;
@@ -42,9 +53,13 @@ export function justify(
     y += height + gap;
   };
 
-  // The rows of one part, from `first` to `end`, such that their heights differ least from the
-  // target: the best way to each place is one of the best ways to the places before it and one more
-  // row.
+  /**
+   * The rows of one part, from `first` to `end`, such that their heights differ least from the
+   * target: the best way to each place is one of the best ways to the places before it and one more
+   * row.
+   * @param {number} first
+   * @param {number} end
+   */
   const part = (first, end) => {
     const [cost, from] = [
       new Float64Array(end - first + 1).fill(Infinity),
@@ -64,6 +79,7 @@ export function justify(
         if (sum < cost[to - first]) [cost[to - first], from[to - first]] = [sum, begin];
         if (height < target / 1.7 && to - begin > 1) break; // more pictures are only smaller
       }
+    /** @type {number[]} */
     const ends = [];
     for (let at = end; at > first; at = from[at - first]) ends.unshift(at);
     ends.forEach((to, i) => close(i ? ends[i - 1] : first, to, to === end));
@@ -81,7 +97,11 @@ export function justify(
   return { left, widths, row, rows, height: Math.max(0, y - gap) };
 }
 
-// The row at a height, by bisection.
+/**
+ * The row at a height, by bisection.
+ * @param {Row[]} rows
+ * @param {number} y
+ */
 export function rowAt(rows, y) {
   let [low, high] = [0, rows.length - 1];
   while (low < high) {

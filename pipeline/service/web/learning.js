@@ -9,6 +9,8 @@ import { failure, say } from "./messages.js";
 import { learnerName } from "./words.js";
 import { marks, modelName, onlineLearner, snapshot, state, subjectOf } from "./state.js";
 
+/** @import { Mark, Marked, MarkOf } from "./marks.js" */
+
 let updating = false; // a change of the learner is under way
 
 export function tray() {
@@ -26,6 +28,7 @@ export function tray() {
   });
 }
 
+/** @param {Marked} image @param {Mark} value */
 export async function mark(image, value) {
   const { key, learner } = state.ranking;
   if (!key)
@@ -36,19 +39,26 @@ export async function mark(image, value) {
   if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 
+/** @param {Marked[]} images @param {Mark} value */
 export async function markAll(images, value) {
   const saved = await marks.putAll(images, value, state.ranking.learner);
   if (saved && marks.toLearn && remembered("updateEach", false)) update();
 }
 
-// Change the learner, one request at a time. The run and its rankings are then read again.
-async function send(how, body, words, retry) {
+/**
+ * Change the learner, one request at a time. The run and its rankings are then read again.
+ * @template T
+ * @param {() => Promise<T>} ask
+ * @param {string} words what is said meanwhile
+ * @param {() => unknown} retry
+ */
+async function send(ask, words, retry) {
   if (updating) return null;
   updating = true;
   say(words);
   try {
     await marks.sending;
-    const done = await post(`feedback/${how}`, body);
+    const done = await ask();
     state.run.version = null;
     return done;
   } catch (error) {
@@ -60,6 +70,7 @@ async function send(how, body, words, retry) {
   }
 }
 
+/** @param {string} learner */
 async function refresh(learner) {
   const named =
     learner === state.run.default_learner && !state.request.learner ? undefined : learner;
@@ -67,6 +78,7 @@ async function refresh(learner) {
   scrollTo(0, 0); // changes show best from the first result on
 }
 
+/** @returns {Promise<void>} */
 export async function update() {
   const learner = onlineLearner();
   if (!learner) return toast("No learner of this run learns from marks.");
@@ -88,7 +100,11 @@ export async function update() {
           subject: subjectOf(state.request),
         }
       : null;
-  const done = await send("update", { learner, query: key }, "Updating the model …", update);
+  const done = await send(
+    () => post("feedback/update", { learner, query: key }),
+    "Updating the model …",
+    update,
+  );
   if (!done) return;
   const here = marks.key === key; // else another query is on the page by now
   // Refused marks are set aside.
@@ -100,10 +116,11 @@ export async function update() {
   const changed = done.changed_in_top
     ? `${done.changed_in_top} of the top 20 changed`
     : "The top 20 did not change";
+  const { map_before: before, map_after: after } = done;
   const held =
-    done.map_after === null
+    before === null || after === null
       ? ""
-      : ` mAP on held-out queries ${done.map_before.toFixed(3)} to ${done.map_after.toFixed(3)}.`;
+      : ` mAP on held-out queries ${before.toFixed(3)} to ${after.toFixed(3)}.`;
   say(
     `Model ${done.from_version} to ${done.to_version}: learned from ${done.n_relevant} ` +
       `relevant, ${done.n_not} not relevant, ` +
@@ -116,12 +133,20 @@ export async function update() {
   );
 }
 
-// Undo the last update, or reset to the base model. `used`: the marks that the model has learned
-// afterwards.
+/**
+ * Undo the last update, or reset to the base model. `used`: the marks that the model has learned
+ * afterwards.
+ * @param {"undo" | "reset"} how
+ * @param {string} learner
+ * @param {MarkOf} used
+ * @returns {Promise<void>}
+ */
 async function revert(how, learner, used) {
   const { key } = marks;
-  const done = await send(how, { learner }, "Reverting the model …", () =>
-    revert(how, learner, used),
+  const done = await send(
+    () => post(`feedback/${how}`, { learner }),
+    "Reverting the model …",
+    () => revert(how, learner, used),
   );
   if (!done) return;
   state.before = null;
@@ -137,7 +162,9 @@ async function revert(how, learner, used) {
   placeFocus();
 }
 
+/** @param {string} learner */
 export function reset(learner) {
+  /** @type {HTMLDialogElement} */
   const dialog = $("#confirm");
   const yes = () => {
     dialog.close();

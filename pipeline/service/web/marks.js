@@ -2,32 +2,66 @@
 // ranking".
 
 import { get, post } from "./api.js";
-import { $, dock, el, fileName, icon, keyName, picture, plural, toast } from "./dom.js";
+import {
+  $,
+  $$,
+  activeElement,
+  dock,
+  el,
+  fileName,
+  icon,
+  keyName,
+  picture,
+  plural,
+  toast,
+} from "./dom.js";
 import { info } from "./words.js";
 
+/** @import { Photo } from "./details.js" */
+/** @import { Schemas } from "./api.js" */
+/** @typedef {Pick<Photo, "id" | "path">} Marked an image with a mark */
+/** @typedef {1 | -1 | 0} Mark 0: none */
+/** @typedef {Map<number, Mark>} MarkOf by the id of an image */
+/** @typedef {string | null | undefined} Key of a query; null for none */
+
+/** @param {string} name */
 const shorten = (name) => (name.length > 60 ? `${name.slice(0, 40)} … ${name.slice(-15)}` : name);
 
 export class Marks {
-  constructor() {
-    this.changed = () => {}; // called after every change; the page sets it
-    // One request after the other, so that undo undoes what it should.
-    this.sending = Promise.resolve();
-    this.waiting = 0; // requests
-    this.saving = 0; // marks whose request is not yet answered
-    this.#forget(null);
-  }
+  changed = () => {}; // called after every change; the page sets it
+  // One request after the other, so that undo undoes what it should.
+  /** @type {Promise<void>} */
+  sending = Promise.resolve();
+  waiting = 0; // requests
+  saving = 0; // marks whose request is not yet answered
+  /** @type {string | undefined} */
+  learner;
+  /** @type {Key} */
+  key = null;
+  /** @type {MarkOf} */
+  of = new Map(); // as shown
+  /** @type {MarkOf} */
+  kept = new Map(); // as the server said last
+  /** @type {MarkOf} */
+  used = new Map(); // as the learner knows them
+  /** @type {Map<string, Set<number>>} */
+  learned = new Map(); // by learner, the images whose marks it knew when this query was opened
+  /** @type {Map<number, string | null>} */
+  paths = new Map(); // by the id of an image
+  status = ["", ""]; // kind, words
 
+  /** @param {Key} key */
   #forget(key) {
-    this.key = key; // of the query; null for none
-    this.of = new Map(); // image id -> 1 or -1, as shown
-    this.kept = new Map(); // the same, as the server said last
-    this.used = new Map(); // the same, as the learner knows them
-    // Learner -> ids of images whose marks it knew when this query was opened.
+    this.key = key;
+    this.of = new Map();
+    this.kept = new Map();
+    this.used = new Map();
     this.learned = new Map();
-    this.paths = new Map(); // image id -> path
-    this.status = ["", ""]; // kind, words
+    this.paths = new Map();
+    this.status = ["", ""];
   }
 
+  /** @param {Key} key */
   async load(key) {
     this.#forget(key);
     this.changed();
@@ -44,7 +78,13 @@ export class Marks {
     );
   }
 
-  // What is shown at once gives way to what the server keeps as soon as no request is under way.
+  /**
+   * What is shown at once gives way to what the server keeps as soon as no request is under way.
+   * @param {Key} key
+   * @param {() => Promise<Schemas["QueryMarks"]>} ask
+   * @param {(answer: Schemas["QueryMarks"]) => void} [then]
+   * @returns {Promise<void>}
+   */
   #send(key, ask, then = () => {}) {
     this.waiting += 1;
     const asked = this.sending.then(ask).then((answer) => {
@@ -62,13 +102,17 @@ export class Marks {
     return done;
   }
 
-  // Take the marks that a learner has learned for those used.
+  /**
+   * Take the marks that a learner has learned for those used.
+   * @param {string | undefined} learner
+   */
   use(learner) {
     this.learner = learner;
-    const known = this.learned.get(learner);
+    const known = learner === undefined ? undefined : this.learned.get(learner);
     this.used = new Map(known ? [...this.kept].filter(([id]) => known.has(id)) : []);
   }
 
+  /** @param {Mark} value */
   number(value) {
     return [...this.of.values()].filter((mark) => mark === value).length;
   }
@@ -88,9 +132,16 @@ export class Marks {
     return this.unused > 0 && (this.ready || this.used.size > 0);
   }
 
-  // Mark several images; one message, one undo.
+  /**
+   * Mark several images; one message, one undo.
+   * @param {Marked[]} images
+   * @param {Mark} mark
+   * @param {string} learner
+   * @returns {Promise<boolean>}
+   */
   async putAll(images, mark, learner) {
     const { key } = this;
+    /** @type {[Marked, Mark][]} */
     const before = images.map((image) => [image, this.of.get(image.id) ?? 0]);
     const words = mark === 1 ? "relevant" : mark === -1 ? "not relevant" : "unmarked";
     try {
@@ -112,13 +163,25 @@ export class Marks {
     }
   }
 
-  // The same mark again takes it back.
+  /**
+   * The same mark again takes it back.
+   * @param {Marked} image
+   * @param {Mark} value
+   * @param {string} learner
+   */
   toggle(image, value, learner) {
     return this.put(image, this.of.get(image.id) === value ? 0 : value, learner);
   }
 
-  // Mark an image (0: take the mark back): shown at once, rolled back if it cannot be kept. True:
-  // it is kept.
+  /**
+   * Mark an image (0: take the mark back): shown at once, rolled back if it cannot be kept. True:
+   * it is kept.
+   * @param {Marked} image
+   * @param {Mark} mark
+   * @param {string} learner
+   * @param {Key} [key]
+   * @returns {Promise<boolean>}
+   */
   async put(image, mark, learner, key = this.key) {
     try {
       await this.#keep(image, mark, learner, key);
@@ -136,7 +199,9 @@ export class Marks {
     }
   }
 
+  /** @param {Marked} image @param {Mark} mark @param {string} learner @param {Key} key */
   async #keep(image, mark, learner, key) {
+    /** @param {...string} status */
     const say = (...status) => {
       if (key !== this.key) return;
       this.status = status;
@@ -151,7 +216,7 @@ export class Marks {
     say("saving", "Saving …");
     try {
       await this.#send(key, () =>
-        post("marks", { query: key, image: image.id, mark, learner }),
+        post("marks", { query: String(key), image: image.id, mark, learner }),
       ).finally(() => {
         this.saving -= 1;
       });
@@ -162,18 +227,21 @@ export class Marks {
     }
   }
 
+  /** @param {Key} [key] */
   async undo(key = this.key) {
     try {
-      await this.#send(key, () => post("marks/undo", { query: key }));
+      await this.#send(key, () => post("marks/undo", { query: String(key) }));
       toast("Last mark undone.");
     } catch (error) {
       toast(error.message);
     }
   }
 
+  /** @param {string} learner */
   async clear(learner) {
     const { key, paths } = this;
-    const all = [...this.of].map(([id, mark]) => [{ id, path: paths.get(id) }, mark]);
+    /** @type {[Marked, Mark][]} */
+    const all = [...this.of].map(([id, mark]) => [{ id, path: paths.get(id) ?? null }, mark]);
     try {
       for (const [image] of all) await this.#keep(image, 0, learner, key);
       toast(`${plural(all.length, "mark")} cleared.`, "Undo", async () => {
@@ -186,17 +254,26 @@ export class Marks {
   }
 }
 
-// The bar at the foot of the page: what is marked, and what can be done with it.
+/**
+ * The bar at the foot of the page: what is marked, and what can be done with it.
+ * @param {Marks} marks
+ * @param {object} acts
+ * @param {string | undefined} acts.online the learner that marks update
+ * @param {() => void} acts.update
+ * @param {(image: Marked) => void} acts.remove
+ * @param {() => void} acts.clear
+ */
 export function drawTray(marks, { online, update, remove, clear }) {
   const [good, bad] = [marks.number(1), marks.number(-1)];
   const bar = $("#marks");
-  const buttons = () => [...bar.querySelectorAll("button:enabled")];
-  const at = buttons().indexOf(document.activeElement);
+  const buttons = () => $$("button:enabled", bar);
+  const at = buttons().indexOf(activeElement());
   bar.hidden = !good && !bad && !marks.status[1];
   dock();
   if (bar.hidden) return bar.replaceChildren();
+  /** @param {[number, Mark]} entry */
   const thumb = ([id, mark]) => {
-    const image = { id, path: marks.paths.get(id), thumbnail: `images/${id}/thumbnail?v=` };
+    const image = { id, path: marks.paths.get(id) ?? "", thumbnail: `images/${id}/thumbnail?v=` };
     const words =
       `${shorten(fileName(image.path))}, ${mark === 1 ? "relevant" : "not relevant"}. Remove ` +
       "mark";

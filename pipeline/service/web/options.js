@@ -1,32 +1,50 @@
 // The menu "Options": how photos are shown, and (folded) which learner ranks and the model that
 // marks update.
 
-import { $, command, el, plural, remember, remembered } from "./dom.js";
+import {
+  $,
+  $$,
+  activeElement,
+  command,
+  el,
+  plural,
+  remember,
+  remembered,
+  targetOf,
+} from "./dom.js";
 import { LARGEST, rowHeight, setRowHeight, SMALLEST } from "./gallery.js";
 import { change, redraw } from "./history.js";
 import { reset } from "./learning.js";
 import { modelName, onlineLearner, snapshot, state } from "./state.js";
 import { info, learnerName } from "./words.js";
 
+/** @import { Child } from "./dom.js" */
+
+/** @param {boolean} on */
 export function setHideMarked(on) {
   state.hideMarked = on;
   redraw();
 }
 
+/** @param {boolean} [on] */
 export function showDetails(on = remembered("alwaysDetails", false)) {
   remember("alwaysDetails", on);
   document.documentElement.dataset.details = on ? "always" : "hover";
 }
 
-const select = (names, chosen, choose, first) => {
-  const node = el(
+/**
+ * @param {string[][]} names values and their words
+ * @param {string | undefined} chosen
+ * @param {(value: string) => unknown} choose
+ * @param {string} [first] words of no value
+ */
+const select = (names, chosen, choose, first) =>
+  el(
     "select",
     { onchange: (event) => choose(event.target.value) },
     first ? el("option", { value: "" }, first) : null,
     names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)),
   );
-  return node;
-};
 
 // Which learner ranks, and a second one beside it.
 function ranking() {
@@ -35,7 +53,9 @@ function ranking() {
     name,
     learnerName(name),
   ]);
-  const earlier = snapshot() ? [["before", state.before.name]] : [];
+  const before = snapshot();
+  const earlier = before ? [["before", before.name]] : [];
+  /** @param {string} learner */
   const by = (learner) =>
     change({
       learner,
@@ -71,8 +91,8 @@ function ranking() {
 
 function modelOf() {
   const learner = onlineLearner();
-  const model = state.run.models[learner];
-  if (!model)
+  const model = learner === undefined ? undefined : state.run.models[learner];
+  if (!learner || !model)
     return [
       el("p", { class: "quiet" }, "No learner of this run learns from marks. To train one, run:"),
       command("visterm train --learner oasis"),
@@ -94,10 +114,18 @@ function modelOf() {
 
 export function drawOptions() {
   const menu = $("#options .menu");
-  const controls = () => [...menu.querySelectorAll("input, select, button, summary")];
-  const focused = controls().indexOf(document.activeElement);
+  const controls = () => $$("input, select, button, summary", menu);
+  const focused = controls().indexOf(activeElement());
   const searched = state.ranking && !state.request.view && !$("#asked").hidden;
-  const unfolded = $("details", menu)?.open ?? Boolean(state.request.with || state.request.learner);
+  /** @type {HTMLDetailsElement} */
+  const advanced = $("details", menu);
+  const unfolded = advanced?.open ?? Boolean(state.request.with || state.request.learner);
+  /**
+   * @param {string} words
+   * @param {boolean} on
+   * @param {(on: boolean) => unknown} act
+   * @param {Child} [extra]
+   */
   const choice = (words, on, act, extra) =>
     el(
       "div",
@@ -122,45 +150,44 @@ export function drawOptions() {
     value: Math.log(rowHeight()),
     oninput: (event) => setRowHeight(Math.exp(event.target.value)),
   });
+  /** @param {boolean} on */
   const fold = (on) => {
     remember("fold", on);
     state.fold = on;
     redraw();
   };
+  const searchChoices = () => [
+    choice("Hide marked images", state.hideMarked, setHideMarked),
+    choice("Update ranking after each mark", remembered("updateEach", false), (on) =>
+      remember("updateEach", on),
+    ),
+    el(
+      "details",
+      { open: unfolded },
+      el("summary", {}, "Advanced"),
+      el(
+        "div",
+        { class: "advanced" },
+        ranking(),
+        choice("Hide exact duplicates", Boolean(state.request.unique), (on) =>
+          change({ unique: on ? 1 : undefined }),
+        ),
+        el("h2", {}, "Model"),
+        modelOf(),
+      ),
+    ),
+  ];
   menu.replaceChildren(
-    ...[
-      el("label", { class: "wide-field" }, "Photo size ", size),
-      choice("Always show rank, name and marks", remembered("alwaysDetails", false), showDetails),
-      choice("Show copies as one photo", state.fold, fold, info("copies")),
-      searched && [
-        choice("Hide marked images", state.hideMarked, setHideMarked),
-        choice("Update ranking after each mark", remembered("updateEach", false), (on) =>
-          remember("updateEach", on),
-        ),
-        el(
-          "details",
-          { open: unfolded },
-          el("summary", {}, "Advanced"),
-          el(
-            "div",
-            { class: "advanced" },
-            ranking(),
-            choice("Hide exact duplicates", Boolean(state.request.unique), (on) =>
-              change({ unique: on ? 1 : undefined }),
-            ),
-            el("h2", {}, "Model"),
-            modelOf(),
-          ),
-        ),
-      ],
-    ]
-      .flat()
-      .filter(Boolean),
+    el("label", { class: "wide-field" }, "Photo size ", size),
+    choice("Always show rank, name and marks", remembered("alwaysDetails", false), showDetails),
+    choice("Show copies as one photo", state.fold, fold, info("copies")),
+    ...(searched ? searchChoices() : []),
   );
   controls()[focused]?.focus();
 }
 
 export function bindOptions() {
+  /** @type {HTMLDetailsElement} */
   const options = $("#options");
   showDetails();
   options.addEventListener(
@@ -168,7 +195,7 @@ export function bindOptions() {
     (event) => event.target === options && options.open && drawOptions(),
   );
   options.addEventListener("focusout", ({ relatedTarget }) => {
-    if (relatedTarget && !options.contains(relatedTarget)) options.open = false;
+    if (relatedTarget instanceof Node && !options.contains(relatedTarget)) options.open = false;
   });
   options.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
@@ -176,11 +203,12 @@ export function bindOptions() {
     $("#options > summary").focus();
   });
   document.addEventListener("click", (event) => {
-    if (options.open && event.target.isConnected && !options.contains(event.target))
-      options.open = false;
+    const target = targetOf(event);
+    if (options.open && target.isConnected && !options.contains(target)) options.open = false;
   });
   addEventListener("rowheight", () => {
+    /** @type {HTMLInputElement} */
     const slider = $("#options input[type=range]");
-    if (slider && slider !== document.activeElement) slider.value = Math.log(rowHeight());
+    if (slider && slider !== document.activeElement) slider.value = String(Math.log(rowHeight()));
   });
 }

@@ -1,17 +1,17 @@
 // The bar above the results: the query, the filters and the metrics of MuSL.
 
 import { addressOf, queryOf } from "./address.js";
-import { $, copy, el, plural, seconds } from "./dom.js";
+import { $, $$, activeElement, copy, el, plural, present, seconds } from "./dom.js";
 import { change } from "./history.js";
 import { drawLearned } from "./learned.js";
 import { drawOptions, setHideMarked } from "./options.js";
+import { queryPicture } from "./queryimage.js";
 import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
-import { queryPicture } from "./queryimage.js";
 import { modelName, queryName, state } from "./state.js";
 
 export function drawQuery() {
-  const focused = document.activeElement;
+  const focused = activeElement();
   const [tabAt, onChip] = [
     [...$("#tabs").children].indexOf(focused),
     $("#chips").contains(focused),
@@ -21,15 +21,15 @@ export function drawQuery() {
   drawChips();
   drawTabs();
   drawExamples();
-  $("#tabs").children[tabAt]?.focus();
+  if (tabAt >= 0) $$("#tabs > *")[tabAt]?.focus();
   if (onChip) ($("#chips button") ?? $("#options summary")).focus();
-  if ($("#options").open) drawOptions();
+  if ($("#options[open]")) drawOptions();
 }
 
 function drawTitle() {
   const { request, ranking } = state;
   $("#query").replaceChildren(
-    queryPicture(queryOf(request), queryName()),
+    queryPicture(queryOf(request) ?? {}, queryName()),
     el(
       "div",
       {},
@@ -54,6 +54,7 @@ function drawTitle() {
 
 function drawChips() {
   const { unique } = state.request;
+  /** @param {string} words @param {() => unknown} act */
   const chip = (words, act) =>
     el(
       "button",
@@ -62,19 +63,19 @@ function drawChips() {
       el("span", { "aria-hidden": "true" }, "×"),
     );
   $("#chips").replaceChildren(
-    ...[
+    ...present([
       ...filterChips(),
       unique && chip("exact duplicates hidden", () => change({ unique: undefined })),
       state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
-    ].filter(Boolean),
+    ]),
   );
 }
 
 function drawTabs() {
   const { request, ranking } = state;
-  const metrics = [
-    ...new Set(ranking.results.map((result) => result.metric).filter(Number.isInteger)),
-  ].sort((a, b) => a - b);
+  const known = ranking.results.map((result) => result.metric ?? -1).filter((one) => one >= 0);
+  const metrics = [...new Set(known)].sort((a, b) => a - b);
+  /** @param {number | undefined} metric @param {string} words */
   const tab = (metric, words) => {
     const choose = () => change({ metric }, { replace: true });
     return el(
@@ -83,6 +84,7 @@ function drawTabs() {
       words,
     );
   };
+  /** @param {number} metric */
   const n = (metric) => ranking.results.filter((result) => result.metric === metric).length;
   const tabs = [
     tab(undefined, "All metrics"),

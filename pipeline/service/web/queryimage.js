@@ -2,12 +2,19 @@
 
 import { el } from "./dom.js";
 
+/** @import { Query } from "./address.js" */
+
+/** @param {Query} query @param {number} size */
 export const queryAddress = ({ id, upload }, size) =>
   id !== undefined
     ? `images/${id}/thumbnail?size=${size}`
-    : `uploads/${encodeURIComponent(upload)}?size=${size}`;
+    : `uploads/${encodeURIComponent(upload ?? "")}?size=${size}`;
 
-// The picture of a query; its name where there is none.
+/**
+ * The picture of a query; its name where there is none.
+ * @param {Query} query
+ * @param {string} name
+ */
 export function queryPicture(query, name) {
   if (query.query_label) return el("span", { class: "word" }, name);
   const img = el("img", { src: queryAddress(query, 256), alt: "", draggable: "false" });

@@ -1,13 +1,15 @@
 // The strip below the query: its examples with their weights, and its region.
 
 import { queryOf } from "./address.js";
-import { $, el } from "./dom.js";
+import { $, activeElement, el } from "./dom.js";
 import { examples, isSame, keep, removeFirst, weigh } from "./examples.js";
 import { change } from "./history.js";
 import { queryAddress } from "./queryimage.js";
 import { openRegion } from "./region.js";
 import { startAdding } from "./searchbox.js";
 import { state } from "./state.js";
+
+/** @import { Query } from "./address.js" */
 
 // The links of the query panel.
 export function refineLinks() {
@@ -22,8 +24,10 @@ export function refineLinks() {
   ];
 }
 
+/** @param {number} weight */
 const signed = (weight) => `${weight < 0 ? "−" : "+"}${Math.abs(weight).toFixed(1)}`;
 
+/** @param {number} weight @param {string} name @param {(weight: number) => void} set */
 function slider(weight, name, set) {
   const value = el("output", {}, signed(weight));
   const range = el("input", {
@@ -36,15 +40,25 @@ function slider(weight, name, set) {
   });
   range.addEventListener("input", () => {
     value.textContent = signed(Number(range.value));
-    range.closest("li").classList.toggle("minus", Number(range.value) < 0);
+    range.closest("li")?.classList.toggle("minus", Number(range.value) < 0);
   });
   range.addEventListener("change", () => set(Number(range.value)));
   return el("span", { class: "weight" }, range, value);
 }
 
+/**
+ * @param {Query} query
+ * @param {string} name
+ * @param {number} weight
+ * @param {(weight: number) => unknown} set
+ * @param {{ words: string, act: () => unknown }} remove
+ * @param {string} [region]
+ */
 function tile(query, name, weight, set, remove, region) {
   const box = region?.split(",").map(Number);
+  /** @type {number | undefined} */
   let timer; // of a new weight: keys change it step by step
+  /** @param {number} value */
   const later = (value) => {
     clearTimeout(timer);
     timer = setTimeout(() => set(value), 250);
@@ -96,9 +110,8 @@ export function drawExamples() {
   if (!list.length && !request.region && request.weight === undefined)
     return strip.replaceChildren();
   const focused =
-    document.activeElement.closest?.("#examples") &&
-    document.activeElement.getAttribute("aria-label");
-  const query = queryOf(request);
+    activeElement().closest("#examples") && activeElement().getAttribute("aria-label");
+  const query = queryOf(request) ?? {};
   const whole = request.region
     ? { words: "Search the whole image", act: () => change({ region: undefined }) }
     : { words: "Remove the first image", act: removeFirst };
@@ -141,5 +154,5 @@ export function drawExamples() {
         "need a query of one whole image.",
     ),
   );
-  if (focused) strip.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+  if (focused) $(`[aria-label="${CSS.escape(focused)}"]`, strip)?.focus();
 }

@@ -1,7 +1,7 @@
 // Choosing a part of the query: a rectangle drawn on the picture, by pointer or by keys.
 
 import { queryOf } from "./address.js";
-import { $, announce, el } from "./dom.js";
+import { $, announce, el, targetOf } from "./dom.js";
 import { change } from "./history.js";
 import { queryAddress } from "./queryimage.js";
 import { state } from "./state.js";
@@ -9,11 +9,22 @@ import { state } from "./state.js";
 const SMALLEST = 0.04; // of a side
 const STEP = 0.02; // of a key
 
+/** @type {{ [key: string]: [number, number] }} */
+const STEPS = {
+  ArrowLeft: [-STEP, 0],
+  ArrowRight: [STEP, 0],
+  ArrowUp: [0, -STEP],
+  ArrowDown: [0, STEP],
+};
+
 let rect = [0.25, 0.25, 0.5, 0.5]; // x, y, width, height in shares of the picture
+/** @type {HTMLElement} */
 let frame;
 
+/** @param {number} value @param {number} low @param {number} high */
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
+/** @param {number[]} next */
 function put([x, y, width, height]) {
   const [w, h] = [clamp(width, SMALLEST, 1), clamp(height, SMALLEST, 1)];
   rect = [clamp(x, 0, 1 - w), clamp(y, 0, 1 - h), w, h];
@@ -22,7 +33,11 @@ function put([x, y, width, height]) {
   );
 }
 
-// A rectangle between two points.
+/**
+ * A rectangle between two points.
+ * @param {number[]} a
+ * @param {number[]} b
+ */
 const between = (a, b) => [
   Math.min(a[0], b[0]),
   Math.min(a[1], b[1]),
@@ -30,24 +45,29 @@ const between = (a, b) => [
   Math.abs(a[1] - b[1]),
 ];
 
+/** @param {HTMLElement} stage @param {PointerEvent} event */
 function drag(stage, event) {
   const bounds = stage.getBoundingClientRect();
+  /** @param {PointerEvent} event */
   const at = ({ clientX, clientY }) => [
     clamp((clientX - bounds.left) / bounds.width, 0, 1),
     clamp((clientY - bounds.top) / bounds.height, 0, 1),
   ];
   const start = at(event);
   const [x, y, w, h] = rect;
-  const corner = event.target.dataset?.corner;
-  const fixed = corner && [corner.includes("w") ? x + w : x, corner.includes("n") ? y + h : y];
+  const { corner } = targetOf(event).dataset;
+  const fixed = corner
+    ? [corner.includes("w") ? x + w : x, corner.includes("n") ? y + h : y]
+    : start;
   const moving = !corner && event.target === frame;
   event.preventDefault();
   frame.focus({ preventScroll: true });
   stage.setPointerCapture(event.pointerId);
+  /** @param {PointerEvent} next */
   const follow = (next) => {
     const now = at(next);
     if (moving) put([x + now[0] - start[0], y + now[1] - start[1], w, h]);
-    else put(between(fixed ?? start, now));
+    else put(between(fixed, now));
   };
   const end = () => {
     stage.removeEventListener("pointermove", follow);
@@ -59,13 +79,9 @@ function drag(stage, event) {
   stage.addEventListener("pointercancel", end);
 }
 
+/** @param {KeyboardEvent} event */
 function press(event) {
-  const by = {
-    ArrowLeft: [-STEP, 0],
-    ArrowRight: [STEP, 0],
-    ArrowUp: [0, -STEP],
-    ArrowDown: [0, STEP],
-  }[event.key];
+  const by = STEPS[event.key];
   if (!by) return;
   event.preventDefault();
   const [x, y, w, h] = rect;
@@ -76,12 +92,15 @@ function press(event) {
   );
 }
 
+function theDialog() {
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#region") ?? el("dialog", { id: "region", "aria-labelledby": "region-title" });
+  if (!dialog.isConnected) document.body.append(dialog);
+  return dialog;
+}
+
 export function openRegion() {
-  let dialog = $("#region");
-  if (!dialog) {
-    dialog = el("dialog", { id: "region", "aria-labelledby": "region-title" });
-    document.body.append(dialog);
-  }
+  const dialog = theDialog();
   const { request } = state;
   frame = el(
     "div",
@@ -98,7 +117,7 @@ export function openRegion() {
     ),
   );
   const picture = el("img", {
-    src: queryAddress(queryOf(request), 1024),
+    src: queryAddress(queryOf(request) ?? {}, 1024),
     alt: "The query",
     draggable: "false",
   });
@@ -112,6 +131,10 @@ export function openRegion() {
       with: undefined,
     });
   };
+  const searchWhole = () => {
+    dialog.close();
+    change({ region: undefined });
+  };
   dialog.replaceChildren(
     el("h2", { id: "region-title" }, "Search a region"),
     el("p", { class: "quiet" }, "Draw a rectangle on the picture. Only the blocks in it count."),
@@ -120,13 +143,7 @@ export function openRegion() {
       "div",
       { class: "row" },
       el("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
-      request.region
-        ? el(
-            "button",
-            { type: "button", onclick: () => (dialog.close(), change({ region: undefined })) },
-            "Whole image",
-          )
-        : null,
+      request.region ? el("button", { type: "button", onclick: searchWhole }, "Whole image") : null,
       el("button", { type: "button", class: "primary", onclick: search }, "Search this region"),
     ),
   );

@@ -3,15 +3,21 @@
 import { addressOf, searchOf } from "./address.js";
 import { drawComparison } from "./compare.js";
 import { whenKnown } from "./details.js";
-import { $, announce, box, command, el, plural } from "./dom.js";
+import { $, activeElement, announce, box, command, el, plural, present } from "./dom.js";
 import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "./grid.js";
 import { change } from "./history.js";
 import { fetchRest } from "./search.js";
 import { bindSelection, isSelected } from "./select.js";
 import { asList, COMPARED, marks, modelName, state, visible } from "./state.js";
 
+/** @import { Photo } from "./details.js" */
+/** @import { Gallery } from "./gallery.js" */
+/** @import { Earlier, Ranking } from "./state.js" */
+
+/** @param {Photo} image */
 const addressOfResult = (image) => addressOf({ ...state.request, open: image.id });
 
+/** @type {Gallery | null} */
 let gallery = null;
 
 function makeGallery() {
@@ -49,7 +55,7 @@ export function showGrid(redraw = false) {
   const focused = list.focusedId();
   const best = ranking.results[0]?.score;
   $("#results").replaceChildren(
-    ...[
+    ...present([
       ranking.unlike &&
         images.length &&
         el(
@@ -59,7 +65,7 @@ export function showGrid(redraw = false) {
         ),
       images.length ? list.root : empty(),
       images.length ? el("p", { class: "quiet end", id: "end" }) : null,
-    ].filter(Boolean),
+    ]),
   );
   if (images.length) {
     $("#start").hidden = true;
@@ -76,6 +82,7 @@ export function showGrid(redraw = false) {
     });
 }
 
+/** @param {Error} [error] */
 function tellEnd(error) {
   if (!$("#end")) return;
   const { ranking } = state;
@@ -118,7 +125,7 @@ export async function showRest() {
     state.fold,
     ranking.version,
   ]);
-  gallery.show(images, weakBreak(images, ranking.results[0]?.score));
+  gallery?.show(images, weakBreak(images, ranking.results[0]?.score));
   scrollTo(0, y);
   tellEnd();
 }
@@ -151,7 +158,7 @@ function empty() {
 }
 
 export function showComparison() {
-  const { ranking, other, before } = state;
+  const { ranking, other } = state;
   if (!other) {
     $("#compare").replaceChildren(
       box("No ranking to compare with", [
@@ -166,14 +173,17 @@ export function showComparison() {
     return;
   }
   const [left, right] = state.request.with === "before" ? [other, ranking] : [ranking, other];
+  /** @param {Ranking | Earlier} part */
   const show = (part) => ({
-    name: part === before ? part.name : modelName(part.learner),
+    name: "name" in part ? part.name : modelName(part.learner),
     results: part.results.slice(0, COMPARED),
   });
-  const focused = document.activeElement.closest("#compare td")?.dataset.id;
+  /** @type {HTMLElement | null} */
+  const cell = activeElement().closest("#compare td");
+  const focused = cell?.dataset.id;
   const said = $("#summary")?.textContent;
   $("#compare").replaceChildren(
-    ...drawComparison(show(left), show(right), marks.of, addressOfResult).filter(Boolean),
+    ...present(drawComparison(show(left), show(right), marks.of, addressOfResult)),
   );
   if (focused) $(`#compare td[data-id="${focused}"] a`)?.focus({ preventScroll: true });
   if ($("#summary").textContent !== said) announce($("#summary").textContent);

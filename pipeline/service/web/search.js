@@ -7,11 +7,17 @@ import { $, plural } from "./dom.js";
 import { busy } from "./messages.js";
 import { state } from "./state.js";
 
+/** @import { Request } from "./address.js" */
+/** @import { Schemas, Values } from "./api.js" */
+/** @import { Ranking } from "./state.js" */
+
 const KEPT = 150_000; // results of this session, so that Back is immediate
+/** @type {Map<string, Ranking>} */
 const rankings = new Map(); // by request
 
 export async function readRun() {
-  const run = (state.run = await get("api/run"));
+  const run = await get("api/run");
+  state.run = run;
   $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
   $("#behind").hidden = !run.problem;
   $("#behind").textContent = run.problem
@@ -24,6 +30,7 @@ export async function readRun() {
     `${plural(Math.round(upload_seconds / 86400), "day")}.`;
 }
 
+/** @param {Values} values @param {number} k @returns {Promise<Ranking>} */
 export async function fetchRanking(values, k) {
   const key = JSON.stringify(values);
   const kept = rankings.get(key);
@@ -32,13 +39,11 @@ export async function fetchRanking(values, k) {
     rankings.set(key, kept);
     return kept;
   }
-  return keepRanking(
-    key,
-    await busy("Searching …", (signal) => search({ ...values, k }, { signal })),
-    k,
-  );
+  const ranking = await busy("Searching …", (signal) => search({ ...values, k }, { signal }));
+  return keepRanking(key, ranking, k);
 }
 
+/** @param {string} key @param {Ranking} ranking @param {number} k */
 export function keepRanking(key, ranking, k) {
   ranking.ended = ranking.results.length < k;
   rankings.set(key, ranking);
@@ -56,7 +61,11 @@ function trim() {
   }
 }
 
-// Read all further results of a ranking, in columns. Resolves to whether there are more now.
+/**
+ * Read all further results of a ranking, in columns. Resolves to whether there are more now.
+ * @param {Ranking} ranking
+ * @param {Request} request
+ */
 export function fetchRest(ranking, request) {
   if (ranking.ended) return Promise.resolve(false);
   ranking.rest ??= get("search/columns", searchOf(request)).then(

@@ -1,10 +1,24 @@
 // The search box: labels, folders, file names and ids as somebody types; pictures and addresses
 // that are pasted.
 
-import { get, post } from "./api.js";
 import { queryOf } from "./address.js";
-import { $, announce, count, el, fileName, icon, picture, plural, toast } from "./dom.js";
-import { addExample } from "./examples.js";
+import { get, post } from "./api.js";
+import {
+  $,
+  $$,
+  activeElement,
+  announce,
+  count,
+  el,
+  fileName,
+  icon,
+  picture,
+  plural,
+  present,
+  targetOf,
+  toast,
+} from "./dom.js";
+import { addExamples } from "./examples.js";
 import { searchUpload } from "./files.js";
 import { change, go } from "./history.js";
 import { failure } from "./messages.js";
@@ -13,18 +27,26 @@ import { asList, settings, state } from "./state.js";
 const WEB_ADDRESS = /^https?:\/\/\S+$/i;
 const WORDS = "Search by photo, label, file name or id";
 
+/** @import { Request } from "./address.js" */
+/** @import { Child } from "./dom.js" */
+
+/** @type {HTMLInputElement} */
 const input = $("#q");
 const list = $("#suggestions");
-let options = []; // { node, choose } on the list
+/** @type {HTMLElement[]} */
+let options = []; // on the list
 let chosen = -1;
 let asked = 0; // number of the last request: an earlier answer is dropped
 
 const isOpen = () => !list.hidden;
 const inResults = () => Boolean(queryOf(state.request)) && !state.request.view;
 
-// What a text asks for: { kind, text, without }.
+/**
+ * What a text asks for, and whether without it.
+ * @param {string} text
+ */
 function parse(text) {
-  const [, minus, kind] = /^(-?)(label|folder|id):/i.exec(text) ?? [];
+  const [, minus, kind] = /^(-?)(label|folder|id):/i.exec(text) ?? ["", "", ""];
   if (!kind) return { kind: state.adding ? "image" : "all", text, without: false };
   const rest = text.slice(minus.length + kind.length + 1).replace(/^"|"$/g, "");
   const of = kind.toLowerCase();
@@ -37,29 +59,36 @@ function parse(text) {
 
 // ---- what choices do
 
-// Filters of what the page shows: results of a query, an album, or, from anywhere else, a new
-// album.
+/**
+ * Filters of what the page shows: results of a query, an album, or, from anywhere else, a new
+ * album.
+ * @param {Request} values
+ */
 function filter(values) {
   const { request } = state;
   if (inResults() || request.view === "album") return change({ ...values, metric: undefined });
   return go({ view: "album", ...values });
 }
 
+/** @param {"label" | "not"} name @param {string} value */
 const including = (name, value) => [...new Set([...asList(state.request[name]), value])];
 
+/** @param {string} name @param {boolean} without */
 function chooseLabel(name, without) {
   if (without)
     return filter({
       not: including("not", name),
-      label: without && asList(state.request.label).filter((one) => one !== name),
+      label: asList(state.request.label).filter((one) => one !== name),
     });
   if (inResults()) return filter({ label: including("label", name) });
   return go({ view: "album", label: name });
 }
 
+/** @param {string} folder */
 const chooseFolder = (folder) =>
   inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." });
 
+/** @param {string} url */
 async function searchAddress(url) {
   if (!state.run.limits.fetch_urls)
     return toast(
@@ -77,6 +106,7 @@ async function searchAddress(url) {
 
 // ---- the list
 
+/** @returns {Promise<void>} */
 async function suggest() {
   const mine = ++asked;
   const text = input.value.trim();
@@ -95,8 +125,9 @@ async function suggest() {
     () => null,
   );
   if (mine !== asked || !found) return;
+  /** @param {string} name */
   const named = (name) => name || "(image directory)";
-  const groups = [
+  const groups = present([
     found.labels.length &&
       group(
         "Labels",
@@ -125,18 +156,18 @@ async function suggest() {
         found.images.map((image) =>
           option(
             { label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
-            () => (state.adding ? addExample(image.id) : go({ id: image.id, ...settings() })),
+            () => (state.adding ? addExamples([image.id]) : go({ id: image.id, ...settings() })),
             picture(image, { size: 128, lazy: false }),
           ),
         ),
       ),
-  ].filter(Boolean);
+  ]);
   draw(
     groups.length || !text
       ? groups
       : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)],
   );
-  if (document.activeElement === input)
+  if (activeElement() === input)
     announce(
       options.length
         ? `${plural(options.length, "suggestion")}. Use the arrow keys to choose.`
@@ -144,6 +175,7 @@ async function suggest() {
     );
 }
 
+/** @param {string} name @param {Child} entries */
 const group = (name, entries) =>
   el(
     "div",
@@ -152,6 +184,11 @@ const group = (name, entries) =>
     entries,
   );
 
+/**
+ * @param {{ label: string, what: string }} words
+ * @param {() => unknown} choose
+ * @param {Child} sign
+ */
 function option({ label, what }, choose, sign) {
   const node = el(
     "div",
@@ -168,17 +205,19 @@ function option({ label, what }, choose, sign) {
 }
 
 let optionId = 0;
+/** @type {WeakMap<Element, () => unknown>} */
 const made = new WeakMap(); // what each option does
 
+/** @param {Element[]} groups */
 function draw(groups) {
   const before = options[chosen]?.textContent; // a later answer must not take the choice away
   list.replaceChildren(...groups);
-  options = [...list.querySelectorAll("[role=option]")];
+  options = $$("[role=option]", list);
   chosen = -1;
   input.removeAttribute("aria-activedescendant");
   const again = options.findIndex((node) => node.textContent === before);
   if (again >= 0) move(again + 1);
-  list.hidden = !groups.length || document.activeElement !== input;
+  list.hidden = !groups.length || activeElement() !== input;
   input.setAttribute("aria-expanded", String(isOpen() && options.length > 0));
 }
 
@@ -191,6 +230,7 @@ function close() {
   input.removeAttribute("aria-activedescendant");
 }
 
+/** @param {number} by */
 function move(by) {
   if (!options.length) return;
   options[chosen]?.setAttribute("aria-selected", "false");
@@ -200,11 +240,12 @@ function move(by) {
   input.setAttribute("aria-activedescendant", options[chosen].id);
 }
 
+/** @param {HTMLElement} node */
 function take(node) {
   const choose = made.get(node);
   input.value = "";
   close();
-  choose();
+  choose?.();
   stopAdding();
 }
 
@@ -228,9 +269,13 @@ function stopAdding() {
 
 // ---- filters as chips
 
-// The chips of the filters by label and folder; page(values) shows what is left.
+/**
+ * The chips of the filters by label and folder; page(values) shows what is left.
+ * @param {(values: Request) => unknown} [page]
+ */
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
   const { label, not, folder } = state.request;
+  /** @param {string} words @param {Request} values */
   const chip = (words, values) =>
     el(
       "button",
@@ -243,20 +288,22 @@ export function filterChips(page = (values) => change({ ...values, metric: undef
       el("span", { dir: "auto" }, words),
       el("span", { "aria-hidden": "true" }, "×"),
     );
+  /** @param {"label" | "not"} name @param {string} value @returns {Request} */
   const without = (name, value) => {
     const rest = asList(state.request[name]).filter((one) => one !== value);
     return { [name]: rest.length ? rest : undefined };
   };
-  return [
+  return present([
     ...asList(label).map((name) => chip(`label: ${name}`, without("label", name))),
     ...asList(not).map((name) => chip(`-label: ${name}`, without("not", name))),
     folder && chip(`folder: ${folder}`, { folder: undefined }),
-  ].filter(Boolean);
+  ]);
 }
 
 // ---- events
 
 export function bindSearchBox() {
+  /** @type {number | undefined} */
   let timer;
   input.addEventListener("input", () => {
     clearTimeout(timer);
@@ -265,7 +312,8 @@ export function bindSearchBox() {
   input.addEventListener("focus", () => suggest());
   input.addEventListener("blur", ({ relatedTarget }) => {
     close();
-    if (!input.value && !$("#find").contains(relatedTarget)) stopAdding();
+    const within = relatedTarget instanceof Node && $("#find").contains(relatedTarget);
+    if (!input.value && !within) stopAdding();
   });
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -282,10 +330,8 @@ export function bindSearchBox() {
       !input.value &&
       (state.request.label || state.request.not || state.request.folder)
     ) {
-      const last = [...document.querySelectorAll(".chip[aria-label^='Remove filter: ']")].findLast(
-        (chip) => chip.checkVisibility(),
-      );
-      last?.click();
+      const chips = $$(".chip[aria-label^='Remove filter: ']");
+      chips.findLast((chip) => chip.checkVisibility())?.click();
     }
   });
   $("#find").addEventListener("submit", async (event) => {
@@ -304,12 +350,13 @@ export function bindSearchBox() {
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]"))
       return;
-    if (event.target.closest?.("input, textarea, select")) return;
+    if (targetOf(event).closest?.("input, textarea, select")) return;
     event.preventDefault();
     input.focus();
   });
   document.addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length || event.target.closest?.("input, textarea")) return;
+    if (event.clipboardData?.files.length) return;
+    if (targetOf(event).closest?.("input, textarea")) return;
     const text = event.clipboardData?.getData("text/plain").trim() ?? "";
     if (!WEB_ADDRESS.test(text)) return;
     event.preventDefault();
@@ -317,11 +364,10 @@ export function bindSearchBox() {
   });
   addEventListener("drop", (event) => {
     // a picture dragged from another page
-    const address = event.dataTransfer
-      ?.getData("text/uri-list")
-      .split("\n")
-      .find((line) => WEB_ADDRESS.test(line));
-    if (!address || event.dataTransfer.files.length || address.startsWith(location.origin)) return;
+    const lines = event.dataTransfer?.getData("text/uri-list").split("\n") ?? [];
+    const address = lines.find((line) => WEB_ADDRESS.test(line));
+    const files = event.dataTransfer?.files.length;
+    if (!address || files || address.startsWith(location.origin)) return;
     event.preventDefault();
     searchAddress(address);
   });

@@ -2,7 +2,7 @@
 // if that fails.
 
 import { queryOf, searchOf } from "./address.js";
-import { $, toast } from "./dom.js";
+import { $, $$, toast } from "./dom.js";
 import { leaveDialog, openDialog } from "./dialog.js";
 import { placeFocus, pressMarks, refreshTiles } from "./grid.js";
 import { tray } from "./learning.js";
@@ -17,6 +17,7 @@ import { COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./sta
 import { viewer } from "./viewer.js";
 import { showOnly, showView, titleOf } from "./views.js";
 
+/** @type {[string, string[]][]} */
 const PANELS = [
   ["#start", ["start"]],
   ["#asked", ["results", "compare"]],
@@ -24,6 +25,10 @@ const PANELS = [
   ["#compare", ["compare"]],
 ];
 
+/** @import { Request } from "./address.js" */
+/** @import { Ranking } from "./state.js" */
+
+/** @param {Request} request @param {{ scroll?: number }} [options] @returns {Promise<void>} */
 export async function show(request, { scroll } = {}) {
   const turn = ++state.turn;
   const first = turn === 1;
@@ -62,7 +67,7 @@ export async function show(request, { scroll } = {}) {
     view === "start"
       ? "visterm"
       : `${state.request.view ? titleOf(state.request) : queryName()} – visterm`;
-  for (const link of document.querySelectorAll(".top nav a[data-go]"))
+  for (const link of $$(".top nav a[data-go]"))
     link.setAttribute("aria-current", link.dataset.go === state.request.view ? "page" : "false");
   tray();
   if (!done) return;
@@ -76,6 +81,7 @@ export async function show(request, { scroll } = {}) {
   if (state.request.open && (hasGallery(state.request) || queryOf(state.request))) openDialog();
 }
 
+/** @param {number} turn */
 async function showRanking(turn) {
   const { request } = state;
   const values = searchOf(request);
@@ -102,6 +108,7 @@ async function showRanking(turn) {
   else showGrid();
 }
 
+/** @param {Ranking} ranking */
 function loadMarks(ranking) {
   marks.load(ranking.key).then(
     () => {
@@ -117,7 +124,7 @@ function loadMarks(ranking) {
 export function marksChanged() {
   if (!state.ranking) return;
   refreshTiles();
-  if (viewer.open) pressMarks(viewer, marks.of.get(state.request.open));
+  if (viewer.open) pressMarks(viewer, marks.of.get(state.request.open ?? -1));
   else if (state.shown.with) showComparison();
   tray();
 }

@@ -7,15 +7,18 @@ import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
 import { drawHome } from "./home.js";
 import { queryPicture } from "./queryimage.js";
-import { marks, queryName, state, viewOf } from "./state.js";
+import { forgetRanking, marks, queryName, state, viewOf } from "./state.js";
+
+/** @import { Query } from "./address.js" */
 
 const RECENT = 10;
 
+/** @param {number} turn */
 export async function showStart(turn) {
   if (state.run.images && !samples) await drawSamples(turn);
   else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;
-  state.ranking = state.drawn = null;
+  forgetRanking();
   marks.load(null);
   drawRecent();
   drawHome();
@@ -28,8 +31,10 @@ export async function showStart(turn) {
     );
 }
 
+/** @type {Gallery | null} */
 let samples = null;
 
+/** @param {number} [turn] */
 export async function drawSamples(turn = state.turn) {
   const images = await get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
   if (!samples) {
@@ -38,7 +43,7 @@ export async function drawSamples(turn = state.turn) {
       alt: (image) => `Search with ${image.path}`,
       dress: (image, node) => {
         dressTile(image, node, { plain: true });
-        node.querySelector("a.open").dataset.go = "link";
+        $("a.open", node).dataset.go = "link";
       },
     });
     $("#samples").replaceChildren(samples.root);
@@ -50,8 +55,11 @@ export async function drawSamples(turn = state.turn) {
 
 const recentName = () => `recent ${state.run.run}`; // image ids belong to a run
 
+/** @returns {{ query: Query, name: string }[]} */
+const recent = () => remembered(recentName(), []);
+
 function drawRecent() {
-  const kept = remembered(recentName(), []);
+  const kept = recent();
   $("#recent").replaceChildren(
     ...(kept.length
       ? [
@@ -80,6 +88,6 @@ function drawRecent() {
 export function rememberQuery() {
   const query = queryOf(state.request);
   const same = JSON.stringify(query);
-  const kept = remembered(recentName(), []).filter((entry) => JSON.stringify(entry.query) !== same);
+  const kept = recent().filter((entry) => JSON.stringify(entry.query) !== same);
   remember(recentName(), [{ query, name: queryName() }, ...kept].slice(0, RECENT));
 }

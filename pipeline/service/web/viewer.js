@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { complete } from "./details.js";
 import {
   $,
+  activeElement,
   announce,
   count,
   el,
@@ -16,6 +17,7 @@ import {
   plural,
   remember,
   remembered,
+  targetOf,
   thumbnail,
 } from "./dom.js";
 import { drawExplanation } from "./explain.js";
@@ -23,11 +25,38 @@ import { altText, markButtons } from "./grid.js";
 import { info, named } from "./words.js";
 import { zoomable } from "./zoom.js";
 
+/** @import { Query } from "./address.js" */
+/** @import { Photo } from "./details.js" */
+/** @import { Child, Props } from "./dom.js" */
+/** @import { Mark } from "./marks.js" */
+/**
+ * What the viewer shows: `best` is the score of the first result, `learner` is null where the model
+ * that ranked the image is no longer there, `act` holds what its buttons do.
+ * @typedef {{
+ *   image: Photo,
+ *   images: Photo[],
+ *   best: number,
+ *   mark: Mark | undefined,
+ *   markable: boolean,
+ *   explain: boolean,
+ *   beside: boolean,
+ *   learner: string | null,
+ *   learned: number | undefined,
+ *   model: string | null,
+ *   query: { values: Query, name: string, address: string | null } | null,
+ *   act: { [name: string]: (id?: number) => unknown },
+ * }} Shown
+ */
+
+/** @type {HTMLDialogElement} */
 export const viewer = $("#viewer");
 const STRIP = 20; // neighbours on each side in the strip
+/** @type {number | null} */
 let shown = null; // the id of the image drawn
+/** @type {ReturnType<typeof zoomable> | null} */
 let zoom = null;
 
+/** @param {number | null} factor */
 export const zoomBy = (factor) => (factor ? zoom?.zoom(factor) : zoom?.reset());
 
 export function toggleDetails() {
@@ -36,11 +65,13 @@ export function toggleDetails() {
   placeDetails(on);
 }
 
+/** @param {boolean} [on] */
 function placeDetails(on = remembered("viewerDetails", innerWidth > 900)) {
   viewer.classList.toggle("with-details", on);
   $('[data-act="details"]', viewer)?.setAttribute("aria-pressed", String(on));
 }
 
+/** @param {Photo} image @param {string} alt */
 function photo(image, alt) {
   const img = el("img", {
     src: thumbnail(image, 1024),
@@ -59,16 +90,18 @@ function photo(image, alt) {
   return img;
 }
 
-// { image, images, best, mark, explain, beside, query: { address, values, name }, learner, model,
-// act }; learner: null where the model that ranked the image is no longer there; query: null where
-// there is none.
+/** @param {Shown} given @returns {Promise<void>} */
 export async function drawViewer(given) {
   const { image, images, act, query } = given;
   const at = images.findIndex((other) => other.id === image.id);
-  const focused = viewer.contains(document.activeElement)
-    ? document.activeElement.dataset?.act
-    : null;
-  const markable = Boolean(given.markable);
+  const focused = viewer.contains(activeElement()) ? activeElement().dataset.act : null;
+  /**
+   * @param {string} name
+   * @param {Parameters<typeof icon>[0]} sign
+   * @param {string} words
+   * @param {string} key
+   * @param {Props} [extra]
+   */
   const round = (name, sign, words, key, extra = {}) =>
     el(
       "button",
@@ -78,26 +111,12 @@ export async function drawViewer(given) {
         "data-act": name,
         "aria-label": words,
         title: key ? `${words} (${key})` : words,
-        "aria-keyshortcuts": key && key.length === 1 ? key : null,
+        "aria-keyshortcuts": key.length === 1 ? key : null,
         ...extra,
       },
       icon(sign),
     );
-  const button = (name, words, key, extra = {}) =>
-    el(
-      "button",
-      {
-        type: "button",
-        "data-act": name,
-        "aria-keyshortcuts": key,
-        title: key ? `${words} (${key})` : words,
-        ...extra,
-      },
-      words,
-      key ? keyName(key) : null,
-    );
   const stage = el("div", { class: "stage" });
-  const canExplain = query && !query.values.query_label;
   viewer.replaceChildren(
     el(
       "header",
@@ -146,16 +165,17 @@ export async function drawViewer(given) {
           icon("right"),
         ),
       ),
-      el("div", { class: "side" }, sideOf(given, at, button, markable, canExplain)),
+      el("div", { class: "side" }, sideOf(given, images[at + 1])),
     ),
     strip(images, at),
   );
   viewer.classList.toggle("explaining", given.explain);
   placeDetails();
   viewer.onclick = (event) => {
-    const acted = event.target.closest("[data-act]");
+    /** @type {HTMLElement | null} */
+    const acted = targetOf(event).closest("[data-act]");
     if (acted?.dataset.act === "show") act.show(Number(acted.dataset.id));
-    else if (acted) act[acted.dataset.act]?.();
+    else if (acted) act[acted.dataset.act ?? ""]?.();
   };
   viewer.oncancel = (event) => {
     event.preventDefault();
@@ -164,8 +184,8 @@ export async function drawViewer(given) {
   viewer.onclose = () => shown !== null && act.close(); // by the browser, which need not ask
   if (!viewer.open) viewer.showModal();
   placeMessages();
-  const back = focused && $(`[data-act="${focused}"]:not(:disabled)`, viewer);
-  (back || $(".close", viewer)).focus({ preventScroll: true });
+  const back = $(`[data-act="${focused}"]:not(:disabled)`, viewer) ?? $(".close", viewer);
+  back.focus({ preventScroll: true });
   shown = image.id;
   zoom = null;
   const strips = $(".film", viewer);
@@ -174,14 +194,12 @@ export async function drawViewer(given) {
     strips.scrollLeft = current.offsetLeft - (strips.clientWidth - current.offsetWidth) / 2;
 
   if (image.path === null) {
-    complete([image]).then(
-      () => shown === image.id && image.path !== null && drawViewer(given),
-      () => {},
-    );
+    const again = () => void (shown === image.id && image.path !== null && drawViewer(given));
+    complete([image]).then(again, () => {});
   }
   if (!given.explain) {
     const pictures = [photo(image, altText(image))];
-    if (given.beside) {
+    if (query?.address && given.beside) {
       pictures.unshift(
         el("img", { src: query.address, alt: `Query, ${query.name}`, draggable: "false" }),
       );
@@ -198,18 +216,15 @@ export async function drawViewer(given) {
       ),
     );
     stage.replaceChildren(...panes);
-    zoom = zoomable(
-      stage,
-      panes.map((pane) => pane.firstChild),
-      { swipe: { left: act.right, right: act.left, down: act.close } },
-    );
+    const swipe = { left: act.right, right: act.left, down: act.close };
+    zoom = zoomable(stage, pictures, { swipe });
     for (const near of [images[at - 1], images[at + 1], images[at + 2]])
       if (near) new Image().src = thumbnail(near, 1024);
     return;
   }
   stage.append(el("p", { class: "quiet wait" }, "Computing the explanation …"));
   try {
-    if (!canExplain)
+    if (!query?.address)
       throw new Error(
         "Results of a label query cannot be explained. Search with an image to see which " +
           "blocks match.",
@@ -248,40 +263,59 @@ export async function drawViewer(given) {
   }
 }
 
-function sideOf(given, at, button, markable, canExplain) {
-  const { image, images, mark } = given;
-  const next = images[at + 1];
-  const known = image.path !== null;
+/**
+ * The details of an image, and what can be done with it.
+ * @param {Shown} given
+ * @param {Photo | undefined} next
+ */
+function sideOf({ image, mark, markable, explain, model, query }, next) {
+  const unknown = image.path === null ? "…" : null; // until it has been read
   const [relevant, not] = markButtons(mark, true);
   relevant.append(keyName("A"));
   not.append(keyName("X"));
+  /** @param {string} name @param {Child} value @param {Parameters<typeof info>[0]} [what] */
   const fact = (name, value, what) => [
     el("dt", {}, name, what ? info(what) : null),
     el("dd", {}, value),
   ];
-  const scored = Number.isFinite(image.score);
+  /** @param {string} name @param {string} words @param {string} key @param {Props} [extra] */
+  const button = (name, words, key, extra = {}) =>
+    el(
+      "button",
+      {
+        type: "button",
+        "data-act": name,
+        "aria-keyshortcuts": key,
+        title: `${words} (${key})`,
+        ...extra,
+      },
+      words,
+      keyName(key),
+    );
+  const { score } = image;
+  const gap = score !== undefined && next?.score !== undefined ? score - next.score : undefined;
   return [
     el("h2", { id: "viewer-title" }, image.rank ? `Result ${image.rank}` : "Photo"),
-    el("p", { class: "path" }, known ? named(image.path) : "…"),
+    el("p", { class: "path" }, unknown ?? named(image.path ?? "")),
     el(
       "div",
       { class: "actions" },
       markable ? [relevant, not] : null,
       button("pivot", "Search with this", "S"),
-      canExplain
-        ? button("explain", given.explain ? "Hide explanation" : "Explain", "E", {
-            "aria-pressed": String(given.explain),
+      query?.address
+        ? button("explain", explain ? "Hide explanation" : "Explain", "E", {
+            "aria-pressed": String(explain),
           })
         : null,
     ),
     el(
       "dl",
       { class: "facts" },
-      fact("Label", image.labels.length ? named(image.labels.join(", ")) : known ? "none" : "…"),
+      fact("Label", image.labels.length ? named(image.labels.join(", ")) : (unknown ?? "none")),
       fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
-      given.model ? fact("Ranked by", given.model, "learner") : null,
-      scored ? fact("Score", figure(image.score), "score") : null,
-      scored && next ? fact("Gap to next", figure(image.score - next.score), "gap") : null,
+      model ? fact("Ranked by", model, "learner") : null,
+      score === undefined ? null : fact("Score", figure(score), "score"),
+      gap === undefined ? null : fact("Gap to next", figure(gap), "gap"),
     ),
     image.copies?.length
       ? el(
@@ -323,7 +357,11 @@ function sideOf(given, at, button, markable, canExplain) {
   ];
 }
 
-// The neighbours, small.
+/**
+ * The neighbours, small.
+ * @param {Photo[]} images
+ * @param {number} at
+ */
 function strip(images, at) {
   const from = Math.max(0, at - STRIP);
   return el(

@@ -2,6 +2,9 @@
 
 import { el } from "./dom.js";
 
+/** @import { Props } from "./dom.js" */
+
+/** @type {{ [name: string]: string }} */
 const NAMES = {
   cosine: "Plain look (cosine)",
   musl: "Learned similarity per label (MuSL)",
@@ -11,6 +14,7 @@ const NAMES = {
   knn: "Labels of neighbours (k-NN)",
 };
 
+/** @param {string} name */
 export const learnerName = (name) => NAMES[name] ?? `Learned similarity (${name.toUpperCase()})`;
 
 const MEANINGS = {
@@ -55,7 +59,10 @@ const MEANINGS = {
 
 let number = 0;
 
-// A button that explains a figure in a sentence.
+/**
+ * A button that explains a figure in a sentence.
+ * @param {keyof typeof MEANINGS} what
+ */
 export function info(what) {
   const [name, meaning] = MEANINGS[what];
   const id = `info-${(number += 1)}`;
@@ -84,6 +91,10 @@ export function info(what) {
   return [button, box];
 }
 
-// A name of any length and script, as it is: cut in the middle of nothing, read in its own
-// direction.
+/**
+ * A name of any length and script, as it is: cut in the middle of nothing, read in its own
+ * direction.
+ * @param {string} text
+ * @param {Props} [props]
+ */
 export const named = (text, props = {}) => el("bdi", { title: text.slice(0, 300), ...props }, text);
