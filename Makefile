@@ -25,6 +25,10 @@ LEARNERS = $(LEARNER:%=--learner %)
 ASKED    = $(if $(QUERY),"$(QUERY)") $(if $(LABEL),--label "$(LABEL)")
 CHOSEN   = $(if $(filter file,$(origin LEARNER)),,$(LEARNERS))
 
+# npm brings the tools that check the page's code; everything else works without it.
+NPM := $(shell command -v npm 2>/dev/null)
+API := build/typing/openapi.d.ts
+
 # Without cached bytecode each of the hundreds of processes of the tests would compile visterm again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -112,10 +116,26 @@ check: install types  ## check lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if $(if $(NPM),$(MAKE) --silent node_modules/.installed,false); then $(MAKE) --silent check-page; \
+	else echo "npm is missing, or cannot install: the page's code was not checked"; fi
 
-format: install  ## format the code and apply safe lint fixes
+check-page: $(API)
+	npm run --silent check
+
+format: install $(if $(NPM),node_modules/.installed)  ## format the code and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(if $(NPM),npm run --silent format)
+
+node_modules/.installed: package.json package-lock.json
+	npm ci --loglevel error --no-audit --no-fund >/dev/null
+	@touch $@
+
+# Types of what the service returns, for the page's code.
+$(API): $(BIN)/.installed node_modules/.installed $(wildcard pipeline/service/*.py) tests/describe_api.py
+	@mkdir -p $(@D)
+	@$(BIN)/python tests/describe_api.py >$(@D)/openapi.json
+	@npm run --silent types
 
 types:  # mypy and editors resolve visterm.<room> through these links
 	@mkdir -p build/typing/visterm

@@ -1,8 +1,9 @@
-"""Which room of the pipeline may import which, and no circle between any two files of visterm."""
+"""Which room of the pipeline may import which, and no circle between files of visterm or scripts of the page."""
 
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -147,3 +148,26 @@ def test_benchmarks_never_import_experiments(repository):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not [name for name in modules if name.split(".")[0] == "experiments"], file
+
+
+def scripts(repository):
+    """Text of the page's scripts by their names."""
+    return {file.name: file.read_text() for file in (repository / "pipeline/service/web").glob("*.js")}
+
+
+def script_imports(name, text):
+    """Edges (script, imported script), also of import() and of `export ... from`."""
+    sources = re.findall(
+        r"""^(?:import|export)\b[^"';=(]*["']([^"']+)["']|\bimport\(["']([^"']+)""", text, re.MULTILINE
+    )
+    return [(name, (fixed or dynamic).removeprefix("./")) for fixed, dynamic in sources]
+
+
+def test_the_scripts_of_the_page_have_no_circle(repository):
+    texts = scripts(repository)
+    edges = [edge for name, text in texts.items() for edge in script_imports(name, text)]
+    assert len(edges) > 200, "a walk that finds nothing proves nothing"
+    assert {imported for _, imported in edges} <= set(texts)
+    assert circle(edges) is None
+    planted = circle([*edges, *script_imports("dom.js", 'import {\n  go,\n} from "./history.js";\n')])
+    assert {"dom.js", "history.js"} <= set(planted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 
@@ -32,15 +33,22 @@ def test_the_wheel_holds_every_file(repository, tmp_path):
     source.mkdir()
     for name in (*ROOMS, "pyproject.toml", "README.md", "LICENSE"):
         subprocess.run(["cp", "-r", str(repository / name), str(source)], check=True)
+    tools = source / "node_modules/tool"  # of those that check the page's code
+    tools.mkdir(parents=True)
+    for name in ("index.js", "tool.py"):
+        (tools / name).touch()
     result = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(source)],
+        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(source)],
         capture_output=True,
         text=True,
     )
     if result.returncode and "Could not find a version" in result.stdout + result.stderr:
         pytest.skip("no package index to fetch the build backend from")
     assert result.returncode == 0, result.stdout + result.stderr
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
+        assert not [name for name in sdist.getnames() if "node_modules" in name]
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        assert not [name for name in wheel.namelist() if "node_modules" in name]
         packed = {name.removeprefix("visterm/") for name in wheel.namelist() if name.startswith("visterm/")}
     present = {
         file.relative_to(repository).as_posix()

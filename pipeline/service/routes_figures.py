@@ -15,7 +15,7 @@ from visterm.pipeline.evaluation.figures import read_figures
 from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.retrieval import ExactIndex
 
-from . import schemas
+from . import schemas, schemas_figures
 from .feedback_handlers import FeedbackHandlers
 from .handlers import RequestHandlers
 from .responses import JsonResponse
@@ -30,7 +30,7 @@ def add_figure_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
     handlers = feedback.handlers
     pool = handlers.general_pool
 
-    @app.get("/api/evaluations/{name}/figures", response_model=schemas.JsonObject, tags=["run"])
+    @app.get("/api/evaluations/{name}/figures", response_model=schemas_figures.EvaluationFigures, tags=["run"])
     async def figures(
         name: str,
         queries: Annotated[int, Query(ge=1, le=50, description="Best and worst queries to list")] = 8,
@@ -51,12 +51,12 @@ def add_figure_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
 
         return JsonResponse(await pool.run(read))
 
-    @app.get("/api/training", response_model=schemas.JsonObject, tags=["run"])
+    @app.get("/api/training", response_model=schemas_figures.TrainingCurves, tags=["run"])
     async def training() -> Response:
         """Return the validation figures of each learner along its training."""
         return JsonResponse(await pool.run(_training, handlers.snapshot))
 
-    @app.get("/api/feedback/effect", response_model=schemas.JsonObject, tags=["feedback"])
+    @app.get("/api/feedback/effect", response_model=schemas_figures.FeedbackEffect, tags=["feedback"])
     async def effect(learner: Annotated[schemas.Name, Query()] = "oasis") -> Response:
         """Compare the first results of marked queries by the trained learner and by its version in force."""
         return JsonResponse(await pool.run(_effect, feedback, handlers.snapshot, learner))

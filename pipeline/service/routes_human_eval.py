@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from visterm.pipeline.human_eval.judgements import INSTRUCTIONS, Judgements
 
-from . import schemas
+from . import schemas, schemas_figures
 from .handlers import RequestHandlers
 from .responses import JsonResponse
 
@@ -50,7 +50,7 @@ def add_human_eval_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
         return JsonResponse(await pool.run(undo))
 
-    @app.get("/api/judge/results", response_model=schemas.JsonObject, tags=["judging"])
+    @app.get("/api/judge/results", response_model=schemas_figures.JudgingResults, tags=["judging"])
     async def results() -> Response:
         """Return precision at k per judge and query, and the coherence of the judges."""
         return JsonResponse(await pool.run(judgements.results))

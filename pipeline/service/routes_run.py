@@ -16,7 +16,7 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 
-from . import schemas
+from . import schemas, schemas_figures
 from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES
 from .responses import JsonResponse
@@ -72,7 +72,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
             }
         )
 
-    @app.get("/api/evaluations/{name}/metrics", response_model=schemas.JsonObject, tags=["run"])
+    @app.get("/api/evaluations/{name}/metrics", response_model=schemas_figures.Metrics, tags=["run"])
     async def metrics(name: str) -> Response:
         """Return the metrics.json of an evaluation."""
         return JsonResponse(read_metrics(evaluation_folder(handlers.run, name)))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from . import schemas
+from . import schemas, schemas_figures
 from .examples import with_examples
 from .handlers import RequestHandlers
 from .middleware import client_address
@@ -82,7 +82,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             return JsonResponse(await handlers.upload_pool.run(respond, client=client_address(http.scope)))
         return JsonResponse(await pool.run(respond))
 
-    @app.get("/explain", response_model=schemas.JsonObject, tags=["search"])
+    @app.get("/explain", response_model=schemas_figures.Explanation, tags=["search"])
     async def explain(
         result: Annotated[schemas.ImageId, Query()],
         id: Annotated[schemas.ImageId | None, Query()] = None,

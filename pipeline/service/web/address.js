@@ -1,56 +1,142 @@
-// The address of the page: what is asked and how it is shown, so that Back, Forward, reload and shared links work.
+// The address of the page: what is asked and how it is shown, so that Back, Forward, reload and
+// shared links work.
 //
-//   id | upload | query_label   the query: an image of the collection, a picture uploaded (its hash), a label
+//   id | upload | query_label   the query: an image of the collection, a picture uploaded (its
+//                               hash), a label
 //   learned                     share of what was learned, from 0 (how images look) to 1
-//   learner, with               ranked by; compared with (a learner, or "before": the ranking before the last update)
-//   also, weight, region        further images "id:12@-0.5", added with weights; weight of the first; the part of it that counts
-//   label, not, folder          filters: one of these labels, none of those (both may repeat), in this folder
+//   learner, with               ranked by; compared with (a learner, or "before": the ranking
+//                               before the last update)
+//   also, weight, region        further images "id:12@-0.5", added with weights; weight of the
+//                               first; the part of it that counts
+//   label, not, folder          filters: one of these labels, none of those (both may repeat), in
+//                               this folder
 //   unique, metric              filters: without exact duplicates, only this metric of MuSL
 //   open, explain               the result in the dialog; its explanation
 //   model                       version of the learner that the link was made with
 //   view                        a page of views.js, such as "figures"
 
-const NAMES = ["view", "id", "upload", "query_label", "also", "weight", "region", "learner", "learned", "with", "label", "not", "folder", "unique", "metric", "model", "open", "explain"];
+/**
+ * What the page shows, as its address names it. `at` and `only` are of the views map and check.
+ * @typedef {{
+ *   view?: string,
+ *   id?: number,
+ *   upload?: string,
+ *   query_label?: string,
+ *   also?: string | string[],
+ *   weight?: number,
+ *   region?: string,
+ *   learner?: string,
+ *   learned?: number,
+ *   with?: string,
+ *   label?: string | string[],
+ *   not?: string | string[],
+ *   folder?: string,
+ *   unique?: string | number,
+ *   metric?: number,
+ *   model?: number,
+ *   open?: number,
+ *   explain?: string | number,
+ *   at?: string,
+ *   only?: string,
+ * }} Request
+ */
+/** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
+
+const NAMES = [
+  "view",
+  "id",
+  "upload",
+  "query_label",
+  "also",
+  "weight",
+  "region",
+  "learner",
+  "learned",
+  "with",
+  "label",
+  "not",
+  "folder",
+  "unique",
+  "metric",
+  "model",
+  "open",
+  "explain",
+];
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
 
 const LISTS = new Set(["also", "label", "not"]); // one value as text, several as an array
-const CHECKS = { also: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/, weight: /^-?\d+(\.\d+)?$/,
+/** @type {{ [name: string]: RegExp }} */
+const CHECKS = {
+  also: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/,
+  weight: /^-?\d+(\.\d+)?$/,
   learned: /^(0(\.\d+)?|1)$/,
-  region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/ };
+  region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/,
+};
 
-// Names that a page of its own reads (views.js).
+/**
+ * Names that a page of its own reads (views.js).
+ * @param {string[]} names
+ * @param {string[]} numbers
+ */
 export function addNames(names, numbers) {
   NAMES.splice(1, 0, ...names.filter((name) => !NAMES.includes(name)));
   for (const name of numbers) NUMBERS.add(name);
 }
 
+/** @param {string} [search] @returns {Request} */
 export function readAddress(search = location.search) {
   const given = new URLSearchParams(search);
+  /** @type {{ [name: string]: string | string[] | number }} */
   const state = {};
   for (const name of NAMES) {
     if (LISTS.has(name)) {
-      const values = given.getAll(name).filter((value) => value && (CHECKS[name]?.test(value) ?? true)).slice(0, 20);
+      const values = given
+        .getAll(name)
+        .filter((value) => value && (CHECKS[name]?.test(value) ?? true))
+        .slice(0, 20);
       if (values.length) state[name] = values.length === 1 ? values[0] : values;
       continue;
     }
     const value = given.get(name);
-    if (value === null || value === "" || CHECKS[name]?.test(value) === false || (NUMBERS.has(name) && !/^\d+$/.test(value))) continue;
+    if (
+      value === null ||
+      value === "" ||
+      CHECKS[name]?.test(value) === false ||
+      (NUMBERS.has(name) && !/^\d+$/.test(value))
+    )
+      continue;
     state[name] = NUMBERS.has(name) || ["weight", "learned"].includes(name) ? Number(value) : value;
   }
   return state;
 }
 
+/** @param {Request} state */
 export function addressOf(state) {
-  const kept = NAMES.filter((name) => state[name] !== undefined && state[name] !== null)
-    .flatMap((name) => [state[name]].flat().map((value) => [name, value]));
+  const values = /** @type {{ [name: string]: string | string[] | number }} */ (state);
+  const kept = NAMES.filter((name) => values[name] !== undefined && values[name] !== null).flatMap(
+    (name) => [values[name]].flat().map((value) => [name, String(value)]),
+  );
   return kept.length ? `?${new URLSearchParams(kept)}` : "./";
 }
 
-// What names the query alone, as the service takes it.
+/**
+ * What names the query alone, as the service takes it.
+ * @param {Query} query
+ * @returns {Query | null}
+ */
 export const queryOf = ({ id, upload, query_label }) =>
-  id !== undefined ? { id } : upload !== undefined ? { upload } : query_label !== undefined ? { query_label } : null;
+  id !== undefined
+    ? { id }
+    : upload !== undefined
+      ? { upload }
+      : query_label !== undefined
+        ? { query_label }
+        : null;
 
-// What the service is asked for a ranking.
+/**
+ * What the service is asked for a ranking.
+ * @param {Request} state
+ */
 export const searchOf = (state) => ({
   ...queryOf(state),
   learner: state.learner,

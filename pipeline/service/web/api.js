@@ -1,6 +1,33 @@
-// The service's JSON API. Addresses are relative, so that the page also works below a path of another server.
+// The service's JSON API. Addresses are relative, so that the page also works below a path of
+// another server.
+
+/**
+ * @typedef {import("openapi").paths} Paths
+ * @typedef {import("openapi").components["schemas"]} Schemas
+ * @typedef {string | number | boolean | null | undefined} Value
+ * @typedef {{ [name: string]: Value | Value[] }} Values of parameters; undefined leaves one out
+ */
+/**
+ * What a route of the service returns.
+ * @template {string} P its path
+ * @template {"get" | "post"} M
+ * @typedef {Paths[keyof Paths & `/${P}`] extends { [m in M]: infer Operation }
+ *   ? Operation extends { responses: { 200: { content: { "application/json": infer Answer } } } }
+ *   ? Answer : never : never} Answer
+ */
+/**
+ * What a route takes.
+ * @template {string} P its path
+ * @typedef {Paths[keyof Paths & `/${P}`] extends
+ *   { post: { requestBody: { content: { "application/json": infer Body } } } }
+ *   ? Body : unknown} Body
+ */
 
 export class ApiError extends Error {
+  /**
+   * @param {string} message
+   * @param {number} status
+   */
   constructor(message, status) {
     super(message);
     this.status = status;
@@ -9,6 +36,7 @@ export class ApiError extends Error {
 
 let lost = false; // the server could not be reached
 
+/** @param {string} path @param {RequestInit} [options] @returns {Promise<any>} */
 async function request(path, options = {}) {
   let response;
   try {
@@ -25,16 +53,35 @@ async function request(path, options = {}) {
     return null; // cut off, or of a server in between
   });
   if (!response.ok || body === null)
-    throw new ApiError(body?.error ?? `Cannot read the server's response (status ${response.status}).`, response.status);
+    throw new ApiError(
+      body?.error ?? `Cannot read the server's response (status ${response.status}).`,
+      response.status,
+    );
   return body;
 }
 
+/**
+ * @template {string} P
+ * @param {P} path
+ * @param {Values} [values]
+ * @param {RequestInit} [options]
+ * @returns {Promise<Answer<P, "get">>}
+ */
 export function get(path, values = {}, options = {}) {
-  const asked = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined)
-    .flatMap(([name, value]) => [value].flat().map((one) => [name, one]))).toString();
+  const asked = new URLSearchParams(
+    Object.entries(values)
+      .filter(([, value]) => value !== undefined)
+      .flatMap(([name, value]) => [value].flat().map((one) => [name, String(one)])),
+  ).toString();
   return request(asked ? `${path}?${asked}` : path, options);
 }
 
+/**
+ * @template {string} P
+ * @param {P} path
+ * @param {Body<P>} body
+ * @returns {Promise<Answer<P, "post">>}
+ */
 export const post = (path, body) =>
   request(path, {
     method: "POST",
@@ -42,17 +89,28 @@ export const post = (path, body) =>
     body: JSON.stringify(body),
   });
 
-// One query by id, upload or label: { id | upload | query_label, learner, label, k, offset }.
+/**
+ * One query by id, upload or label: { id | upload | query_label, learner, label, k, offset }.
+ * @param {Values} values
+ * @param {RequestInit} [options]
+ */
 export async function search(values, options) {
   const [answer] = await get("search", values, options);
   return answer;
 }
 
-// One query by a picture from outside.
+/**
+ * One query by a picture from outside.
+ * @param {File} file
+ * @param {Values} values
+ * @param {RequestInit} [options]
+ * @returns {Promise<Schemas["SearchResponse"]>}
+ */
 export async function upload(file, values, options) {
   const form = new FormData();
   form.append("file", file, file.name || "pasted.png");
-  for (const [name, value] of Object.entries(values)) for (const one of [value].flat()) if (one !== undefined) form.append(name, one);
+  for (const [name, value] of Object.entries(values))
+    for (const one of [value].flat()) if (one !== undefined) form.append(name, String(one));
   const [answer] = await request("search", { method: "POST", body: form, ...options });
   return answer;
 }

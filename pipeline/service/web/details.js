@@ -1,17 +1,49 @@
-// Paths and labels of images that are known by their columns alone: read in batches as they come into sight.
+// Paths and labels of images that are known by their columns alone: read in batches as they come
+// into sight.
 
 import { get } from "./api.js";
 
+/**
+ * An image: as the service describes it, or one that is known by its columns alone.
+ * @typedef {{
+ *   id: number,
+ *   path: string | null,
+ *   labels: string[],
+ *   width?: number | null,
+ *   height?: number | null,
+ *   ratio?: number,
+ *   color: string | null,
+ *   group: number | null,
+ *   thumbnail: string,
+ *   rank?: number,
+ *   score?: number,
+ *   metric?: number | null,
+ *   copies?: Photo[],
+ * }} Photo
+ */
+/** @import { Schemas } from "./api.js" */
+
 const [BATCH, DELAY] = [200, 30]; // images per request; milliseconds in which wishes gather
-const wanted = new Map(); // id -> [images]
+/** @type {Map<number, Photo[]>} */
+const wanted = new Map(); // by id
 const reading = new WeakSet(); // images that a request is on its way for
+/** @type {number | null} */
 let timer = null;
+/** @type {((images: Photo[]) => void)[]} */
 const tellers = [];
 
-// Called with the images that were completed.
+/**
+ * Called with the images that were completed.
+ * @param {(images: Photo[]) => void} act
+ */
 export const whenKnown = (act) => tellers.push(act);
 
-// An image as the page knows it from one row of columns.
+/**
+ * An image as the page knows it from one row of columns.
+ * @param {Schemas["Columns"]} columns
+ * @param {number} i
+ * @returns {Photo}
+ */
 export const fromColumns = (columns, i) => ({
   id: columns.ids[i],
   ratio: columns.ratios[i],
@@ -24,12 +56,16 @@ export const fromColumns = (columns, i) => ({
   ...(columns.metrics && columns.metrics[i] >= 0 ? { metric: columns.metrics[i] } : {}),
 });
 
-export const ratioOf = (image) => image.ratio ?? (image.width && image.height ? image.width / image.height : 0);
+/** @param {Pick<Photo, "ratio" | "width" | "height">} image */
+export const ratioOf = (image) =>
+  image.ratio ?? (image.width && image.height ? image.width / image.height : 0);
 
+/** @param {Photo[]} images */
 export function want(images) {
   for (const image of images) {
     const others = wanted.get(image.id) ?? [];
-    if (image.path === null && !reading.has(image) && !others.includes(image)) wanted.set(image.id, [...others, image]);
+    if (image.path === null && !reading.has(image) && !others.includes(image))
+      wanted.set(image.id, [...others, image]);
   }
   if (wanted.size && timer === null) timer = setTimeout(() => void read().catch(() => {}), DELAY);
 }
@@ -42,21 +78,29 @@ async function read() {
   for (const [id] of batch) wanted.delete(id);
   for (const image of all) reading.add(image);
   if (wanted.size) timer = setTimeout(() => void read().catch(() => {}), DELAY);
-  const found = await get("api/images", { ids: [...asked.keys()].join(",") })
-    .finally(() => all.forEach((image) => reading.delete(image)));
+  const found = await get("api/images", { ids: [...asked.keys()].join(",") }).finally(() =>
+    all.forEach((image) => reading.delete(image)),
+  );
+  /** @type {Photo[]} */
   const known = [];
   for (const { path, labels, width, height, id } of found)
-    for (const image of asked.get(id)) known.push(Object.assign(image, { path, labels, width, height }));
+    for (const image of asked.get(id) ?? [])
+      known.push(Object.assign(image, { path, labels, width, height }));
   for (const tell of tellers) tell(known);
 }
 
-// Images with all that is known of them, however many they are.
+/**
+ * Images with all that is known of them, however many they are.
+ * @param {Photo[]} images
+ */
 export async function complete(images) {
   const lacking = images.filter((image) => image.path === null);
   for (let i = 0; i < lacking.length; i += BATCH) {
     const part = new Map(lacking.slice(i, i + BATCH).map((image) => [image.id, image]));
-    for (const { path, labels, width, height, id } of await get("api/images", { ids: [...part.keys()].join(",") }))
-      Object.assign(part.get(id), { path, labels, width, height });
+    for (const { path, labels, width, height, id } of await get("api/images", {
+      ids: [...part.keys()].join(","),
+    }))
+      Object.assign(part.get(id) ?? {}, { path, labels, width, height });
   }
   return images.filter((image) => image.path !== null);
 }

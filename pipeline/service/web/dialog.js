@@ -7,36 +7,48 @@ import { ask, change } from "./history.js";
 import { mark } from "./learning.js";
 import { hasGallery, photosGallery } from "./photos.js";
 import { copyLink } from "./query.js";
-import { queryAddress } from "./start.js";
+import { queryAddress } from "./queryimage.js";
 import { lists, marks, modelName, queryName, state } from "./state.js";
 import { closeViewer, drawViewer, toggleDetails, zoomBy } from "./viewer.js";
+
+/** @import { Photo } from "./details.js" */
 
 export function openDialog() {
   const { request, ranking, other, before } = state;
   const query = request.view ? null : queryOf(request);
   const all = query ? lists() : [state.listed];
-  const second = all[1]?.some((image) => image.id === request.open) && !all[0].some((image) => image.id === request.open);
+  const second =
+    all[1]?.some((image) => image.id === request.open) &&
+    !all[0].some((image) => image.id === request.open);
   const images = all[second ? 1 : 0];
-  const image = images.find((one) => one.id === request.open || one.copies?.some((copy) => copy.id === request.open));
+  const image = images.find(
+    (one) => one.id === request.open || one.copies?.some((copy) => copy.id === request.open),
+  );
   if (!image) {
     toast("The linked photo is not among those shown.");
     return change({ open: undefined, explain: undefined }, { replace: true });
   }
-  const by = second ? other : ranking;
+  const by = second && other ? other : ranking;
+  /** @param {Photo | undefined} next */
   const show = (next) => next && change({ open: next.id }, { replace: true });
+  /** @param {number} n */
   const step = (n) => show(images[images.indexOf(image) + n]);
   return drawViewer({
     image,
     images,
-    best: query ? by.results[0]?.score : null,
+    best: (query && by.results[0]?.score) || 0,
     mark: query ? marks.of.get(image.id) : 0,
-    markable: query && ranking.key,
+    markable: Boolean(query && ranking.key),
     explain: Boolean(query && request.explain),
     beside: Boolean(query && !query.query_label && remembered("beside", false)),
     learner: !query || by === before ? null : by.learner,
     learned: state.request.learned,
-    model: !query ? null : by === before ? before.name : modelName(by.learner),
-    query: query && { values: query, name: queryName(), address: query.query_label ? null : queryAddress(query, 1024) },
+    model: query && ("name" in by ? by.name : modelName(by.learner)),
+    query: query && {
+      values: query,
+      name: queryName(),
+      address: query.query_label ? null : queryAddress(query, 1024),
+    },
     act: {
       close: closeDialog,
       left: () => step(-1),
@@ -55,7 +67,8 @@ export function openDialog() {
   });
 }
 
-export const toggleExplanation = () => change({ explain: state.request.explain ? undefined : 1 }, { replace: true });
+export const toggleExplanation = () =>
+  change({ explain: state.request.explain ? undefined : 1 }, { replace: true });
 
 // The query beside the result, or the result alone. An explanation has both already.
 export function toggleBeside() {
@@ -73,8 +86,8 @@ function closeDialog() {
 export function leaveDialog() {
   const id = closeViewer();
   const photos = hasGallery(state.request) && photosGallery();
-  if (id !== null)
-    if (photos) photos.focus(photos.indexOf(id));
-    else if (queryOf(state.request)) focusCard(id) || $(`#compare td[data-id="${id}"] a`)?.focus();
-  return id !== null;
+  if (id === null) return false;
+  if (photos) photos.focus(photos.indexOf(id));
+  else if (queryOf(state.request) && !focusCard(id)) $(`#compare td[data-id="${id}"] a`)?.focus();
+  return true;
 }

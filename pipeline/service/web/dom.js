@@ -1,22 +1,79 @@
-// Small things that all parts of the page share: elements, icons, numbers in words, messages, what this browser remembers.
-// Text from the server is only ever set as text (textContent, attributes), never as markup.
+// Small things that all parts of the page share: elements, icons, numbers in words, messages, what
+// this browser remembers. Text from the server is only ever set as text (textContent, attributes),
+// never as markup.
+
+/**
+ * Attributes of an element; null, undefined and false leave one out. `style` holds properties of
+ * CSS, and a name that begins with "on" names an event.
+ * @typedef {{
+ *   [name: string]: any,
+ *   style?: { [name: string]: string | number },
+ *   onclick?: (event: any) => unknown,
+ *   onchange?: (event: any) => unknown,
+ *   oninput?: (event: any) => unknown,
+ *   onkeydown?: (event: any) => unknown,
+ * }} Props
+ */
+/** @import { Photo } from "./details.js" */
+/** @typedef {Node | string | number | boolean | null | undefined | readonly unknown[]} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** @param {unknown} child */
+const isPresent = (child) => child !== null && child !== undefined && child !== false;
+
+/**
+ * @template {HTMLElement | SVGElement} E
+ * @param {E} node
+ * @param {Props} props
+ * @param {Child[]} children
+ */
 function fill(node, props, children) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, entry] of Object.entries(value)) node.style.setProperty(key, entry);
+    else if (name === "style")
+      for (const [key, entry] of Object.entries(value)) node.style.setProperty(key, String(entry));
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(.../** @type {(string | Node)[]} */ (children.flat(Infinity).filter(isPresent)));
   return node;
 }
 
-export const $ = (selector, root = document) => root.querySelector(selector);
-export const el = (tag, props = {}, ...children) => fill(document.createElement(tag), props, children);
-export const svg = (tag, props = {}, ...children) => fill(document.createElementNS(SVG, tag), props, children);
+/**
+ * The element that a selector names: null where there is none, which its type does not say.
+ * @template {Element} [E=HTMLElement]
+ * @param {string} selector
+ * @param {ParentNode} [root]
+ */
+export const $ = (selector, root = document) => /** @type {E} */ (root.querySelector(selector));
+
+/**
+ * All elements that a selector names.
+ * @template {Element} [E=HTMLElement]
+ * @param {string} selector
+ * @param {ParentNode} [root]
+ */
+export const $$ = (selector, root = document) =>
+  /** @type {E[]} */ ([...root.querySelectorAll(selector)]);
+
+/**
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Props} props
+ * @param {Child[]} children
+ */
+export const el = (tag, props = {}, ...children) =>
+  fill(document.createElement(tag), props, children);
+
+/**
+ * @template {keyof SVGElementTagNameMap} T
+ * @param {T} tag
+ * @param {Props} props
+ * @param {Child[]} children
+ */
+export const svg = (tag, props = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), props, children);
 
 const ICONS = {
   check: "M4 12.5l5 5L20 6.5",
@@ -43,29 +100,62 @@ const ICONS = {
   question: "M8.5 9a3.5 3.5 0 1 1 5 3.2c-1 .5-1.5 1.1-1.5 2.3M12 18.2v.1",
 };
 
-const drawn = {};
+/** @type {Map<string, SVGElement>} */
+const drawn = new Map();
 
-export const icon = (name) =>
-  (drawn[name] ??= svg("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }))).cloneNode(true);
+/** @param {keyof typeof ICONS} name */
+export function icon(name) {
+  let sign = drawn.get(name);
+  if (!sign) {
+    const look = { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" };
+    sign = svg("svg", look, svg("path", { d: ICONS[name] }));
+    drawn.set(name, sign);
+  }
+  return sign.cloneNode(true);
+}
 
+/** @param {string} name */
 export const keyName = (name) => el("kbd", { "aria-hidden": "true" }, name);
 
+/** @param {number} n */
 export const count = (n) => n.toLocaleString("en");
+/** @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
-export const seconds = (s) => (s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`);
+/** @param {number} s */
+export const seconds = (s) =>
+  s < 0.01 ? `${(1000 * s).toFixed(1)} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`;
+/** @param {string} path */
 export const fileName = (path) => path.slice(path.lastIndexOf("/") + 1) || path;
-export const figure = (number) => (Number.isFinite(number) ? Number(number.toPrecision(4)).toString() : "–");
+/** @param {number | null | undefined} number */
+export const figure = (number) =>
+  Number.isFinite(number) ? Number(Number(number).toPrecision(4)).toString() : "–";
 
-// ---- what this browser remembers (theme, density, recent queries); nothing of it leaves the browser
+/**
+ * The list without what was left out of it.
+ * @template T
+ * @param {(T | null | undefined | false | "" | 0)[]} list
+ */
+export const present = (list) => /** @type {T[]} */ (list.filter(Boolean));
 
+/** @param {Event} event */
+export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
+
+// The element with the focus: the body where none has it.
+export const activeElement = () =>
+  /** @type {HTMLElement} */ (document.activeElement ?? document.body);
+
+// ---- what this browser remembers (theme, recent queries); nothing of it leaves the browser
+
+/** @template T @param {string} name @param {T} otherwise @returns {T} */
 export function remembered(name, otherwise) {
   try {
-    return JSON.parse(localStorage.getItem(`visterm.${name}`)) ?? otherwise;
+    return JSON.parse(localStorage.getItem(`visterm.${name}`) ?? "null") ?? otherwise;
   } catch {
     return otherwise;
   }
 }
 
+/** @param {string} name @param {unknown} value */
 export function remember(name, value) {
   try {
     localStorage.setItem(`visterm.${name}`, JSON.stringify(value));
@@ -74,11 +164,13 @@ export function remember(name, value) {
   }
 }
 
+/** @param {{ theme?: string }} [options] */
 export function setLook({ theme = remembered("theme", "system") } = {}) {
   document.documentElement.dataset.theme = theme;
   remember("theme", theme);
 }
 
+/** @param {HTMLElement} button */
 export function themeButton(button) {
   const order = ["system", "light", "dark"];
   const say = () => {
@@ -97,7 +189,10 @@ export function themeButton(button) {
 
 // Whether a bar stands at the foot, for what is scrolled into view.
 export const dock = () =>
-  document.documentElement.classList.toggle("docked", ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden));
+  document.documentElement.classList.toggle(
+    "docked",
+    ["#marks", "#selection"].some((id) => $(id) && !$(id).hidden),
+  );
 
 // ---- messages
 
@@ -110,26 +205,42 @@ export function placeMessages() {
   if (live.parentElement !== place) place.append(toasts, live);
 }
 
+/** @param {string} text */
 export function announce(text) {
   placeMessages();
-  live.textContent = live.textContent === text ? `${text}\u00a0` : text; // the same words twice are still read twice
+  // The same words twice are still read twice.
+  live.textContent = live.textContent === text ? `${text}\u00a0` : text;
 }
 
-// A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has the focus.
+/**
+ * A passing message with an optional action. It stays 8 s, and as long as it is pointed at or has
+ * the focus.
+ * @param {string} text
+ * @param {string} [action]
+ * @param {() => unknown} [act]
+ */
 export function toast(text, action, act) {
-  const from = document.activeElement;
+  const from = activeElement();
   const done = () => {
     box.remove();
     if (from.isConnected) from.focus({ preventScroll: true });
-    act();
+    act?.();
   };
-  const box = el("div", { class: "toast" }, el("span", {}, text), action && el("button", { type: "button", onclick: done }, action));
-  const leave = () => setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
+  /** @param {string} title @param {Child} content @param {...Child} more */
+  const box = el(
+    "div",
+    { class: "toast" },
+    el("span", {}, text),
+    action && el("button", { type: "button", onclick: done }, action),
+  );
+  const leave = () =>
+    setTimeout(() => (box.matches(":hover, :focus-within") ? leave() : box.remove()), 8000);
   toasts.replaceChildren(box);
   announce(action ? `${text} ${action} is available.` : text);
   leave();
 }
 
+/** @param {string} text @param {string} what */
 export async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
@@ -139,6 +250,7 @@ export async function copy(text, what) {
   }
 }
 
+/** @param {string} text */
 export const command = (text) =>
   el(
     "p",
@@ -147,17 +259,34 @@ export const command = (text) =>
     el("button", { type: "button", onclick: () => copy(text, "Command") }, "Copy"),
   );
 
-// A box with a title, e.g. of an error; `more` stands beside the text.
+/**
+ * A box with a title, e.g. of an error; `more` stands beside the text.
+ * @param {string} title
+ * @param {Child} content
+ * @param {...Child} more
+ */
 export const box = (title, content, ...more) =>
   el("div", { class: "box" }, el("div", {}, el("strong", {}, title), content), ...more);
 
-// What stands where a picture cannot be shown.
+/**
+ * What stands where a picture cannot be shown.
+ * @param {string} name
+ */
 export const missing = (name) =>
-  el("span", { class: "missing", role: "img", "aria-label": `${name}, image not available` }, "image not available");
+  el(
+    "span",
+    { class: "missing", role: "img", "aria-label": `${name}, image not available` },
+    "image not available",
+  );
 
+/** @param {{ thumbnail: string }} image @param {number} size */
 export const thumbnail = (image, size) => `${image.thumbnail}&size=${size}`;
 
-// A picture of the collection: its thumbnail, else the original, else words.
+/**
+ * A picture of the collection: its thumbnail, else the original, else words.
+ * @param {Pick<Photo, "id" | "path" | "thumbnail"> & Partial<Photo>} image
+ * @param {{ size?: number, alt?: string, lazy?: boolean }} [options]
+ */
 export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
   const img = el("img", {
     src: thumbnail(image, size),
@@ -171,7 +300,7 @@ export function picture(image, { size = 256, alt = "", lazy = true } = {}) {
   img.addEventListener("error", () => {
     const original = `images/${image.id}/original`;
     if (img.getAttribute("src") !== original) img.src = original;
-    else img.replaceWith(missing(alt || image.path));
+    else img.replaceWith(missing(alt || image.path || "photo"));
   });
   return img;
 }

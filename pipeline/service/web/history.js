@@ -1,17 +1,26 @@
-// Requests and the browser's history: every request has an address; Back and Forward restore it and its scroll position.
+// Requests and the browser's history: every request has an address; Back and Forward restore it and
+// its scroll position.
 
 import { addressOf, readAddress, searchOf } from "./address.js";
 import { settings, state } from "./state.js";
 
-let show; // function (request, { scroll }) that makes the page agree with a request
+/** @import { Query, Request } from "./address.js" */
+/** @typedef {(request: Request, options?: { scroll?: number }) => Promise<void>} Show */
+
+/** @type {Show} */
+let show; // makes the page agree with a request
+
+/** @type {number | undefined} */
+let timer; // of the scroll position
 
 export const redraw = (request = state.request) => show(request);
 
 function keepScroll() {
-  clearTimeout(keepScroll.timer);
+  clearTimeout(timer);
   history.replaceState({ ...history.state, scroll: scrollY }, "");
 }
 
+/** @param {Request} request @param {{ replace?: boolean, overlay?: boolean }} [options] */
 export function go(request, { replace = false, overlay = false } = {}) {
   if (replace) history.replaceState({ ...history.state }, "", addressOf(request));
   else {
@@ -21,24 +30,32 @@ export function go(request, { replace = false, overlay = false } = {}) {
   return show(request, replace || overlay ? {} : { scroll: 0 });
 }
 
+/** @param {Request} values @param {{ replace?: boolean, overlay?: boolean }} [options] */
 export const change = (values, options) => go({ ...state.request, ...values }, options);
 
+/** @param {Query} query */
 export const ask = (query) => go({ ...query, ...settings() });
 
 // Show the address of the page.
 export const start = () => show(readAddress(), { scroll: history.state?.scroll ?? 0 });
 
+/** @param {Show} showRequest */
 export function followHistory(showRequest) {
   show = showRequest;
   history.scrollRestoration = "manual";
   addEventListener("popstate", (event) => {
-    clearTimeout(keepScroll.timer);
+    clearTimeout(timer);
     const next = readAddress();
+    /** @param {Request} part */
     const same = (part) => JSON.stringify([searchOf(part), part.with, part.view, part.metric]);
     show(next, same(next) === same(state.request) ? {} : { scroll: event.state?.scroll ?? 0 });
   });
-  addEventListener("scroll", () => {
-    clearTimeout(keepScroll.timer);
-    keepScroll.timer = setTimeout(keepScroll, 150);
-  }, { passive: true });
+  addEventListener(
+    "scroll",
+    () => {
+      clearTimeout(timer);
+      timer = setTimeout(keepScroll, 150);
+    },
+    { passive: true },
+  );
 }

@@ -1,26 +1,54 @@
-// The collection to wander in: the home page, albums, recent photos, groups that look alike and labels to check.
+// The collection to wander in: the home page, albums, recent photos, groups that look alike and
+// labels to check.
 
 import { addressOf } from "./address.js";
 import { get, post } from "./api.js";
 import { $, box, command, count, el, icon, plural, toast } from "./dom.js";
 import { redraw } from "./history.js";
-import { failure } from "./messages.js";
 import { drawPoints, readPoints } from "./mapdata.js";
+import { failure } from "./messages.js";
 import { coverOf, inParts, photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
 import { state } from "./state.js";
 import { addView } from "./views.js";
 
+/** @import { Request } from "./address.js" */
+/** @import { Schemas } from "./api.js" */
+/** @import { View } from "./views.js" */
+/** @typedef {Schemas["MapState"]} MapState */
+/** @typedef {Schemas["ImageSummary"]} Summary */
+/** @typedef {"label" | "folder"} Kind of album */
+
+/** @param {Request} values */
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
-const heading = (words, link, more) => el("div", { class: "row" }, el("h2", {}, words), link && el("a", here(link), more ?? "See all"));
+/** @param {string} words @param {Request} link @param {string} [more] */
+const heading = (words, link, more = "See all") =>
+  el("div", { class: "row" }, el("h2", {}, words), el("a", here(link), more));
+/** @param {string} name */
 const folderName = (name) => name || "Image directory";
 
+/** @param {Schemas["Album"]} album @param {Kind} kind */
 function album({ name, images, covers }, kind) {
-  return el("li", {}, el("a", { class: "album", ...here({ view: "album", [kind]: name || "." }) }, coverOf(covers),
-    el("strong", { dir: "auto" }, kind === "folder" ? folderName(name) : name), el("span", { class: "quiet" }, plural(images, "photo"))));
+  return el(
+    "li",
+    {},
+    el(
+      "a",
+      { class: "album", ...here({ view: "album", [kind]: name || "." }) },
+      coverOf(covers),
+      el("strong", { dir: "auto" }, kind === "folder" ? folderName(name) : name),
+      el("span", { class: "quiet" }, plural(images, "photo")),
+    ),
+  );
 }
 
-const albumList = (albums, kind) => el("ul", { class: "albums" }, albums.map((one) => album(one, kind)));
+/** @param {Schemas["Album"][]} albums @param {Kind} kind */
+const albumList = (albums, kind) =>
+  el(
+    "ul",
+    { class: "albums" },
+    albums.map((one) => album(one, kind)),
+  );
 
 // ---- home
 
@@ -28,153 +56,371 @@ export async function drawHome() {
   const home = $("#home");
   if (!state.run.images || home.dataset.version === state.run.version) return;
   try {
-    const [labels, folders, recent, map] = await Promise.all([get("api/albums", { limit: 12 }), get("api/albums", { kind: "folder", limit: 12 }),
-      get("api/images", { order: "recent", limit: 14 }), get("api/map")]);
-    const [alike, check] = map.ready ? await Promise.all([get("api/alike", { limit: 4 }), get("api/check", { limit: 4 })]) : [null, null];
-    home.dataset.version = state.run.version;
+    const [labels, folders, recent, map] = await Promise.all([
+      get("api/albums", { limit: 12 }),
+      get("api/albums", { kind: "folder", limit: 12 }),
+      get("api/images", { order: "recent", limit: 14 }),
+      get("api/map"),
+    ]);
+    const [alike, check] = map.ready
+      ? await Promise.all([get("api/alike", { limit: 4 }), get("api/check", { limit: 4 })])
+      : [null, null];
+    home.dataset.version = state.run.version ?? "";
     home.replaceChildren(
-      el("ul", { class: "ways" }, mapCard(map), alikeCard(map, alike), checkCard(map, check, labels.total)),
-      labels.total ? el("section", { "aria-label": "Labels" }, heading("Labels", { view: "albums" }, `All ${count(labels.total)}`), albumList(labels.albums, "label")) : "",
+      el(
+        "ul",
+        { class: "ways" },
+        mapCard(map),
+        alikeCard(map, alike),
+        checkCard(map, check, labels.total),
+      ),
+      labels.total
+        ? el(
+            "section",
+            { "aria-label": "Labels" },
+            heading("Labels", { view: "albums" }, `All ${count(labels.total)}`),
+            albumList(labels.albums, "label"),
+          )
+        : "",
       folders.total && !folders.same_as_labels
-        ? el("section", { "aria-label": "Folders" }, heading("Folders", { view: "folders" }, `All ${count(folders.total)}`), albumList(folders.albums, "folder")) : "",
-      recent.length ? el("section", { "aria-label": "Recently added" }, heading("Recently added", { view: "added" }), photoList(recent, { first: 0 })) : "");
+        ? el(
+            "section",
+            { "aria-label": "Folders" },
+            heading("Folders", { view: "folders" }, `All ${count(folders.total)}`),
+            albumList(folders.albums, "folder"),
+          )
+        : "",
+      recent.length
+        ? el(
+            "section",
+            { "aria-label": "Recently added" },
+            heading("Recently added", { view: "added" }),
+            photoList(recent, { first: 0 }),
+          )
+        : "",
+    );
   } catch {
     home.replaceChildren(); // the rest of the page works without it
   }
 }
 
+/**
+ * @param {Request} link
+ * @param {HTMLElement} picture
+ * @param {string} title
+ * @param {string} words
+ */
 function way(link, picture, title, words) {
-  return el("li", {}, el("a", { class: "way", ...here(link) }, picture, el("span", {}, el("strong", {}, title), el("span", { class: "quiet" }, words))));
+  return el(
+    "li",
+    {},
+    el(
+      "a",
+      { class: "way", ...here(link) },
+      picture,
+      el("span", {}, el("strong", {}, title), el("span", { class: "quiet" }, words)),
+    ),
+  );
 }
 
+/** @param {MapState} map */
 function mapCard(map) {
   const canvas = el("canvas", { width: 1000, height: 420, "aria-hidden": "true" });
-  if (map.ready) readPoints(map).then((points) => drawPoints(canvas, points, { radius: 3 })).catch(() => {});
-  return way({ view: "map" }, canvas, "Map of the collection", map.ready ? `${plural(map.images, "photo")}, the similar ones together`
-    : map.making ? "is being drawn …" : "is not drawn yet");
+  if (map.ready)
+    readPoints(map)
+      .then((points) => drawPoints(canvas, points, { radius: 3 }))
+      .catch(() => {});
+  return way(
+    { view: "map" },
+    canvas,
+    "Map of the collection",
+    map.ready
+      ? `${plural(map.images, "photo")}, the similar ones together`
+      : map.making
+        ? "is being drawn …"
+        : "is not drawn yet",
+  );
 }
 
-const art = (images, sign) => (images?.length ? coverOf(images) : el("span", { class: "art" }, icon(sign)));
+/** @param {Summary[] | undefined} images @param {"alike" | "tag"} sign */
+const art = (images, sign) =>
+  images?.length ? coverOf(images) : el("span", { class: "art" }, icon(sign));
 
+/** @param {MapState} map @param {Schemas["AlikeGroups"] | null} alike */
 function alikeCard(map, alike) {
-  return way({ view: "alike" }, art(alike?.groups.flatMap(({ images }) => images.slice(0, 2)), "alike"), "Photos that look alike", map.ready ? plural(map.n_alike, "group") : "found with the map");
+  return way(
+    { view: "alike" },
+    art(
+      alike?.groups.flatMap(({ images }) => images.slice(0, 2)),
+      "alike",
+    ),
+    "Photos that look alike",
+    map.ready ? plural(map.n_alike, "group") : "found with the map",
+  );
 }
 
+/** @param {MapState} map @param {Schemas["LabelsToCheck"] | null} check @param {number} labels */
 function checkCard(map, check, labels) {
   if (!labels) return "";
-  return way({ view: "check" }, art(check?.entries.map(({ image }) => image), "tag"), "Check these labels", map.ready ? plural(map.n_check, "photo that fits its label badly", "photos that fit their label badly") : "found with the map");
+  return way(
+    { view: "check" },
+    art(
+      check?.entries.map(({ image }) => image),
+      "tag",
+    ),
+    "Check these labels",
+    map.ready
+      ? plural(map.n_check, "photo that fits its label badly", "photos that fit their label badly")
+      : "found with the map",
+  );
 }
 
 // ---- albums
 
+/** @param {Kind} kind @param {string} title @returns {View["show"]} */
 function albumsView(kind, title) {
   return async (section) => {
-    const search = el("input", { type: "search", "aria-label": `Filter ${title.toLowerCase()}`, placeholder: `Filter ${title.toLowerCase()}` });
+    const search = el("input", {
+      type: "search",
+      "aria-label": `Filter ${title.toLowerCase()}`,
+      placeholder: `Filter ${title.toLowerCase()}`,
+    });
     const place = el("div", {});
     let turn = 0;
     const draw = async () => {
       const mine = ++turn;
+      /** @param {number} offset */
       const read = async (offset) => {
-        const { total, albums } = await get("api/albums", { kind, q: search.value || undefined, offset, limit: 60 });
+        const { total, albums } = await get("api/albums", {
+          kind,
+          q: search.value || undefined,
+          offset,
+          limit: 60,
+        });
         return { total, items: albums };
       };
       const { holder, total } = await inParts(read, (albums) => [albumList(albums, kind)]);
       if (mine !== turn) return;
-      place.replaceChildren(...(total ? [holder] : [search.value ? el("p", { class: "quiet" }, "No such name.") : nothing(kind)]));
+      place.replaceChildren(
+        ...(total
+          ? [holder]
+          : [search.value ? el("p", { class: "quiet" }, "No such name.") : nothing(kind)]),
+      );
     };
+    /** @type {number | undefined} */
     let timer;
     search.addEventListener("input", () => {
       clearTimeout(timer);
       timer = setTimeout(() => draw().catch(failure), 120);
     });
     section.replaceChildren(
-      el("div", { class: "row head" }, el("h1", {}, title), search,
-        el("a", here({ view: kind === "label" ? "folders" : "albums" }), kind === "label" ? "By folder" : "By label")), place);
+      el(
+        "div",
+        { class: "row head" },
+        el("h1", {}, title),
+        search,
+        el(
+          "a",
+          here({ view: kind === "label" ? "folders" : "albums" }),
+          kind === "label" ? "By folder" : "By label",
+        ),
+      ),
+      place,
+    );
     await draw();
   };
 }
 
-const nothing = (kind) => (kind === "label"
-  ? box("No labels", [el("p", {}, "Images have labels if they lie in one folder per label, or by a table labels.csv with the columns path and label."),
-    el("p", {}, el("a", here({ view: "folders" }), "Look at the folders"))])
-  : box("No images", [el("p", {}, "This run has no images yet."), command("visterm features FOLDER")]));
+/** @param {Kind} kind */
+const nothing = (kind) =>
+  kind === "label"
+    ? box("No labels", [
+        el(
+          "p",
+          {},
+          "Images have labels if they lie in one folder per label, or by a table labels.csv " +
+            "with the columns path and label.",
+        ),
+        el("p", {}, el("a", here({ view: "folders" }), "Look at the folders")),
+      ])
+    : box("No images", [
+        el("p", {}, "This run has no images yet."),
+        command("visterm features FOLDER"),
+      ]);
 
 // ---- what the overview found
 
+/**
+ * @param {HTMLElement} section
+ * @param {string} title
+ * @param {(map: MapState) => Promise<void>} draw
+ */
 async function withOverview(section, title, draw) {
   const map = await get("api/map");
   if (map.ready) return draw(map);
   section.replaceChildren(el("h1", {}, title), notDrawn(map));
 }
 
-// What stands where the map is not drawn yet; it draws the page again when it is.
+/**
+ * What stands where the map is not drawn yet; it draws the page again when it is.
+ * @param {MapState} map
+ */
 export function notDrawn(map) {
   if (map.making) {
     wait();
-    return el("div", { class: "panel making" }, el("p", {}, `Looking for what belongs together: ${map.phase ?? "starting"} …`),
+    return el(
+      "div",
+      { class: "panel making" },
+      el("p", {}, `Looking for what belongs together: ${map.phase ?? "starting"} …`),
       el("progress", { max: 1, value: map.share, "aria-label": "Progress of the map" }),
-      el("p", { class: "quiet" }, "It runs in the background. You can go on searching."));
+      el("p", { class: "quiet" }, "It runs in the background. You can go on searching."),
+    );
   }
   const button = el("button", { type: "button", class: "primary" }, "Look now");
-  button.addEventListener("click", () => drawMap().then(() => redraw()).catch(failure));
-  return el("div", { class: "panel making" }, map.problem ? box("The last try failed", el("p", {}, map.problem)) : "",
-    el("p", {}, "The collection has not been looked through yet. It takes seconds for a thousand photos and two minutes for 50,000, in the background."),
-    button);
+  button.addEventListener("click", () =>
+    drawMap()
+      .then(() => redraw())
+      .catch(failure),
+  );
+  return el(
+    "div",
+    { class: "panel making" },
+    map.problem ? box("The last try failed", el("p", {}, map.problem)) : "",
+    el(
+      "p",
+      {},
+      "The collection has not been looked through yet. It takes seconds for a thousand " +
+        "photos and two minutes for 50,000, in the background.",
+    ),
+    button,
+  );
 }
 
 export const drawMap = () => post("api/map", {});
 
-let waiting;
+/** @type {number | undefined} */
+let waiting; // timer of the next look at the map
 function wait() {
   clearTimeout(waiting);
   waiting = setTimeout(async () => {
     const map = await get("api/map").catch(() => null);
     const views = ["map", "alike", "check"];
-    if (!views.includes(state.request.view)) return;
+    if (!views.includes(state.request.view ?? "")) return;
+    /** @type {HTMLProgressElement} */
     const bar = $("main progress");
     if (map?.making && bar) {
       bar.value = map.share;
-      bar.previousElementSibling.textContent = `Looking for what belongs together: ${map.phase} …`;
+      const words = bar.previousElementSibling;
+      if (words) words.textContent = `Looking for what belongs together: ${map.phase} …`;
       wait();
     } else redraw();
   }, 1000);
 }
 
-const showAlike = (section) => withOverview(section, "Photos that look alike", async () => {
-  const { holder, total } = await inParts(async (offset) => {
-    const { total, groups } = await get("api/alike", { offset, limit: 20 });
-    return { total, items: groups };
-  }, (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)));
-  section.replaceChildren(el("div", { class: "row head" }, el("h1", {}, "Photos that look alike"), el("span", { class: "quiet" }, plural(total, "group"))),
-    el("p", { class: "quiet" }, "Equal files, copies of another size, and photos with nearly the same blocks. Removing photos from the collection leaves their files where they are."),
-    total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")));
-});
+/** @param {HTMLElement} section */
+const showAlike = (section) =>
+  withOverview(section, "Photos that look alike", async () => {
+    const { holder, total } = await inParts(
+      async (offset) => {
+        const part = await get("api/alike", { offset, limit: 20 });
+        return { total: part.total, items: part.groups };
+      },
+      (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
+    );
+    section.replaceChildren(
+      el(
+        "div",
+        { class: "row head" },
+        el("h1", {}, "Photos that look alike"),
+        el("span", { class: "quiet" }, plural(total, "group")),
+      ),
+      el(
+        "p",
+        { class: "quiet" },
+        "Equal files, copies of another size, and photos with nearly the same blocks. " +
+          "Removing photos from the collection leaves their files where they are.",
+      ),
+      total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
+    );
+  });
 
+/** @param {Schemas["AlikeGroup"]} group @param {number} number */
 function drawGroup({ images, n_images }, number) {
   const name = `keep-${images[0].id}`;
-  const section = el("section", { class: "panel group", "aria-label": `Group ${number}: ${plural(n_images, "photo looks alike", "photos look alike")}` });
-  const keep = (image, i) => el("label", { class: "check" },
-    el("input", { type: "radio", name, value: image.id, checked: i === 0, "aria-label": `Keep ${image.path}` }), " Keep");
-  const largest = [...images].sort((a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0));
+  const section = el("section", {
+    class: "panel group",
+    "aria-label": `Group ${number}: ${plural(n_images, "photo looks alike", "photos look alike")}`,
+  });
+  /** @param {Summary} image @param {number} i */
+  const keep = (image, i) =>
+    el(
+      "label",
+      { class: "check" },
+      el("input", {
+        type: "radio",
+        name,
+        value: image.id,
+        checked: i === 0,
+        "aria-label": `Keep ${image.path}`,
+      }),
+      " Keep",
+    );
+  const largest = [...images].sort(
+    (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
+  );
   const button = el("button", { type: "button" }, `Keep one, remove ${count(images.length - 1)}`);
-  button.addEventListener("click", () => keepOne(section, images, Number(section.querySelector("input:checked").value)));
+  button.addEventListener("click", () => {
+    /** @type {HTMLInputElement} */
+    const kept = $("input:checked", section);
+    keepOne(section, images, Number(kept.value));
+  });
   section.append(
-    el("div", { class: "row" }, el("h2", {}, plural(n_images, "photo looks alike", "photos look alike")), button),
-    el("ol", { class: "photos small" }, largest.map((image, i) => {
-      const item = photo(image);
-      item.append(el("p", { class: "under" }, keep(image, i), image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null));
-      return item;
-    })));
+    el(
+      "div",
+      { class: "row" },
+      el("h2", {}, plural(n_images, "photo looks alike", "photos look alike")),
+      button,
+    ),
+    el(
+      "ol",
+      { class: "photos small" },
+      largest.map((image, i) => {
+        const item = photo(image);
+        item.append(
+          el(
+            "p",
+            { class: "under" },
+            keep(image, i),
+            image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null,
+          ),
+        );
+        return item;
+      }),
+    ),
+  );
   return section;
 }
 
-// Asked once more, and can be undone.
+/**
+ * Asked once more, and can be undone.
+ * @param {HTMLElement} section
+ * @param {Summary[]} images
+ * @param {number} kept
+ */
 async function keepOne(section, images, kept) {
   const ids = images.map(({ id }) => id).filter((id) => id !== kept);
+  /** @type {HTMLDialogElement} */
   const dialog = $("#confirm");
-  dialog.replaceChildren(el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
+  dialog.replaceChildren(
+    el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
     el("p", {}, "They no longer appear in searches. Their files stay on disk."),
-    el("form", { method: "dialog", class: "row" }, el("button", { value: "" }, "Cancel"), el("button", { value: "yes", class: "primary" }, "Remove")));
+    el(
+      "form",
+      { method: "dialog", class: "row" },
+      el("button", { value: "" }, "Cancel"),
+      el("button", { value: "yes", class: "primary" }, "Remove"),
+    ),
+  );
   dialog.returnValue = "";
   dialog.showModal();
   await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
@@ -183,33 +429,79 @@ async function keepOne(section, images, kept) {
     const { undo } = await post("api/images/remove", { ids });
     const after = section.nextElementSibling ?? section.previousElementSibling;
     section.remove();
-    after?.querySelector("button, a")?.focus();
-    toast(`${plural(ids.length, "photo")} removed from the collection.`, undo ? "Undo" : undefined, undo && (() => post("api/images/restore", { undo })
-      .then(() => redraw(), failure)));
+    if (after) $("button, a", after)?.focus();
+    toast(
+      `${plural(ids.length, "photo")} removed from the collection.`,
+      undo ? "Undo" : undefined,
+      undo ? () => post("api/images/restore", { undo }).then(() => redraw(), failure) : undefined,
+    );
     await readRun();
   } catch (error) {
     failure(error);
   }
 }
 
-const showCheck = (section, request) => withOverview(section, "Check these labels", async () => {
-  const percent = (share) => `${Math.round(100 * share)} %`;
-  const { holder, total } = await inParts(async (offset) => {
-    const { total, entries } = await get("api/check", { label: request.only, offset, limit: 60 });
-    return { total, items: entries };
-  }, (entries) => {
-    const of = new Map(entries.map((entry) => [entry.image.id, entry]));
-    return [photoList(entries.map(({ image }) => image), { first: 12, note: (image) => {
-      const { label, suggested, suggested_share } = of.get(image.id);
-      return [el("strong", { dir: "auto" }, `${label}?`), ` ${percent(suggested_share)} of the nearest photos are `,
-        el("a", { dir: "auto", ...here({ view: "album", label: suggested }) }, suggested), "."];
-    } })];
+/**
+ * Why a label may be wrong.
+ * @param {Schemas["LabelToCheck"]} entry
+ */
+function doubt({ label, suggested, suggested_share }) {
+  const share = `${Math.round(100 * suggested_share)} %`;
+  return [
+    el("strong", { dir: "auto" }, `${label}?`),
+    ` ${share} of the nearest photos are `,
+    el("a", { dir: "auto", ...here({ view: "album", label: suggested }) }, suggested),
+    ".",
+  ];
+}
+
+/** @param {HTMLElement} section @param {Request} request */
+const showCheck = (section, request) =>
+  withOverview(section, "Check these labels", async () => {
+    const { holder, total } = await inParts(
+      async (offset) => {
+        const part = await get("api/check", { label: request.only, offset, limit: 60 });
+        return { total: part.total, items: part.entries };
+      },
+      (entries) => {
+        const of = new Map(entries.map((entry) => [entry.image.id, entry]));
+        return [
+          photoList(
+            entries.map(({ image }) => image),
+            {
+              first: 12,
+              note: (image) => {
+                const entry = of.get(image.id);
+                return entry ? doubt(entry) : null;
+              },
+            },
+          ),
+        ];
+      },
+    );
+    section.replaceChildren(
+      el(
+        "div",
+        { class: "row head" },
+        el("h1", {}, request.only ? `Check the label ${request.only}` : "Check these labels"),
+        el("span", { class: "quiet" }, plural(total, "photo")),
+        request.only ? el("a", here({ view: "check" }), "All labels") : null,
+      ),
+      el(
+        "p",
+        { class: "quiet" },
+        "The photos that are most similar to these have other labels. A label may be wrong, " +
+          "or the photo unusual. Correct labels in the folder or in labels.csv, then run " +
+          "visterm features again.",
+      ),
+      total
+        ? holder
+        : box(
+            "No label looks wrong",
+            el("p", {}, "The nearest photos of every labelled photo share its label often enough."),
+          ),
+    );
   });
-  section.replaceChildren(el("div", { class: "row head" }, el("h1", {}, request.only ? `Check the label ${request.only}` : "Check these labels"),
-    el("span", { class: "quiet" }, plural(total, "photo")), request.only ? el("a", here({ view: "check" }), "All labels") : null),
-  el("p", { class: "quiet" }, "The photos that are most similar to these have other labels. A label may be wrong, or the photo unusual. Correct labels in the folder or in labels.csv, then run visterm features again."),
-  total ? holder : box("No label looks wrong", el("p", {}, "The nearest photos of every labelled photo share its label often enough.")));
-});
 
 addView("albums", { title: "Labels", show: albumsView("label", "Labels") });
 addView("folders", { title: "Folders", show: albumsView("folder", "Folders") });

@@ -2,6 +2,23 @@
 
 import { $, el, remember, remembered, themeButton } from "./dom.js";
 
+/**
+ * A key and what it does: `keys` are the names of the events, `shown` stands in the sheet.
+ * @typedef {{
+ *   id: string,
+ *   keys: string[],
+ *   control?: boolean,
+ *   everywhere?: boolean,
+ *   shown: string,
+ *   what: string,
+ * }} Key
+ */
+/**
+ * What keys do, by the ids of the table; false: the key is not used.
+ * @typedef {{ [id: string]: (event: KeyboardEvent) => unknown }} Acts
+ */
+
+/** @type {Key[]} */
 const SEARCH = [
   { id: "right", keys: ["ArrowRight"], shown: "→", what: "Next result" },
   { id: "left", keys: ["ArrowLeft"], shown: "←", what: "Previous result" },
@@ -28,48 +45,89 @@ const SEARCH = [
   { id: "all", keys: ["a"], control: true, shown: "Ctrl A", what: "Select all photos" },
   { id: "deselect", keys: ["Escape"], shown: "Esc", what: "Clear the selection" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last mark" },
-  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo last mark" },
+  {
+    id: "undo",
+    keys: ["z"],
+    control: true,
+    everywhere: true,
+    shown: "Ctrl Z",
+    what: "Undo last mark",
+  },
   { id: "find", keys: [], shown: "/", what: "Go to the search box" },
   { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
+/** @type {Key[]} */
 const JUDGE = [
   { id: "relevant", keys: ["a"], shown: "A", what: "Relevant" },
   { id: "not", keys: ["x"], shown: "X", what: "Not relevant" },
   { id: "unsure", keys: [" "], shown: "Space", what: "Cannot say" },
   { id: "undo", keys: ["Backspace"], shown: "Backspace", what: "Undo last decision" },
-  { id: "undo", keys: ["z"], control: true, everywhere: true, shown: "Ctrl Z", what: "Undo last decision" },
+  {
+    id: "undo",
+    keys: ["z"],
+    control: true,
+    everywhere: true,
+    shown: "Ctrl Z",
+    what: "Undo last decision",
+  },
   { id: "sheet", keys: ["?"], everywhere: true, shown: "?", what: "Show keyboard shortcuts" },
 ];
 
 const TABLES = { search: SEARCH, judge: JUDGE };
-const typing = (target) => target.closest("input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]");
+/** @param {Element} target */
+const typing = (target) =>
+  target.closest("input:not([type=checkbox], [type=range]), textarea, select, [contenteditable]");
 
-// Bind the buttons at the top of a page.
+/**
+ * Bind the buttons at the top of a page.
+ * @param {"search" | "judge"} table
+ */
 export function bindTop(table) {
   $("#help").addEventListener("click", () => openSheet(table));
   themeButton($("#theme"));
 }
 
-// Bind the keys of a table to functions by id; "?" opens the sheet. Single keys act only inside `within` (WCAG 2.1.4), and not at all when
-// they are switched off in the sheet.
+/**
+ * Bind the keys of a table to functions by id; "?" opens the sheet. Single keys act only inside
+ * `within` (WCAG 2.1.4), and not at all when they are switched off in the sheet.
+ * @param {"search" | "judge"} table
+ * @param {string} within
+ * @param {Acts} functions
+ */
 export function bindKeys(table, within, functions) {
+  /** @type {Acts} */
   const acts = { ...functions, sheet: () => openSheet(table) };
   document.addEventListener("keydown", (event) => {
     const target = event.target instanceof Element ? event.target : document.body;
     if (typing(target) || event.altKey) return;
-    if (event.repeat && !event.key.startsWith("Arrow")) { // one mark, one decision for one press
+    if (event.repeat && !event.key.startsWith("Arrow")) {
+      // one mark, one decision for one press
       if (event.key === "Enter") event.preventDefault();
       return;
     }
     if ($("dialog.small[open]")) return;
     const control = event.ctrlKey || event.metaKey;
     if (control && event.shiftKey) return; // not Redo
-    if (event.shiftKey && event.key.startsWith("Arrow") && target.closest(within) && acts.extend?.(event)) return event.preventDefault();
+    if (
+      event.shiftKey &&
+      event.key.startsWith("Arrow") &&
+      target.closest(within) &&
+      acts.extend?.(event)
+    )
+      return event.preventDefault();
     const pressed = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const entry = TABLES[table].find((row) => row.keys.includes(pressed) && Boolean(row.control) === control);
+    const entry = TABLES[table].find(
+      (row) => row.keys.includes(pressed) && Boolean(row.control) === control,
+    );
     if (!entry || !acts[entry.id]) return;
-    if (!control && !event.key.startsWith("Arrow") && !remembered("keys", true) && entry.id !== "sheet") return;
+    if (
+      !control &&
+      !event.key.startsWith("Arrow") &&
+      !remembered("keys", true) &&
+      entry.id !== "sheet"
+    )
+      return;
     if (!entry.everywhere && !target.closest(within)) return;
     if (event.key === "Enter" && target.closest("button, a, summary, input")) return;
     if (event.key === " " && target.closest("button, summary, input") && entry.id !== "all") return;
@@ -78,14 +136,28 @@ export function bindKeys(table, within, functions) {
   });
 }
 
+/** @param {"search" | "judge"} table */
 function openSheet(table) {
+  /** @type {HTMLDialogElement} */
   const sheet = $("#keys");
   const off = el("input", { type: "checkbox", checked: remembered("keys", true) });
   off.addEventListener("change", () => remember("keys", off.checked));
   sheet.replaceChildren(
     el("h2", { id: "keys-title" }, "Keyboard shortcuts"),
-    el("p", { class: "quiet" }, table === "search" ? "Available while a photo or the viewer has the focus." : "Available anywhere on this page."),
-    el("dl", { class: "keys" }, TABLES[table].map((row) => el("div", {}, el("dt", {}, el("kbd", {}, row.shown)), el("dd", {}, row.what)))),
+    el(
+      "p",
+      { class: "quiet" },
+      table === "search"
+        ? "Available while a photo or the viewer has the focus."
+        : "Available anywhere on this page.",
+    ),
+    el(
+      "dl",
+      { class: "keys" },
+      TABLES[table].map((row) =>
+        el("div", {}, el("dt", {}, el("kbd", {}, row.shown)), el("dd", {}, row.what)),
+      ),
+    ),
     el("label", { class: "check" }, off, " Enable single-key shortcuts"),
     el("form", { method: "dialog" }, el("button", { class: "primary" }, "Close")),
   );

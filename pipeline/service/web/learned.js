@@ -8,9 +8,13 @@ import { info } from "./words.js";
 const PLAIN = ["cosine", "knn"]; // learners whose similarity is how photos look
 
 let under = false; // a change is under way
+/** @type {number | null} */
 let next = null; // the share that is asked for after it
 
-// One request at a time, and then the last share that was asked for meanwhile.
+/**
+ * One request at a time, and then the last share that was asked for meanwhile.
+ * @param {number} share
+ */
 async function apply(share) {
   next = share;
   if (under) return;
@@ -31,19 +35,41 @@ export function drawLearned() {
   const { request, ranking } = state;
   bar.hidden = Boolean(request.query_label || request.with) || PLAIN.includes(ranking.learner);
   const share = request.learned ?? ranking.learned ?? 1;
+  /** @type {HTMLInputElement} */
   const slider = $("input", bar);
   if (!slider) {
-    const range = el("input", { type: "range", min: 0, max: 1, step: 0.05, value: share, "aria-label": "Share of what was learned",
-      oninput: (event) => (label(event.target), void apply(Number(event.target.value))) });
-    bar.replaceChildren(el("span", { class: "quiet" }, "How it looks"), range, el("span", { class: "quiet" }, "What was learned"), ...info("learned"));
+    const range = el("input", {
+      type: "range",
+      min: 0,
+      max: 1,
+      step: 0.05,
+      value: share,
+      "aria-label": "Share of what was learned",
+      oninput: () => {
+        label(range);
+        apply(Number(range.value));
+      },
+    });
+    bar.replaceChildren(
+      el("span", { class: "quiet" }, "How it looks"),
+      range,
+      el("span", { class: "quiet" }, "What was learned"),
+      ...info("learned"),
+    );
     label(range);
   } else if (slider !== document.activeElement || !under) {
-    slider.value = share;
+    slider.value = String(share);
     label(slider);
   }
 }
 
-// A number from 0 to 1 says nothing to people who listen to it.
+/**
+ * A number from 0 to 1 says nothing to people who listen to it.
+ * @param {HTMLInputElement} slider
+ */
 function label(slider) {
-  slider.setAttribute("aria-valuetext", `${Math.round(100 * slider.value)} % of what was learned`);
+  slider.setAttribute(
+    "aria-valuetext",
+    `${Math.round(100 * Number(slider.value))} % of what was learned`,
+  );
 }

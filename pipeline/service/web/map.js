@@ -2,10 +2,10 @@
 
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
-import { announce, el, plural, remember, remembered } from "./dom.js";
+import { $, activeElement, announce, el, plural, remember, remembered } from "./dom.js";
 import { go } from "./history.js";
 import { drawMap, notDrawn } from "./home.js";
-import { colorOf, drawPoints, readPoints } from "./mapdata.js";
+import { colorOf, drawPoints, penOf, readPoints } from "./mapdata.js";
 import { failure } from "./messages.js";
 import { photoList } from "./photolist.js";
 import { state } from "./state.js";
@@ -16,22 +16,50 @@ const FEW = 100; // photos that are pictures at any zoom
 const MOST_ZOOM = 200;
 const KEPT_PICTURES = 1500;
 
-let points = null;
-let canvas, box, preview, legend, listed;
+/** @import { Request } from "./address.js" */
+/** @import { Place, Points } from "./mapdata.js" */
+
+// The map on the page, and its elements; there before anything of it is drawn.
+/** @type {Points} */
+let points;
+/** @type {HTMLCanvasElement} */
+let canvas;
+/** @type {HTMLElement} */
+let box;
+/** @type {HTMLElement} */
+let preview;
+/** @type {HTMLElement} */
+let legend;
+/** @type {HTMLElement} */
+let listed;
+
 let view = { x: 0.5, y: 0.5, zoom: 1 };
+/** @type {number | null} */
 let only = null; // number of the label that is pointed at
-let pictures = new Map(); // id -> Image
-let shown = []; // photos on the canvas: { i, x, y, size }
+/** @type {Map<number, HTMLImageElement>} */
+const pictures = new Map(); // by the id of an image
+/** @type {{ i: number, x: number, y: number, w: number, h: number }[]} */
+let shown = []; // photos on the canvas
 let frame = 0;
 
 // ---- places
 
-// The map is stretched towards the shape of the canvas: what is near counts, not in which direction.
+// The map is stretched towards the shape of the canvas: what is near counts, not in which
+// direction.
 const stretch = () => Math.min(1.7, Math.max(0.6, canvas.width / canvas.height));
-const side = () => 0.92 * Math.min(canvas.height, canvas.width / stretch()) * view.zoom; // of the map's height, in pixels
+// Of the map's height, in pixels.
+const side = () => 0.92 * Math.min(canvas.height, canvas.width / stretch()) * view.zoom;
 const wide = () => side() * stretch();
-const toScreen = (x, y) => [canvas.width / 2 + (x - view.x) * wide(), canvas.height / 2 + (y - view.y) * side()];
-const toMap = (x, y) => [view.x + (x - canvas.width / 2) / wide(), view.y + (y - canvas.height / 2) / side()];
+/** @type {Place} */
+const toScreen = (x, y) => [
+  canvas.width / 2 + (x - view.x) * wide(),
+  canvas.height / 2 + (y - view.y) * side(),
+];
+/** @type {Place} */
+const toMap = (x, y) => [
+  view.x + (x - canvas.width / 2) / wide(),
+  view.y + (y - canvas.height / 2) / side(),
+];
 const scale = () => canvas.width / box.clientWidth;
 
 function inView() {
@@ -39,12 +67,15 @@ function inView() {
   const [right, bottom] = toMap(canvas.width, canvas.height);
   const inside = [];
   for (let i = 0; i < points.n; i++)
-    if (points.x[i] >= left && points.x[i] <= right && points.y[i] >= top && points.y[i] <= bottom) inside.push(i);
+    if (points.x[i] >= left && points.x[i] <= right && points.y[i] >= top && points.y[i] <= bottom)
+      inside.push(i);
   return inside;
 }
 
+/** @param {{ x?: number, y?: number, zoom?: number }} next */
 function look(next) {
   const zoom = Math.min(MOST_ZOOM, Math.max(1, next.zoom ?? view.zoom));
+  /** @param {number} value */
   const clamp = (value) => Math.min(1, Math.max(0, value));
   view = { x: clamp(next.x ?? view.x), y: clamp(next.y ?? view.y), zoom };
   if (zoom === 1) view = { x: 0.5, y: 0.5, zoom };
@@ -52,7 +83,12 @@ function look(next) {
   settle();
 }
 
-// Zoom so that the place under the pointer stays there.
+/**
+ * Zoom so that the place under the pointer stays there.
+ * @param {number} factor
+ * @param {number} [x]
+ * @param {number} [y]
+ */
 function zoomAt(factor, x = canvas.width / 2, y = canvas.height / 2) {
   const [mapX, mapY] = toMap(x, y);
   const zoom = Math.min(MOST_ZOOM, Math.max(1, view.zoom * factor));
@@ -60,10 +96,13 @@ function zoomAt(factor, x = canvas.width / 2, y = canvas.height / 2) {
   look({ x: mapX - (x - canvas.width / 2) / wide(), y: mapY - (y - canvas.height / 2) / side() });
 }
 
+/** @param {number[]} chosen */
 function fit(chosen) {
+  /** @param {number[]} values */
   const sorted = (values) => [...values].sort((a, b) => a - b);
   const xs = sorted(chosen.map((i) => points.x[i]));
   const ys = sorted(chosen.map((i) => points.y[i]));
+  /** @param {number[]} list @param {number} share */
   const at = (list, share) => list[Math.min(list.length - 1, Math.floor(share * list.length))];
   const size = Math.max(at(xs, 0.9) - at(xs, 0.1), at(ys, 0.9) - at(ys, 0.1), 0.02);
   look({ x: at(xs, 0.5), y: at(ys, 0.5), zoom: Math.min(24, 0.55 / size) });
@@ -77,22 +116,33 @@ function redraw() {
 }
 
 function draw() {
-  const pen = canvas.getContext("2d");
+  const pen = penOf(canvas);
   pen.clearRect(0, 0, canvas.width, canvas.height);
   const dpr = scale();
   const colored = remembered("mapColors", true);
-  drawPoints(canvas, points, { place: toScreen, radius: dpr * Math.min(4, 1.9 + 0.5 * Math.log2(view.zoom)), only, colored });
+  drawPoints(canvas, points, {
+    place: toScreen,
+    radius: dpr * Math.min(4, 1.9 + 0.5 * Math.log2(view.zoom)),
+    only,
+    colored,
+  });
   shown = [];
   if (view.zoom >= 1.8 || points.x.length <= FEW) drawPhotos(pen, dpr, colored);
   if (view.zoom < 4) drawNames(pen, dpr);
-  if (document.activeElement === canvas) drawCross(pen, dpr);
+  if (activeElement() === canvas) drawCross(pen, dpr);
 }
 
-// One photo per cell of a grid that is fixed to the map, so that photos do not jump while it moves.
+/**
+ * One photo per cell of a grid that is fixed to the map, so that photos do not jump while it moves.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} dpr
+ * @param {boolean} colored
+ */
 function drawPhotos(pen, dpr, colored) {
   const steps = 2 ** (Math.floor(2 * Math.log2(view.zoom)) / 2);
   const cell = (CELL * dpr * view.zoom) / (side() * steps);
   const size = Math.min(cell * side() * 0.94, 150 * dpr);
+  /** @type {Map<number, { i: number, column: number, row: number, apart: number }>} */
   const cells = new Map(); // the photo nearest to the middle of each
   for (const i of inView()) {
     if (only !== null && points.labels[i] !== only) continue;
@@ -100,7 +150,7 @@ function drawPhotos(pen, dpr, colored) {
     const [column, row] = [Math.floor(atX), Math.floor(atY)];
     const apart = Math.hypot(atX - column - 0.5, atY - row - 0.5);
     const key = column * 100_003 + row;
-    if (!(cells.get(key)?.apart <= apart)) cells.set(key, { i, column, row, apart });
+    if (apart < (cells.get(key)?.apart ?? Infinity)) cells.set(key, { i, column, row, apart });
   }
   for (const { i, column, row } of cells.values()) {
     const [x, y] = toScreen(((column + 0.5) * cell) / stretch(), (row + 0.5) * cell);
@@ -116,8 +166,13 @@ function drawPhotos(pen, dpr, colored) {
   }
 }
 
-const fitted = ({ naturalWidth: w, naturalHeight: h }, size) => [size * Math.min(1, w / h), size * Math.min(1, h / w)];
+/** @param {HTMLImageElement} image @param {number} size */
+const fitted = ({ naturalWidth: w, naturalHeight: h }, size) => [
+  size * Math.min(1, w / h),
+  size * Math.min(1, h / w),
+];
 
+/** @param {number} id */
 function load(id) {
   let img = pictures.get(id);
   if (!img) {
@@ -125,25 +180,41 @@ function load(id) {
     img.addEventListener("load", redraw);
     img.src = `images/${id}/thumbnail?size=128`;
     pictures.set(id, img);
-    if (pictures.size > KEPT_PICTURES) pictures.delete(pictures.keys().next().value);
+    const [oldest] = pictures.keys();
+    if (pictures.size > KEPT_PICTURES) pictures.delete(oldest);
   }
   return img.complete && img.naturalWidth ? img : null;
 }
 
-// The names of labels where most of their photos lie; those that would cover another one are left out.
+/**
+ * The names of labels where most of their photos lie; those that would cover another one are left
+ * out.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} dpr
+ */
 function drawNames(pen, dpr) {
   const style = getComputedStyle(box);
   pen.font = `600 ${13 * dpr}px ${style.fontFamily}`;
   pen.textAlign = "center";
   pen.textBaseline = "middle";
+  /** @type {{ left: number, top: number, w: number, h: number }[]} */
   const placed = [];
   for (const { label, x, y } of middles()) {
     if (only !== null && label !== only) continue;
     const [left, top] = toScreen(x, y);
-    const words = points.names[label].length > 24 ? `${points.names[label].slice(0, 23)}…` : points.names[label];
+    const words =
+      points.names[label].length > 24
+        ? `${points.names[label].slice(0, 23)}…`
+        : points.names[label];
     const [w, h] = [pen.measureText(words).width / 2 + 6 * dpr, 11 * dpr];
     if (left < w || top < h || left > canvas.width - w || top > canvas.height - h) continue;
-    if (placed.some((other) => Math.abs(other.left - left) < other.w + w && Math.abs(other.top - top) < other.h + h)) continue;
+    if (
+      placed.some(
+        (other) =>
+          Math.abs(other.left - left) < other.w + w && Math.abs(other.top - top) < other.h + h,
+      )
+    )
+      continue;
     placed.push({ left, top, w, h });
     pen.strokeStyle = style.backgroundColor;
     pen.lineWidth = 5 * dpr;
@@ -155,26 +226,44 @@ function drawNames(pen, dpr) {
   }
 }
 
+/** @typedef {{ label: number, n: number, x: number, y: number }} Middle of the photos of a label */
+
+/** @type {{ points: Points, list: Middle[] } | null} */
 let middlesOf = null;
 function middles() {
   if (middlesOf?.points === points) return middlesOf.list;
+  /** @type {Map<number, number[]>} */
   const members = new Map();
   for (let i = 0; i < points.n; i++) {
     const label = points.labels[i];
     if (label === 65535) continue;
-    if (!members.has(label)) members.set(label, []);
-    members.get(label).push(i);
+    const some = members.get(label);
+    if (some) some.push(i);
+    else members.set(label, [i]);
   }
+  /** @param {number[]} list @param {Float32Array} axis */
   const median = (list, axis) => list.map((i) => axis[i]).sort((a, b) => a - b)[list.length >> 1];
-  const list = [...members].filter(([, some]) => some.length > 2).slice(0, 300)
-    .map(([label, some]) => ({ label, n: some.length, x: median(some, points.x), y: median(some, points.y) })).sort((a, b) => b.n - a.n);
+  const list = [...members]
+    .filter(([, some]) => some.length > 2)
+    .slice(0, 300)
+    .map(([label, some]) => ({
+      label,
+      n: some.length,
+      x: median(some, points.x),
+      y: median(some, points.y),
+    }))
+    .sort((a, b) => b.n - a.n);
   middlesOf = { points, list };
   return list;
 }
 
+/** @param {CanvasRenderingContext2D} pen @param {number} dpr */
 function drawCross(pen, dpr) {
   const [x, y] = [canvas.width / 2, canvas.height / 2];
-  for (const [width, color] of [[5, "#fff"], [2, "#000"]]) {
+  for (const { width, color } of [
+    { width: 5, color: "#fff" },
+    { width: 2, color: "#000" },
+  ]) {
     pen.strokeStyle = color;
     pen.lineWidth = width * dpr;
     pen.beginPath();
@@ -188,11 +277,15 @@ function drawCross(pen, dpr) {
 
 // ---- what lies where
 
+/** @param {number} x @param {number} y */
 function photoAt(x, y) {
-  const over = shown.findLast((one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2);
+  const over = shown.findLast(
+    (one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2,
+  );
   return over ? over.i : nearest(...toMap(x, y), (14 * scale()) / side());
 }
 
+/** @param {number} x @param {number} y @param {number} [within] */
 function nearest(x, y, within = Infinity) {
   let [best, closest] = [-1, within ** 2];
   for (let i = 0; i < points.n; i++) {
@@ -202,64 +295,109 @@ function nearest(x, y, within = Infinity) {
   return best;
 }
 
+/** @param {number} i */
 const nameOf = (i) => points.names[points.labels[i]] ?? "no label";
 
 // ---- after a movement: the address, the legend, the photos in view
 
+/** @type {number | undefined} */
 let timer;
 function settle() {
   clearTimeout(timer);
   timer = setTimeout(async () => {
     if (state.request.view !== "map") return;
-    const at = view.zoom === 1 ? undefined : [view.x.toFixed(4), view.y.toFixed(4), view.zoom.toFixed(2)].join(",");
+    const at =
+      view.zoom === 1
+        ? undefined
+        : [view.x.toFixed(4), view.y.toFixed(4), view.zoom.toFixed(2)].join(",");
     state.request = { ...state.request, at };
     history.replaceState(history.state, "", addressOf(state.request));
     const inside = inView();
     drawLegend(inside);
     await drawList(inside);
-    if (document.activeElement === canvas && inside.length) {
+    if (activeElement() === canvas && inside.length) {
       const i = nearest(view.x, view.y);
-      announce(`${plural(inside.length, "photo")} in view. In the middle: ${nameOf(i)}. Enter searches with it.`);
+      announce(
+        `${plural(inside.length, "photo")} in view. In the middle: ${nameOf(i)}. Enter ` +
+          "searches with it.",
+      );
     }
   }, 250);
 }
 
+/** @param {number[]} inside */
 function drawLegend(inside) {
   const counts = new Map();
   for (const i of inside) counts.set(points.labels[i], (counts.get(points.labels[i]) ?? 0) + 1);
-  const sorted = [...counts].filter(([label]) => label !== 65535).sort((a, b) => b[1] - a[1]).slice(0, 40);
-  const focused = document.activeElement.dataset?.label;
-  legend.replaceChildren(...sorted.map(([label, n]) => {
-    const button = el("button", { type: "button", "data-label": label, style: { "--dot": colorOf(label) } },
-      el("span", { class: "dot", "aria-hidden": "true" }), el("span", { dir: "auto" }, points.names[label] ?? "other"), el("span", { class: "quiet" }, n));
-    button.addEventListener("click", () => fit(Array.from({ length: points.n }, (_, i) => i).filter((i) => points.labels[i] === label)));
-    for (const [name, value] of [["pointerenter", label], ["pointerleave", null], ["focus", label], ["blur", null]])
-      button.addEventListener(name, () => { only = value; redraw(); });
-    return el("li", {}, button);
-  }));
-  if (focused) legend.querySelector(`[data-label="${focused}"]`)?.focus();
+  const sorted = [...counts]
+    .filter(([label]) => label !== 65535)
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 40);
+  const focused = activeElement().dataset.label;
+  legend.replaceChildren(
+    ...sorted.map(([label, n]) => {
+      const button = el(
+        "button",
+        { type: "button", "data-label": label, style: { "--dot": colorOf(label) } },
+        el("span", { class: "dot", "aria-hidden": "true" }),
+        el("span", { dir: "auto" }, points.names[label] ?? "other"),
+        el("span", { class: "quiet" }, n),
+      );
+      button.addEventListener("click", () =>
+        fit(
+          Array.from({ length: points.n }, (_, i) => i).filter((i) => points.labels[i] === label),
+        ),
+      );
+      /** @param {number | null} value */
+      const show = (value) => () => {
+        only = value;
+        redraw();
+      };
+      for (const name of ["pointerenter", "focus"]) button.addEventListener(name, show(label));
+      for (const name of ["pointerleave", "blur"]) button.addEventListener(name, show(null));
+      return el("li", {}, button);
+    }),
+  );
+  if (focused) $(`[data-label="${focused}"]`, legend)?.focus();
   legend.hidden = !sorted.length;
 }
 
+/** @param {number[]} inside */
 async function drawList(inside) {
   const step = Math.max(1, inside.length / 12);
-  const ids = [...new Set(Array.from({ length: Math.min(12, inside.length) }, (_, i) => points.ids[inside[Math.floor(i * step)]]))];
+  const ids = [
+    ...new Set(
+      Array.from(
+        { length: Math.min(12, inside.length) },
+        (_, i) => points.ids[inside[Math.floor(i * step)]],
+      ),
+    ),
+  ];
   const images = ids.length ? await get("api/images", { ids: ids.join(",") }).catch(() => []) : [];
-  listed.replaceChildren(el("h2", {}, `${plural(inside.length, "photo")} in view`), photoList(images, { small: true, first: 0 }));
+  listed.replaceChildren(
+    el("h2", {}, `${plural(inside.length, "photo")} in view`),
+    photoList(images, { small: true, first: 0 }),
+  );
 }
 
 // ---- pointers and keys
 
 function bind() {
+  /** @type {Map<number, [number, number]>} */
   const held = new Map(); // pointers that are down
   let moved = 0;
+  /** @param {MouseEvent} event @returns {[number, number]} */
   const at = (event) => {
     const bounds = canvas.getBoundingClientRect();
     return [(event.clientX - bounds.left) * scale(), (event.clientY - bounds.top) * scale()];
   };
   const spread = () => {
     const [a, b] = [...held.values()];
-    return { size: Math.hypot(a[0] - b[0], a[1] - b[1]), x: (a[0] + b[0]) / 2, y: (a[1] + b[1]) / 2 };
+    return {
+      size: Math.hypot(a[0] - b[0], a[1] - b[1]),
+      x: (a[0] + b[0]) / 2,
+      y: (a[1] + b[1]) / 2,
+    };
   };
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
@@ -283,6 +421,7 @@ function bind() {
     moved += Math.abs(now[0] - before[0]) + Math.abs(now[1] - before[1]);
     look({ x: view.x - (now[0] - before[0]) / wide(), y: view.y - (now[1] - before[1]) / side() });
   });
+  /** @param {PointerEvent} event */
   const up = (event) => {
     held.delete(event.pointerId);
     if (event.type === "pointerup" && moved < 6 * scale()) {
@@ -292,14 +431,25 @@ function bind() {
   };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("pointerleave", () => { preview.hidden = true; });
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    zoomAt(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0022)), ...at(event));
-  }, { passive: false });
+  canvas.addEventListener("pointerleave", () => {
+    preview.hidden = true;
+  });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      zoomAt(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0022)), ...at(event));
+    },
+    { passive: false },
+  );
   canvas.addEventListener("keydown", (event) => {
-    const step = 60 * scale() / side();
-    const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key];
+    const step = (60 * scale()) / side();
+    const by = {
+      ArrowLeft: [-step, 0],
+      ArrowRight: [step, 0],
+      ArrowUp: [0, -step],
+      ArrowDown: [0, step],
+    }[event.key];
     if (by) look({ x: view.x + by[0], y: view.y + by[1] });
     else if (event.key === "+" || event.key === "=") zoomAt(1.5);
     else if (event.key === "-") zoomAt(1 / 1.5);
@@ -313,6 +463,7 @@ function bind() {
 }
 
 let previewed = -1;
+/** @param {number} i @param {PointerEvent} event */
 async function showPreview(i, event) {
   canvas.style.setProperty("cursor", i >= 0 ? "pointer" : "grab");
   if (i < 0) {
@@ -326,38 +477,99 @@ async function showPreview(i, event) {
   preview.style.setProperty("top", `${Math.min(y + 16, bounds.height - 170)}px`);
   if (i !== previewed) {
     previewed = i;
-    preview.replaceChildren(el("img", { src: `images/${points.ids[i]}/thumbnail?size=256`, alt: "", width: 170 }), el("span", { dir: "auto" }, nameOf(i)));
+    preview.replaceChildren(
+      el("img", { src: `images/${points.ids[i]}/thumbnail?size=256`, alt: "", width: 170 }),
+      el("span", { dir: "auto" }, nameOf(i)),
+    );
   }
   preview.hidden = false;
 }
 
 // ---- the page
 
+/** @type {ResizeObserver | undefined} */
 let sizes;
+/** @param {HTMLElement} section @param {Request} request @returns {Promise<void>} */
 async function showMap(section, request) {
   const map = await get("api/map");
-  if (!map.ready) return section.replaceChildren(el("h1", {}, "Map of the collection"), notDrawn(map));
+  if (!map.ready)
+    return section.replaceChildren(el("h1", {}, "Map of the collection"), notDrawn(map));
   points = await readPoints(map);
   only = null;
-  const button = (words, name, act) => el("button", { type: "button", class: "round", "aria-label": name, title: name, onclick: act }, words);
-  canvas = el("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map",
-    "aria-label": `Map of ${plural(points.n, "photo")}. Arrow keys move it, plus and minus zoom, 0 shows all of it, Enter searches with the photo in the middle.` });
+  /** @param {string} words @param {string} name @param {() => void} act */
+  const button = (words, name, act) =>
+    el(
+      "button",
+      { type: "button", class: "round", "aria-label": name, title: name, onclick: act },
+      words,
+    );
+  canvas = el("canvas", {
+    tabindex: 0,
+    role: "application",
+    "aria-roledescription": "map",
+    "aria-label":
+      `Map of ${plural(points.n, "photo")}. Arrow keys move it, plus and minus zoom, 0 shows ` +
+      "all of it, Enter searches with the photo in the middle.",
+  });
   preview = el("div", { class: "preview", hidden: true, "aria-hidden": "true" });
-  box = el("div", { class: "mapbox" }, canvas, preview, el("div", { class: "zoom" },
-    button("+", "Zoom in", () => zoomAt(1.6)), button("−", "Zoom out", () => zoomAt(1 / 1.6)), button("⤢", "Whole map", () => look({ zoom: 1 }))));
+  box = el(
+    "div",
+    { class: "mapbox" },
+    canvas,
+    preview,
+    el(
+      "div",
+      { class: "zoom" },
+      button("+", "Zoom in", () => zoomAt(1.6)),
+      button("−", "Zoom out", () => zoomAt(1 / 1.6)),
+      button("⤢", "Whole map", () => look({ zoom: 1 })),
+    ),
+  );
   legend = el("ul", { class: "maplegend", "aria-label": "Labels in view" });
   listed = el("section", { class: "inview", "aria-label": "Photos in view" });
   const colors = el("input", { type: "checkbox", checked: remembered("mapColors", true) });
-  colors.addEventListener("change", () => { remember("mapColors", colors.checked); redraw(); });
-  const stale = map.current ? null : el("p", { class: "note" }, el("span", {}, map.making ? "A newer map is being drawn in the background."
-    : "Photos or the learned similarity have changed since this map was drawn."),
-  map.making ? null : el("button", { type: "button", onclick: (event) => {
-    event.target.disabled = true;
-    drawMap().then(() => showMap(section, request), failure);
-  } }, "Draw it again"));
-  section.replaceChildren(el("div", { class: "row head" }, el("h1", {}, "Map of the collection"),
-    el("span", { class: "quiet" }, plural(points.n, "photo")), map.labels.length ? el("label", { class: "check" }, colors, " Colours by label") : null), stale ?? "",
-  el("div", { class: "mapview" }, box, legend), listed);
+  colors.addEventListener("change", () => {
+    remember("mapColors", colors.checked);
+    redraw();
+  });
+  const stale = map.current
+    ? null
+    : el(
+        "p",
+        { class: "note" },
+        el(
+          "span",
+          {},
+          map.making
+            ? "A newer map is being drawn in the background."
+            : "Photos or the learned similarity have changed since this map was drawn.",
+        ),
+        map.making
+          ? null
+          : el(
+              "button",
+              {
+                type: "button",
+                onclick: (event) => {
+                  event.target.disabled = true;
+                  drawMap().then(() => showMap(section, request), failure);
+                },
+              },
+              "Draw it again",
+            ),
+      );
+  section.replaceChildren(
+    el(
+      "div",
+      { class: "row head" },
+      el("h1", {}, "Map of the collection"),
+      el("span", { class: "quiet" }, plural(points.n, "photo")),
+      map.labels.length ? el("label", { class: "check" }, colors, " Colours by label") : null,
+    ),
+    stale ?? "",
+    el("div", { class: "mapview" }, box, legend),
+    listed,
+  );
   bind();
   sizes?.disconnect();
   sizes = new ResizeObserver(() => {

@@ -7,8 +7,13 @@ import { state } from "./state.js";
 import { viewer } from "./viewer.js";
 import { showOnly } from "./views.js";
 
+/** @import { ApiError } from "./api.js" */
+/** @import { Child } from "./dom.js" */
+
+/** @type {AbortController | null} */
 let cancel = null; // of the search under way
 
+/** @type {{ [status: number]: string }} */
 const ADVICE = {
   401: "Open the address with its token once: /?token=…",
   404: "Choose another image or remove a filter.",
@@ -17,29 +22,66 @@ const ADVICE = {
   429: "The server is busy. Try again in a few seconds.",
 };
 
+/**
+ * @param {Error | ApiError | null} error
+ * @param {(() => unknown) | null} [retry]
+ * @returns {void}
+ */
 export function failure(error, retry) {
   if (!error) return $("#failure").replaceChildren();
   if (viewer.open) toast(error.message); // it hides the rest of the page
-  const advice = ADVICE[error.status] ?? (state.ranking ? "The results below are from the previous request." : "");
+  const status = "status" in error ? error.status : 0;
+  const advice =
+    ADVICE[status] ?? (state.ranking ? "The results below are from the previous request." : "");
+  /** @param {string} words @param {string} look @param {() => unknown} [act] */
   const button = (words, look, act = () => {}) =>
-    el("button", { type: "button", class: look, onclick: () => (failure(null), placeFocus(), act()) }, words);
-  $("#failure").replaceChildren(box("Request failed", [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
-    ...(retry ? [button("Try again", "", retry)] : []), button("Dismiss", "plain")));
+    el(
+      "button",
+      {
+        type: "button",
+        class: look,
+        onclick: () => {
+          failure(null);
+          placeFocus();
+          act();
+        },
+      },
+      words,
+    );
+  $("#failure").replaceChildren(
+    box(
+      "Request failed",
+      [el("p", {}, error.message), el("p", { class: "quiet" }, advice)],
+      ...(retry ? [button("Try again", "", retry)] : []),
+      button("Dismiss", "plain"),
+    ),
+  );
 }
 
-// A line above the results.
+/**
+ * A line above the results.
+ * @param {string} words
+ * @param {...Child} buttons
+ */
 export const note = (words, ...buttons) =>
   $("#notes").replaceChildren(el("p", { class: "note" }, el("span", {}, words), ...buttons));
 
-// A note, or a passing message where notes are out of sight.
+/**
+ * A note, or a passing message where notes are out of sight.
+ * @param {string} words
+ * @param {...Child} buttons
+ */
 export function say(words, ...buttons) {
-  note(words, ...buttons.filter(Boolean));
+  note(words, ...buttons);
   if (viewer.open || $("#asked").hidden) return toast(words);
   toasts.replaceChildren();
   announce(words);
 }
 
-// Tiles that stand for results under way.
+/**
+ * Tiles that stand for results under way.
+ * @param {string} [words]
+ */
 export function showSkeleton(words = "") {
   $("#compare").hidden = true;
   $("#results").hidden = false;
@@ -49,7 +91,13 @@ export function showSkeleton(words = "") {
 
 export const cancelSearch = () => cancel?.abort();
 
-// Run a search: after 0.2 s dim the results, or draw skeletons if there are none; after 2 s offer to cancel.
+/**
+ * Run a search: after 0.2 s dim the results, or draw skeletons if there are none; after 2 s offer
+ * to cancel.
+ * @template T
+ * @param {string} words
+ * @param {(signal: AbortSignal) => Promise<T>} work
+ */
 export async function busy(words, work) {
   cancelSearch();
   const mine = (cancel = new AbortController());
@@ -64,7 +112,9 @@ export async function busy(words, work) {
     }, 200),
     setTimeout(() => {
       const button = el("button", { type: "button", onclick: () => mine.abort() }, "Cancel");
-      toasts.replaceChildren(el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button));
+      toasts.replaceChildren(
+        el("div", { class: "toast", id: "waiting" }, el("span", {}, words), button),
+      );
       announce(`${words} Cancel is available.`);
     }, 2000),
   ];

@@ -1,85 +1,201 @@
-// The menu "Options": how photos are shown, and (folded) which learner ranks and the model that marks update.
+// The menu "Options": how photos are shown, and (folded) which learner ranks and the model that
+// marks update.
 
-import { $, command, el, plural, remember, remembered } from "./dom.js";
+import {
+  $,
+  $$,
+  activeElement,
+  command,
+  el,
+  plural,
+  remember,
+  remembered,
+  targetOf,
+} from "./dom.js";
 import { LARGEST, rowHeight, setRowHeight, SMALLEST } from "./gallery.js";
 import { change, redraw } from "./history.js";
 import { reset } from "./learning.js";
 import { modelName, onlineLearner, snapshot, state } from "./state.js";
 import { info, learnerName } from "./words.js";
 
+/** @import { Child } from "./dom.js" */
+
+/** @param {boolean} on */
 export function setHideMarked(on) {
   state.hideMarked = on;
   redraw();
 }
 
+/** @param {boolean} [on] */
 export function showDetails(on = remembered("alwaysDetails", false)) {
   remember("alwaysDetails", on);
   document.documentElement.dataset.details = on ? "always" : "hover";
 }
 
-const select = (names, chosen, choose, first) => {
-  const node = el("select", { onchange: (event) => choose(event.target.value) }, first ? el("option", { value: "" }, first) : null,
-    names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)));
-  return node;
-};
+/**
+ * @param {string[][]} names values and their words
+ * @param {string | undefined} chosen
+ * @param {(value: string) => unknown} choose
+ * @param {string} [first] words of no value
+ */
+const select = (names, chosen, choose, first) =>
+  el(
+    "select",
+    { onchange: (event) => choose(event.target.value) },
+    first ? el("option", { value: "" }, first) : null,
+    names.map(([value, words]) => el("option", { value, selected: value === chosen }, words)),
+  );
 
 // Which learner ranks, and a second one beside it.
 function ranking() {
   const { run, request } = state;
-  const learners = (request.query_label ? run.annotators : run.learners).map((name) => [name, learnerName(name)]);
-  const earlier = snapshot() ? [["before", state.before.name]] : [];
+  const learners = (request.query_label ? run.annotators : run.learners).map((name) => [
+    name,
+    learnerName(name),
+  ]);
+  const before = snapshot();
+  const earlier = before ? [["before", before.name]] : [];
+  /** @param {string} learner */
   const by = (learner) =>
-    change({ learner, with: state.request.with === learner ? undefined : state.request.with, metric: undefined, model: undefined });
+    change({
+      learner,
+      with: state.request.with === learner ? undefined : state.request.with,
+      metric: undefined,
+      model: undefined,
+    });
   return [
-    el("div", { class: "field" }, el("label", {}, "Ranked by ", select(learners, state.ranking.learner, by)), info("learner")),
-    el("div", { class: "field" }, el("label", {}, "Compare with ", select([...earlier, ...learners.filter(([name]) => name !== state.ranking.learner)], request.with,
-      (value) => change({ with: value || undefined, metric: undefined }), "nothing")), info("versus")),
+    el(
+      "div",
+      { class: "field" },
+      el("label", {}, "Ranked by ", select(learners, state.ranking.learner, by)),
+      info("learner"),
+    ),
+    el(
+      "div",
+      { class: "field" },
+      el(
+        "label",
+        {},
+        "Compare with ",
+        select(
+          [...earlier, ...learners.filter(([name]) => name !== state.ranking.learner)],
+          request.with,
+          (value) => change({ with: value || undefined, metric: undefined }),
+          "nothing",
+        ),
+      ),
+      info("versus"),
+    ),
   ];
 }
 
 function modelOf() {
   const learner = onlineLearner();
-  const model = state.run.models[learner];
-  if (!model) return [el("p", { class: "quiet" }, "No learner of this run learns from marks. To train one, run:"), command("visterm train --learner oasis")];
-  return [el("p", {}, `${modelName(learner)}, ${plural(model.marks ?? 0, "mark")} used since training`),
-    el("p", { class: "row" }, el("button", { type: "button", disabled: !model.version, onclick: () => reset(learner) }, "Reset to base model"),
-      el("a", { href: "feedback/export" }, "Export marks"))];
+  const model = learner === undefined ? undefined : state.run.models[learner];
+  if (!learner || !model)
+    return [
+      el("p", { class: "quiet" }, "No learner of this run learns from marks. To train one, run:"),
+      command("visterm train --learner oasis"),
+    ];
+  return [
+    el("p", {}, `${modelName(learner)}, ${plural(model.marks ?? 0, "mark")} used since training`),
+    el(
+      "p",
+      { class: "row" },
+      el(
+        "button",
+        { type: "button", disabled: !model.version, onclick: () => reset(learner) },
+        "Reset to base model",
+      ),
+      el("a", { href: "feedback/export" }, "Export marks"),
+    ),
+  ];
 }
 
 export function drawOptions() {
   const menu = $("#options .menu");
-  const controls = () => [...menu.querySelectorAll("input, select, button, summary")];
-  const focused = controls().indexOf(document.activeElement);
+  const controls = () => $$("input, select, button, summary", menu);
+  const focused = controls().indexOf(activeElement());
   const searched = state.ranking && !state.request.view && !$("#asked").hidden;
-  const unfolded = $("details", menu)?.open ?? Boolean(state.request.with || state.request.learner);
-  const choice = (words, on, act, extra) => el("div", { class: "field" }, el("label", { class: "check" },
-    el("input", { type: "checkbox", checked: on, onchange: (event) => act(event.target.checked) }), ` ${words}`), extra);
-  const size = el("input", { type: "range", min: Math.log(SMALLEST), max: Math.log(LARGEST), step: "any", value: Math.log(rowHeight()),
-    oninput: (event) => setRowHeight(Math.exp(event.target.value)) });
+  /** @type {HTMLDetailsElement} */
+  const advanced = $("details", menu);
+  const unfolded = advanced?.open ?? Boolean(state.request.with || state.request.learner);
+  /**
+   * @param {string} words
+   * @param {boolean} on
+   * @param {(on: boolean) => unknown} act
+   * @param {Child} [extra]
+   */
+  const choice = (words, on, act, extra) =>
+    el(
+      "div",
+      { class: "field" },
+      el(
+        "label",
+        { class: "check" },
+        el("input", {
+          type: "checkbox",
+          checked: on,
+          onchange: (event) => act(event.target.checked),
+        }),
+        ` ${words}`,
+      ),
+      extra,
+    );
+  const size = el("input", {
+    type: "range",
+    min: Math.log(SMALLEST),
+    max: Math.log(LARGEST),
+    step: "any",
+    value: Math.log(rowHeight()),
+    oninput: (event) => setRowHeight(Math.exp(event.target.value)),
+  });
+  /** @param {boolean} on */
   const fold = (on) => {
     remember("fold", on);
     state.fold = on;
     redraw();
   };
-  menu.replaceChildren(...[
+  const searchChoices = () => [
+    choice("Hide marked images", state.hideMarked, setHideMarked),
+    choice("Update ranking after each mark", remembered("updateEach", false), (on) =>
+      remember("updateEach", on),
+    ),
+    el(
+      "details",
+      { open: unfolded },
+      el("summary", {}, "Advanced"),
+      el(
+        "div",
+        { class: "advanced" },
+        ranking(),
+        choice("Hide exact duplicates", Boolean(state.request.unique), (on) =>
+          change({ unique: on ? 1 : undefined }),
+        ),
+        el("h2", {}, "Model"),
+        modelOf(),
+      ),
+    ),
+  ];
+  menu.replaceChildren(
     el("label", { class: "wide-field" }, "Photo size ", size),
     choice("Always show rank, name and marks", remembered("alwaysDetails", false), showDetails),
     choice("Show copies as one photo", state.fold, fold, info("copies")),
-    searched && [choice("Hide marked images", state.hideMarked, setHideMarked),
-      choice("Update ranking after each mark", remembered("updateEach", false), (on) => remember("updateEach", on)),
-      el("details", { open: unfolded }, el("summary", {}, "Advanced"), el("div", { class: "advanced" }, ranking(),
-        choice("Hide exact duplicates", Boolean(state.request.unique), (on) => change({ unique: on ? 1 : undefined })),
-        el("h2", {}, "Model"), modelOf()))],
-  ].flat().filter(Boolean));
+    ...(searched ? searchChoices() : []),
+  );
   controls()[focused]?.focus();
 }
 
 export function bindOptions() {
+  /** @type {HTMLDetailsElement} */
   const options = $("#options");
   showDetails();
-  options.addEventListener("toggle", (event) => event.target === options && options.open && drawOptions());
+  options.addEventListener(
+    "toggle",
+    (event) => event.target === options && options.open && drawOptions(),
+  );
   options.addEventListener("focusout", ({ relatedTarget }) => {
-    if (relatedTarget && !options.contains(relatedTarget)) options.open = false;
+    if (relatedTarget instanceof Node && !options.contains(relatedTarget)) options.open = false;
   });
   options.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
@@ -87,10 +203,12 @@ export function bindOptions() {
     $("#options > summary").focus();
   });
   document.addEventListener("click", (event) => {
-    if (options.open && event.target.isConnected && !options.contains(event.target)) options.open = false;
+    const target = targetOf(event);
+    if (options.open && target.isConnected && !options.contains(target)) options.open = false;
   });
   addEventListener("rowheight", () => {
+    /** @type {HTMLInputElement} */
     const slider = $("#options input[type=range]");
-    if (slider && slider !== document.activeElement) slider.value = Math.log(rowHeight());
+    if (slider && slider !== document.activeElement) slider.value = String(Math.log(rowHeight()));
   });
 }

@@ -1,62 +1,100 @@
 // The bar above the results: the query, the filters and the metrics of MuSL.
 
 import { addressOf, queryOf } from "./address.js";
-import { $, copy, el, plural, seconds } from "./dom.js";
+import { $, $$, activeElement, copy, el, plural, present, seconds } from "./dom.js";
 import { change } from "./history.js";
 import { drawLearned } from "./learned.js";
 import { drawOptions, setHideMarked } from "./options.js";
+import { queryPicture } from "./queryimage.js";
 import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
-import { queryPicture } from "./start.js";
 import { modelName, queryName, state } from "./state.js";
-import { named } from "./words.js";
 
 export function drawQuery() {
-  const focused = document.activeElement;
-  const [tabAt, onChip] = [[...$("#tabs").children].indexOf(focused), $("#chips").contains(focused)];
+  const focused = activeElement();
+  const [tabAt, onChip] = [
+    [...$("#tabs").children].indexOf(focused),
+    $("#chips").contains(focused),
+  ];
   drawTitle();
   drawLearned();
   drawChips();
   drawTabs();
   drawExamples();
-  $("#tabs").children[tabAt]?.focus();
+  if (tabAt >= 0) $$("#tabs > *")[tabAt]?.focus();
   if (onChip) ($("#chips button") ?? $("#options summary")).focus();
-  if ($("#options").open) drawOptions();
+  if ($("#options[open]")) drawOptions();
 }
 
 function drawTitle() {
   const { request, ranking } = state;
   $("#query").replaceChildren(
-    queryPicture(queryOf(request), queryName()),
-    el("div", {}, el("h1", { dir: "auto", title: ranking.query.slice(0, 300) }, queryName()),
-      el("p", { class: "quiet" }, `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
-        el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`))),
-    el("p", { class: "links" }, el("button", { type: "button", class: "plain pick" }, "Change image"),
-      el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"), ...refineLinks(),
-      el("a", { href: "./", "data-go": "start" }, "Clear")));
+    queryPicture(queryOf(request) ?? {}, queryName()),
+    el(
+      "div",
+      {},
+      el("h1", { dir: "auto", title: ranking.query.slice(0, 300) }, queryName()),
+      el(
+        "p",
+        { class: "quiet" },
+        `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
+        el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`),
+      ),
+    ),
+    el(
+      "p",
+      { class: "links" },
+      el("button", { type: "button", class: "plain pick" }, "Change image"),
+      el("button", { type: "button", class: "plain", onclick: copyLink }, "Copy link"),
+      ...refineLinks(),
+      el("a", { href: "./", "data-go": "start" }, "Clear"),
+    ),
+  );
 }
 
 function drawChips() {
   const { unique } = state.request;
-  const chip = (words, act) => el("button", { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
-    words, el("span", { "aria-hidden": "true" }, "×"));
-  $("#chips").replaceChildren(...[
-    ...filterChips(),
-    unique && chip("exact duplicates hidden", () => change({ unique: undefined })),
-    state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
-  ].filter(Boolean));
+  /** @param {string} words @param {() => unknown} act */
+  const chip = (words, act) =>
+    el(
+      "button",
+      { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: act },
+      words,
+      el("span", { "aria-hidden": "true" }, "×"),
+    );
+  $("#chips").replaceChildren(
+    ...present([
+      ...filterChips(),
+      unique && chip("exact duplicates hidden", () => change({ unique: undefined })),
+      state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
+    ]),
+  );
 }
 
 function drawTabs() {
   const { request, ranking } = state;
-  const metrics = [...new Set(ranking.results.map((result) => result.metric).filter(Number.isInteger))].sort((a, b) => a - b);
+  const known = ranking.results.map((result) => result.metric ?? -1).filter((one) => one >= 0);
+  const metrics = [...new Set(known)].sort((a, b) => a - b);
+  /** @param {number | undefined} metric @param {string} words */
   const tab = (metric, words) => {
     const choose = () => change({ metric }, { replace: true });
-    return el("button", { type: "button", "aria-pressed": String(request.metric === metric), onclick: choose }, words);
+    return el(
+      "button",
+      { type: "button", "aria-pressed": String(request.metric === metric), onclick: choose },
+      words,
+    );
   };
+  /** @param {number} metric */
   const n = (metric) => ranking.results.filter((result) => result.metric === metric).length;
-  const tabs = [tab(undefined, "All metrics"), ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${n(metric)})`)),
-    el("span", { class: "quiet wide-only" }, "MuSL learns several metrics and ranks the images of each label by one of them.")];
+  const tabs = [
+    tab(undefined, "All metrics"),
+    ...metrics.map((metric) => tab(metric, `Metric ${metric + 1} (${n(metric)})`)),
+    el(
+      "span",
+      { class: "quiet wide-only" },
+      "MuSL learns several metrics and ranks the images of each label by one of them.",
+    ),
+  ];
   $("#tabs").replaceChildren(...(metrics.length && !request.with ? tabs : []));
 }
 
@@ -66,11 +104,15 @@ function link() {
   if (request.view || !ranking) return new URL(addressOf(request), document.baseURI).href;
   const model = state.run.models[ranking.learner]?.version || undefined;
   const kept = request.with === "before" ? undefined : request.with;
-  return new URL(addressOf({ ...request, learner: ranking.learner, with: kept, model }), document.baseURI).href;
+  return new URL(
+    addressOf({ ...request, learner: ranking.learner, with: kept, model }),
+    document.baseURI,
+  ).href;
 }
 
 export function copyLink() {
   const expires = state.request.view ? null : state.ranking?.upload_expires;
-  const until = expires && new Date(expires).toLocaleDateString("en", { day: "numeric", month: "long" });
+  const until =
+    expires && new Date(expires).toLocaleDateString("en", { day: "numeric", month: "long" });
   copy(link(), until ? `Link (valid until ${until}; each use extends it)` : "Link");
 }

@@ -3,22 +3,33 @@
 import { addressOf, searchOf } from "./address.js";
 import { drawComparison } from "./compare.js";
 import { whenKnown } from "./details.js";
-import { $, announce, box, command, el, plural } from "./dom.js";
+import { $, activeElement, announce, box, command, el, plural, present } from "./dom.js";
 import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "./grid.js";
 import { change } from "./history.js";
 import { fetchRest } from "./search.js";
 import { bindSelection, isSelected } from "./select.js";
 import { asList, COMPARED, marks, modelName, state, visible } from "./state.js";
 
+/** @import { Photo } from "./details.js" */
+/** @import { Gallery } from "./gallery.js" */
+/** @import { Earlier, Ranking } from "./state.js" */
+
+/** @param {Photo} image */
 const addressOfResult = (image) => addressOf({ ...state.request, open: image.id });
 
+/** @type {Gallery | null} */
 let gallery = null;
 
 function makeGallery() {
   gallery = resultGallery({
     href: addressOfResult,
     alt: (image) => altText(image, marks.of.get(image.id)),
-    dress: (image, node) => dressTile(image, node, { mark: marks.of.get(image.id), selected: isSelected(image.id), markable: Boolean(state.ranking.key) }),
+    dress: (image, node) =>
+      dressTile(image, node, {
+        mark: marks.of.get(image.id),
+        selected: isSelected(image.id),
+        markable: Boolean(state.ranking.key),
+      }),
   });
   bindSelection(gallery);
   whenKnown((images) => images.forEach(refreshTile));
@@ -29,37 +40,70 @@ export const theGallery = () => gallery;
 
 export function showGrid(redraw = false) {
   const { request, ranking } = state;
-  const key = JSON.stringify([searchOf(request), ranking.results.length, request.metric, state.hideMarked, state.fold, ranking.version]);
+  const key = JSON.stringify([
+    searchOf(request),
+    ranking.results.length,
+    request.metric,
+    state.hideMarked,
+    state.fold,
+    ranking.version,
+  ]);
   if (state.drawn === key && !redraw) return;
   state.drawn = key;
   const images = (state.listed = visible());
   const list = gallery ?? makeGallery();
   const focused = list.focusedId();
   const best = ranking.results[0]?.score;
-  $("#results").replaceChildren(...[
-    ranking.unlike && images.length && el("p", { class: "note unlike" }, el("span", {},
-      "Nothing here is much like this photo. These are the nearest ones.")),
-    images.length ? list.root : empty(),
-    images.length ? el("p", { class: "quiet end", id: "end" }) : null,
-  ].filter(Boolean));
+  $("#results").replaceChildren(
+    ...present([
+      ranking.unlike &&
+        images.length &&
+        el(
+          "p",
+          { class: "note unlike" },
+          el("span", {}, "Nothing here is much like this photo. These are the nearest ones."),
+        ),
+      images.length ? list.root : empty(),
+      images.length ? el("p", { class: "quiet end", id: "end" }) : null,
+    ]),
+  );
   if (images.length) {
     $("#start").hidden = true;
     $("#results").hidden = false; // its width decides the rows
     list.show(images, weakBreak(images, best));
-    if (focused !== null) list.focus(list.indexOf(focused), { preventScroll: true }) || list.focus(0, { preventScroll: true });
+    const still = { preventScroll: true };
+    if (focused !== null && !list.focus(list.indexOf(focused), still)) list.focus(0, still);
     tellEnd();
   }
   announce(`${plural(images.length, "result")} by ${modelName(ranking.learner)}.`);
-  if (!ranking.ended) (window.requestIdleCallback ?? setTimeout)(() => void showRest().catch(tellEnd), { timeout: 1000 });
+  if (!ranking.ended)
+    (window.requestIdleCallback ?? setTimeout)(() => void showRest().catch(tellEnd), {
+      timeout: 1000,
+    });
 }
 
+/** @param {Error} [error] */
 function tellEnd(error) {
   if (!$("#end")) return;
   const { ranking } = state;
   const n = ranking.results.length;
-  $("#end").replaceChildren(...(error
-    ? [`Cannot load the other results: ${error.message} `, el("button", { type: "button", onclick: () => void showRest().catch(tellEnd) }, "Try again")]
-    : [ranking.ended ? `${ranking.n_searched > n + 1 && n >= 100_000 ? "The first" : "All"} ${plural(n, "result")} shown.` : "Loading more …"]));
+  $("#end").replaceChildren(
+    ...(error
+      ? [
+          `Cannot load the other results: ${error.message} `,
+          el(
+            "button",
+            { type: "button", onclick: () => void showRest().catch(tellEnd) },
+            "Try again",
+          ),
+        ]
+      : [
+          ranking.ended
+            ? `${ranking.n_searched > n + 1 && n >= 100_000 ? "The first" : "All"} ` +
+              `${plural(n, "result")} shown.`
+            : "Loading more …",
+        ]),
+  );
 }
 
 // Add the results beyond the first ones to the gallery.
@@ -73,8 +117,15 @@ export async function showRest() {
   const images = (state.listed = visible());
   if (!$("#grid")) return showGrid(true);
   const { request: now } = state;
-  state.drawn = JSON.stringify([searchOf(now), ranking.results.length, now.metric, state.hideMarked, state.fold, ranking.version]);
-  gallery.show(images, weakBreak(images, ranking.results[0]?.score));
+  state.drawn = JSON.stringify([
+    searchOf(now),
+    ranking.results.length,
+    now.metric,
+    state.hideMarked,
+    state.fold,
+    ranking.version,
+  ]);
+  gallery?.show(images, weakBreak(images, ranking.results[0]?.score));
   scrollTo(0, y);
   tellEnd();
 }
@@ -85,28 +136,55 @@ function empty() {
   const why = hidden
     ? `Filters hide all ${plural(hidden, "result")}.`
     : asList(request.label).length
-      ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ${asList(request.label).join(" or ")}.`
+      ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ` +
+        `${asList(request.label).join(" or ")}.`
       : "The collection has no other image to compare with.";
   const removeAll = () => {
     state.hideMarked = false;
-    change({ label: undefined, not: undefined, folder: undefined, metric: undefined, unique: undefined });
+    change({
+      label: undefined,
+      not: undefined,
+      folder: undefined,
+      metric: undefined,
+      unique: undefined,
+    });
   };
-  return box("No results", [el("p", {}, why),
-    run.images > 1 ? el("button", { type: "button", onclick: removeAll }, "Remove all filters") : command("visterm add FOLDER")]);
+  return box("No results", [
+    el("p", {}, why),
+    run.images > 1
+      ? el("button", { type: "button", onclick: removeAll }, "Remove all filters")
+      : command("visterm add FOLDER"),
+  ]);
 }
 
 export function showComparison() {
-  const { ranking, other, before } = state;
+  const { ranking, other } = state;
   if (!other) {
-    $("#compare").replaceChildren(box("No ranking to compare with", [
-      el("p", {}, "The ranking before an update is available until you reload the page, and only for the same query and filters.")]));
+    $("#compare").replaceChildren(
+      box("No ranking to compare with", [
+        el(
+          "p",
+          {},
+          "The ranking before an update is available until you reload the page, and only for " +
+            "the same query and filters.",
+        ),
+      ]),
+    );
     return;
   }
   const [left, right] = state.request.with === "before" ? [other, ranking] : [ranking, other];
-  const show = (part) => ({ name: part === before ? part.name : modelName(part.learner), results: part.results.slice(0, COMPARED) });
-  const focused = document.activeElement.closest("#compare td")?.dataset.id;
+  /** @param {Ranking | Earlier} part */
+  const show = (part) => ({
+    name: "name" in part ? part.name : modelName(part.learner),
+    results: part.results.slice(0, COMPARED),
+  });
+  /** @type {HTMLElement | null} */
+  const cell = activeElement().closest("#compare td");
+  const focused = cell?.dataset.id;
   const said = $("#summary")?.textContent;
-  $("#compare").replaceChildren(...drawComparison(show(left), show(right), marks.of, addressOfResult).filter(Boolean));
+  $("#compare").replaceChildren(
+    ...present(drawComparison(show(left), show(right), marks.of, addressOfResult)),
+  );
   if (focused) $(`#compare td[data-id="${focused}"] a`)?.focus({ preventScroll: true });
   if ($("#summary").textContent !== said) announce($("#summary").textContent);
 }

@@ -1,59 +1,101 @@
-// The search box: labels, folders, file names and ids as somebody types; pictures and addresses that are pasted.
+// The search box: labels, folders, file names and ids as somebody types; pictures and addresses
+// that are pasted.
 
-import { get, post } from "./api.js";
 import { queryOf } from "./address.js";
-import { $, announce, count, el, fileName, icon, picture, plural, toast } from "./dom.js";
+import { get, post } from "./api.js";
+import {
+  $,
+  $$,
+  activeElement,
+  announce,
+  count,
+  el,
+  fileName,
+  icon,
+  picture,
+  plural,
+  present,
+  targetOf,
+  toast,
+} from "./dom.js";
+import { addExamples } from "./examples.js";
+import { searchUpload } from "./files.js";
 import { change, go } from "./history.js";
 import { failure } from "./messages.js";
-import { addExample } from "./refine.js";
-import { searchUpload } from "./search.js";
 import { asList, settings, state } from "./state.js";
 
 const WEB_ADDRESS = /^https?:\/\/\S+$/i;
 const WORDS = "Search by photo, label, file name or id";
 
+/** @import { Request } from "./address.js" */
+/** @import { Child } from "./dom.js" */
+
+/** @type {HTMLInputElement} */
 const input = $("#q");
 const list = $("#suggestions");
-let options = []; // { node, choose } on the list
+/** @type {HTMLElement[]} */
+let options = []; // on the list
 let chosen = -1;
 let asked = 0; // number of the last request: an earlier answer is dropped
-let adding = false; // whether a choice becomes a further example
 
 const isOpen = () => !list.hidden;
 const inResults = () => Boolean(queryOf(state.request)) && !state.request.view;
 
-// What a text asks for: { kind, text, without }.
+/**
+ * What a text asks for, and whether without it.
+ * @param {string} text
+ */
 function parse(text) {
-  const [, minus, kind] = /^(-?)(label|folder|id):/i.exec(text) ?? [];
-  if (!kind) return { kind: adding ? "image" : "all", text, without: false };
+  const [, minus, kind] = /^(-?)(label|folder|id):/i.exec(text) ?? ["", "", ""];
+  if (!kind) return { kind: state.adding ? "image" : "all", text, without: false };
   const rest = text.slice(minus.length + kind.length + 1).replace(/^"|"$/g, "");
   const of = kind.toLowerCase();
-  return { kind: of === "id" ? "image" : of, text: of === "id" ? `id:${rest}` : rest, without: minus === "-" };
+  return {
+    kind: of === "id" ? "image" : of,
+    text: of === "id" ? `id:${rest}` : rest,
+    without: minus === "-",
+  };
 }
 
 // ---- what choices do
 
-// Filters of what the page shows: results of a query, an album, or, from anywhere else, a new album.
+/**
+ * Filters of what the page shows: results of a query, an album, or, from anywhere else, a new
+ * album.
+ * @param {Request} values
+ */
 function filter(values) {
   const { request } = state;
   if (inResults() || request.view === "album") return change({ ...values, metric: undefined });
   return go({ view: "album", ...values });
 }
 
+/** @param {"label" | "not"} name @param {string} value */
 const including = (name, value) => [...new Set([...asList(state.request[name]), value])];
 
+/** @param {string} name @param {boolean} without */
 function chooseLabel(name, without) {
-  if (without) return filter({ not: including("not", name), label: without && asList(state.request.label).filter((one) => one !== name) });
+  if (without)
+    return filter({
+      not: including("not", name),
+      label: asList(state.request.label).filter((one) => one !== name),
+    });
   if (inResults()) return filter({ label: including("label", name) });
   return go({ view: "album", label: name });
 }
 
-const chooseFolder = (folder) => (inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." }));
+/** @param {string} folder */
+const chooseFolder = (folder) =>
+  inResults() ? filter({ folder: folder || "." }) : go({ view: "album", folder: folder || "." });
 
+/** @param {string} url */
 async function searchAddress(url) {
   if (!state.run.limits.fetch_urls)
-    return toast("This service does not fetch web addresses. Save the picture and drop it here, or start the service with --fetch-urls.");
-  const example = adding;
+    return toast(
+      "This service does not fetch web addresses. Save the picture and drop it here, or " +
+        "start the service with --fetch-urls.",
+    );
+  const example = state.adding;
   try {
     const { upload, name } = await post("api/fetch", { url });
     await searchUpload(upload, name, example);
@@ -64,52 +106,118 @@ async function searchAddress(url) {
 
 // ---- the list
 
+/** @returns {Promise<void>} */
 async function suggest() {
   const mine = ++asked;
   const text = input.value.trim();
-  if (WEB_ADDRESS.test(text)) return draw([group("Web address", [option({ label: text, what: "Search with the picture at this address" },
-    () => searchAddress(text), icon("image"))])]);
+  if (WEB_ADDRESS.test(text))
+    return draw([
+      group("Web address", [
+        option(
+          { label: text, what: "Search with the picture at this address" },
+          () => searchAddress(text),
+          icon("image"),
+        ),
+      ]),
+    ]);
   const { kind, text: words, without } = parse(text);
-  const found = await get("api/suggest", { q: words, kind, limit: kind === "all" ? 6 : 12 }).catch(() => null);
+  const found = await get("api/suggest", { q: words, kind, limit: kind === "all" ? 6 : 12 }).catch(
+    () => null,
+  );
   if (mine !== asked || !found) return;
+  /** @param {string} name */
   const named = (name) => name || "(image directory)";
-  const groups = [
-    found.labels.length && group("Labels", found.labels.map(({ name, images }) =>
-      option({ label: `${without ? "−" : ""}${name}`, what: without ? "leave out" : count(images) }, () => chooseLabel(name, without), icon("tag")))),
-    found.folders.length && group("Folders", found.folders.map(({ name, images }) =>
-      option({ label: named(name), what: count(images) }, () => chooseFolder(name), icon("folder")))),
-    found.images.length && group(adding ? "Add to the query" : "Search with", found.images.map((image) =>
-      option({ label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
-        () => (adding ? addExample(image.id) : go({ id: image.id, ...settings() })), picture(image, { size: 128, lazy: false })))),
-  ].filter(Boolean);
-  draw(groups.length || !text ? groups : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)]);
-  if (document.activeElement === input)
-    announce(options.length ? `${plural(options.length, "suggestion")}. Use the arrow keys to choose.` : "No suggestions.");
+  const groups = present([
+    found.labels.length &&
+      group(
+        "Labels",
+        found.labels.map(({ name, images }) =>
+          option(
+            { label: `${without ? "−" : ""}${name}`, what: without ? "leave out" : count(images) },
+            () => chooseLabel(name, without),
+            icon("tag"),
+          ),
+        ),
+      ),
+    found.folders.length &&
+      group(
+        "Folders",
+        found.folders.map(({ name, images }) =>
+          option(
+            { label: named(name), what: count(images) },
+            () => chooseFolder(name),
+            icon("folder"),
+          ),
+        ),
+      ),
+    found.images.length &&
+      group(
+        state.adding ? "Add to the query" : "Search with",
+        found.images.map((image) =>
+          option(
+            { label: fileName(image.path), what: image.labels.join(", ") || `id ${image.id}` },
+            () => (state.adding ? addExamples([image.id]) : go({ id: image.id, ...settings() })),
+            picture(image, { size: 128, lazy: false }),
+          ),
+        ),
+      ),
+  ]);
+  draw(
+    groups.length || !text
+      ? groups
+      : [el("p", { class: "quiet none" }, `Nothing here is called “${words.slice(0, 60)}”.`)],
+  );
+  if (activeElement() === input)
+    announce(
+      options.length
+        ? `${plural(options.length, "suggestion")}. Use the arrow keys to choose.`
+        : "No suggestions.",
+    );
 }
 
-const group = (name, entries) => el("div", { role: "group", "aria-label": name }, el("p", { class: "quiet", "aria-hidden": "true" }, name), entries);
+/** @param {string} name @param {Child} entries */
+const group = (name, entries) =>
+  el(
+    "div",
+    { role: "group", "aria-label": name },
+    el("p", { class: "quiet", "aria-hidden": "true" }, name),
+    entries,
+  );
 
+/**
+ * @param {{ label: string, what: string }} words
+ * @param {() => unknown} choose
+ * @param {Child} sign
+ */
 function option({ label, what }, choose, sign) {
-  const node = el("div", { role: "option", id: `option-${optionId++}`, "aria-selected": "false" }, el("span", { class: "sign" }, sign),
-    el("span", { class: "named", dir: "auto" }, label), el("span", { class: "quiet", dir: "auto" }, what));
+  const node = el(
+    "div",
+    { role: "option", id: `option-${optionId++}`, "aria-selected": "false" },
+    el("span", { class: "sign" }, sign),
+    el("span", { class: "named", dir: "auto" }, label),
+    el("span", { class: "quiet", dir: "auto" }, what),
+  );
   made.set(node, choose);
-  node.addEventListener("pointerdown", (event) => event.preventDefault()); // the field keeps the focus
+  // The field keeps the focus.
+  node.addEventListener("pointerdown", (event) => event.preventDefault());
   node.addEventListener("click", () => take(node));
   return node;
 }
 
 let optionId = 0;
+/** @type {WeakMap<Element, () => unknown>} */
 const made = new WeakMap(); // what each option does
 
+/** @param {Element[]} groups */
 function draw(groups) {
   const before = options[chosen]?.textContent; // a later answer must not take the choice away
   list.replaceChildren(...groups);
-  options = [...list.querySelectorAll("[role=option]")];
+  options = $$("[role=option]", list);
   chosen = -1;
   input.removeAttribute("aria-activedescendant");
   const again = options.findIndex((node) => node.textContent === before);
   if (again >= 0) move(again + 1);
-  list.hidden = !groups.length || document.activeElement !== input;
+  list.hidden = !groups.length || activeElement() !== input;
   input.setAttribute("aria-expanded", String(isOpen() && options.length > 0));
 }
 
@@ -122,6 +230,7 @@ function close() {
   input.removeAttribute("aria-activedescendant");
 }
 
+/** @param {number} by */
 function move(by) {
   if (!options.length) return;
   options[chosen]?.setAttribute("aria-selected", "false");
@@ -131,20 +240,19 @@ function move(by) {
   input.setAttribute("aria-activedescendant", options[chosen].id);
 }
 
+/** @param {HTMLElement} node */
 function take(node) {
   const choose = made.get(node);
   input.value = "";
   close();
-  choose();
+  choose?.();
   stopAdding();
 }
 
 // ---- adding examples
 
-export const isAdding = () => adding;
-
 export function startAdding() {
-  adding = true;
+  state.adding = true;
   input.placeholder = "Add an example: file name or id";
   input.setAttribute("aria-label", input.placeholder);
   $("#find").classList.add("adding");
@@ -153,7 +261,7 @@ export function startAdding() {
 }
 
 function stopAdding() {
-  adding = false;
+  state.adding = false;
   input.placeholder = WORDS;
   input.setAttribute("aria-label", WORDS);
   $("#find").classList.remove("adding");
@@ -161,25 +269,41 @@ function stopAdding() {
 
 // ---- filters as chips
 
-// The chips of the filters by label and folder; page(values) shows what is left.
+/**
+ * The chips of the filters by label and folder; page(values) shows what is left.
+ * @param {(values: Request) => unknown} [page]
+ */
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
   const { label, not, folder } = state.request;
-  const chip = (words, values) => el("button", { type: "button", class: "chip", "aria-label": `Remove filter: ${words}`, onclick: () => page(values) },
-    el("span", { dir: "auto" }, words), el("span", { "aria-hidden": "true" }, "×"));
+  /** @param {string} words @param {Request} values */
+  const chip = (words, values) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-label": `Remove filter: ${words}`,
+        onclick: () => page(values),
+      },
+      el("span", { dir: "auto" }, words),
+      el("span", { "aria-hidden": "true" }, "×"),
+    );
+  /** @param {"label" | "not"} name @param {string} value @returns {Request} */
   const without = (name, value) => {
     const rest = asList(state.request[name]).filter((one) => one !== value);
     return { [name]: rest.length ? rest : undefined };
   };
-  return [
+  return present([
     ...asList(label).map((name) => chip(`label: ${name}`, without("label", name))),
     ...asList(not).map((name) => chip(`-label: ${name}`, without("not", name))),
     folder && chip(`folder: ${folder}`, { folder: undefined }),
-  ].filter(Boolean);
+  ]);
 }
 
 // ---- events
 
 export function bindSearchBox() {
+  /** @type {number | undefined} */
   let timer;
   input.addEventListener("input", () => {
     clearTimeout(timer);
@@ -188,7 +312,8 @@ export function bindSearchBox() {
   input.addEventListener("focus", () => suggest());
   input.addEventListener("blur", ({ relatedTarget }) => {
     close();
-    if (!input.value && !$("#find").contains(relatedTarget)) stopAdding();
+    const within = relatedTarget instanceof Node && $("#find").contains(relatedTarget);
+    if (!input.value && !within) stopAdding();
   });
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -197,12 +322,16 @@ export function bindSearchBox() {
       else suggest();
     } else if (event.key === "Escape") {
       if (isOpen()) close();
-      else if (adding) stopAdding();
+      else if (state.adding) stopAdding();
       else input.value = "";
       event.preventDefault();
-    } else if (event.key === "Backspace" && !input.value && (state.request.label || state.request.not || state.request.folder)) {
-      const last = [...document.querySelectorAll(".chip[aria-label^='Remove filter: ']")].findLast((chip) => chip.checkVisibility());
-      last?.click();
+    } else if (
+      event.key === "Backspace" &&
+      !input.value &&
+      (state.request.label || state.request.not || state.request.folder)
+    ) {
+      const chips = $$(".chip[aria-label^='Remove filter: ']");
+      chips.findLast((chip) => chip.checkVisibility())?.click();
     }
   });
   $("#find").addEventListener("submit", async (event) => {
@@ -213,24 +342,32 @@ export function bindSearchBox() {
     if (chosen < 0) await suggest(); // what was typed last
     const node = options[Math.max(chosen, 0)];
     if (node) take(node);
-    else toast(`Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`);
+    else
+      toast(
+        `Nothing here is called “${text.slice(0, 60)}”. Try a part of a label or of a file name.`,
+      );
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-    if (event.target.closest?.("input, textarea, select")) return;
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]"))
+      return;
+    if (targetOf(event).closest?.("input, textarea, select")) return;
     event.preventDefault();
     input.focus();
   });
   document.addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length || event.target.closest?.("input, textarea")) return;
+    if (event.clipboardData?.files.length) return;
+    if (targetOf(event).closest?.("input, textarea")) return;
     const text = event.clipboardData?.getData("text/plain").trim() ?? "";
     if (!WEB_ADDRESS.test(text)) return;
     event.preventDefault();
     searchAddress(text);
   });
-  addEventListener("drop", (event) => { // a picture dragged from another page
-    const address = event.dataTransfer?.getData("text/uri-list").split("\n").find((line) => WEB_ADDRESS.test(line));
-    if (!address || event.dataTransfer.files.length || address.startsWith(location.origin)) return;
+  addEventListener("drop", (event) => {
+    // a picture dragged from another page
+    const lines = event.dataTransfer?.getData("text/uri-list").split("\n") ?? [];
+    const address = lines.find((line) => WEB_ADDRESS.test(line));
+    const files = event.dataTransfer?.files.length;
+    if (!address || files || address.startsWith(location.origin)) return;
     event.preventDefault();
     searchAddress(address);
   });

@@ -1,7 +1,8 @@
-// Makes the page agree with a request: reads what it needs, draws the view, and keeps the old one if that fails.
+// Makes the page agree with a request: reads what it needs, draws the view, and keeps the old one
+// if that fails.
 
 import { queryOf, searchOf } from "./address.js";
-import { $, toast } from "./dom.js";
+import { $, $$, toast } from "./dom.js";
 import { leaveDialog, openDialog } from "./dialog.js";
 import { placeFocus, pressMarks, refreshTiles } from "./grid.js";
 import { tray } from "./learning.js";
@@ -16,9 +17,18 @@ import { COMPARED, marks, PAGE, queryName, snapshot, state, viewOf } from "./sta
 import { viewer } from "./viewer.js";
 import { showOnly, showView, titleOf } from "./views.js";
 
-const PANELS = [["#start", ["start"]], ["#asked", ["results", "compare"]], ["#results", ["results"]],
-  ["#compare", ["compare"]]];
+/** @type {[string, string[]][]} */
+const PANELS = [
+  ["#start", ["start"]],
+  ["#asked", ["results", "compare"]],
+  ["#results", ["results"]],
+  ["#compare", ["compare"]],
+];
 
+/** @import { Request } from "./address.js" */
+/** @import { Ranking } from "./state.js" */
+
+/** @param {Request} request @param {{ scroll?: number }} [options] @returns {Promise<void>} */
 export async function show(request, { scroll } = {}) {
   const turn = ++state.turn;
   const first = turn === 1;
@@ -36,7 +46,9 @@ export async function show(request, { scroll } = {}) {
   } catch (error) {
     if (turn !== state.turn) return;
     // The old view stays usable; the address is that of the request.
-    state.request = viewer.open ? state.shown : { ...state.shown, open: undefined, explain: undefined };
+    state.request = viewer.open
+      ? state.shown
+      : { ...state.shown, open: undefined, explain: undefined };
     if (error.name !== "AbortError") failure(error, () => show(request, { scroll }));
   }
   const view = viewOf(state.request);
@@ -47,22 +59,29 @@ export async function show(request, { scroll } = {}) {
   else if (queryOf(state.request)) drawQuery();
   for (const [id, views] of PANELS) $(id).hidden = !views.includes(view);
   showOnly(state.request.view);
-  dispatchEvent(new Event("scroll")); // what was above a gallery has gone: it draws what came into sight
-  document.body.classList.toggle("no-marks", !state.ranking?.key); // a query by label takes no marks
-  document.title = view === "start" ? "visterm" : `${state.request.view ? titleOf(state.request) : queryName()} – visterm`;
-  for (const link of document.querySelectorAll(".top nav a[data-go]"))
+  // What was above a gallery has gone: it draws what came into sight.
+  dispatchEvent(new Event("scroll"));
+  // A query by label takes no marks.
+  document.body.classList.toggle("no-marks", !state.ranking?.key);
+  document.title =
+    view === "start"
+      ? "visterm"
+      : `${state.request.view ? titleOf(state.request) : queryName()} – visterm`;
+  for (const link of $$(".top nav a[data-go]"))
     link.setAttribute("aria-current", link.dataset.go === state.request.view ? "page" : "false");
   tray();
   if (!done) return;
   if (scroll !== undefined) {
     if (!first) placeFocus();
-    if (scroll > 0 && view === "results") await showRest().catch(() => {}); // where the page was may be further down
+    // Where the page was may be further down.
+    if (scroll > 0 && view === "results") await showRest().catch(() => {});
     if (turn !== state.turn) return;
     requestAnimationFrame(() => scrollTo(0, scroll));
   }
   if (state.request.open && (hasGallery(state.request) || queryOf(state.request))) openDialog();
 }
 
+/** @param {number} turn */
 async function showRanking(turn) {
   const { request } = state;
   const values = searchOf(request);
@@ -71,7 +90,8 @@ async function showRanking(turn) {
   const beside = request.with && request.with !== "before";
   const second = beside ? await fetchRanking({ ...values, learner: request.with }, COMPARED) : null;
   if (turn !== state.turn) return;
-  if (ranking.version !== state.run.version) await readRun(); // the collection or a learner has changed
+  // The collection or a learner has changed.
+  if (ranking.version !== state.run.version) await readRun();
   if (turn !== state.turn) return;
   ranking.of = JSON.stringify(queryOf(request));
   const isNew = state.ranking?.of !== ranking.of;
@@ -88,19 +108,23 @@ async function showRanking(turn) {
   else showGrid();
 }
 
+/** @param {Ranking} ranking */
 function loadMarks(ranking) {
-  marks.load(ranking.key).then(() => {
-    if (state.ranking?.of !== ranking.of) return;
-    if (state.request.with) showComparison();
-    else if (state.hideMarked) showGrid(true);
-  }, (error) => toast(`Cannot load the relevance marks of this query: ${error.message}`));
+  marks.load(ranking.key).then(
+    () => {
+      if (state.ranking?.of !== ranking.of) return;
+      if (state.request.with) showComparison();
+      else if (state.hideMarked) showGrid(true);
+    },
+    (error) => toast(`Cannot load the relevance marks of this query: ${error.message}`),
+  );
 }
 
 // Called after every change of the marks.
 export function marksChanged() {
   if (!state.ranking) return;
   refreshTiles();
-  if (viewer.open) pressMarks(viewer, marks.of.get(state.request.open));
+  if (viewer.open) pressMarks(viewer, marks.of.get(state.request.open ?? -1));
   else if (state.shown.with) showComparison();
   tray();
 }
@@ -108,5 +132,6 @@ export function marksChanged() {
 function noteOldLink() {
   const { model } = state.request;
   const now = state.run.models[state.ranking.learner]?.version ?? 0;
-  if (model !== undefined && model !== now) note(`This link was created with model ${model}; the results are from model ${now}.`);
+  if (model !== undefined && model !== now)
+    note(`This link was created with model ${model}; the results are from model ${now}.`);
 }

@@ -6,25 +6,35 @@ import { $, box, command, el, remember, remembered } from "./dom.js";
 import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
 import { drawHome } from "./home.js";
-import { marks, queryName, state, viewOf } from "./state.js";
+import { queryPicture } from "./queryimage.js";
+import { forgetRanking, marks, queryName, state, viewOf } from "./state.js";
+
+/** @import { Query } from "./address.js" */
 
 const RECENT = 10;
 
+/** @param {number} turn */
 export async function showStart(turn) {
   if (state.run.images && !samples) await drawSamples(turn);
   else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;
-  state.ranking = state.drawn = null;
+  forgetRanking();
   marks.load(null);
   drawRecent();
   drawHome();
   if (!state.run.images)
-    $("#samples").replaceChildren(box("This run has no images yet",
-      [el("p", {}, "To index a folder of images, run this command, then reload the page:"), command("visterm features FOLDER")]));
+    $("#samples").replaceChildren(
+      box("This run has no images yet", [
+        el("p", {}, "To index a folder of images, run this command, then reload the page:"),
+        command("visterm features FOLDER"),
+      ]),
+    );
 }
 
+/** @type {Gallery | null} */
 let samples = null;
 
+/** @param {number} [turn] */
 export async function drawSamples(turn = state.turn) {
   const images = await get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
   if (!samples) {
@@ -33,7 +43,7 @@ export async function drawSamples(turn = state.turn) {
       alt: (image) => `Search with ${image.path}`,
       dress: (image, node) => {
         dressTile(image, node, { plain: true });
-        node.querySelector("a.open").dataset.go = "link";
+        $("a.open", node).dataset.go = "link";
       },
     });
     $("#samples").replaceChildren(samples.root);
@@ -45,27 +55,39 @@ export async function drawSamples(turn = state.turn) {
 
 const recentName = () => `recent ${state.run.run}`; // image ids belong to a run
 
+/** @returns {{ query: Query, name: string }[]} */
+const recent = () => remembered(recentName(), []);
+
 function drawRecent() {
-  const kept = remembered(recentName(), []);
-  $("#recent").replaceChildren(...(kept.length ? [el("h2", {}, "Recent queries"), el("ul", { class: "strip" }, kept.map(({ query, name }) =>
-    el("li", {}, el("a", { href: addressOf(query), "data-go": "link", title: name }, queryPicture(query, name),
-      query.query_label ? null : el("span", { class: "unseen" }, name)))))] : []));
+  const kept = recent();
+  $("#recent").replaceChildren(
+    ...(kept.length
+      ? [
+          el("h2", {}, "Recent queries"),
+          el(
+            "ul",
+            { class: "strip" },
+            kept.map(({ query, name }) =>
+              el(
+                "li",
+                {},
+                el(
+                  "a",
+                  { href: addressOf(query), "data-go": "link", title: name },
+                  queryPicture(query, name),
+                  query.query_label ? null : el("span", { class: "unseen" }, name),
+                ),
+              ),
+            ),
+          ),
+        ]
+      : []),
+  );
 }
 
 export function rememberQuery() {
   const query = queryOf(state.request);
   const same = JSON.stringify(query);
-  const kept = remembered(recentName(), []).filter((entry) => JSON.stringify(entry.query) !== same);
+  const kept = recent().filter((entry) => JSON.stringify(entry.query) !== same);
   remember(recentName(), [{ query, name: queryName() }, ...kept].slice(0, RECENT));
-}
-
-export const queryAddress = ({ id, upload }, size) =>
-  id !== undefined ? `images/${id}/thumbnail?size=${size}` : `uploads/${encodeURIComponent(upload)}?size=${size}`;
-
-// The picture of a query; its name where there is none.
-export function queryPicture(query, name) {
-  if (query.query_label) return el("span", { class: "word" }, name);
-  const img = el("img", { src: queryAddress(query, 256), alt: "", draggable: "false" });
-  img.addEventListener("error", () => img.replaceWith(el("span", { class: "word" }, name)));
-  return img;
 }

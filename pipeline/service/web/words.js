@@ -2,6 +2,9 @@
 
 import { el } from "./dom.js";
 
+/** @import { Props } from "./dom.js" */
+
+/** @type {{ [name: string]: string }} */
 const NAMES = {
   cosine: "Plain look (cosine)",
   musl: "Learned similarity per label (MuSL)",
@@ -11,28 +14,70 @@ const NAMES = {
   knn: "Labels of neighbours (k-NN)",
 };
 
+/** @param {string} name */
 export const learnerName = (name) => NAMES[name] ?? `Learned similarity (${name.toUpperCase()})`;
 
 const MEANINGS = {
-  score: ["scores", "How alike the learner finds the two photos. Scores compare results of one query under one learner, nothing else."],
-  gap: ["gaps", "How much lower the next result scores. A large gap means that this match stands out."],
-  learner: ["learners", "Plain look compares colours and textures as they are. A learned similarity was trained on labelled photos and weighs what tells them apart."],
-  learned: ["what was learned", "On the left, photos are compared as they look: best for things that nobody has labelled. On the right, only what was learned from labels counts."],
+  score: [
+    "scores",
+    "How alike the learner finds the two photos. Scores compare results of one query under " +
+      "one learner, nothing else.",
+  ],
+  gap: [
+    "gaps",
+    "How much lower the next result scores. A large gap means that this match stands out.",
+  ],
+  learner: [
+    "learners",
+    "Plain look compares colours and textures as they are. A learned similarity was trained " +
+      "on labelled photos and weighs what tells them apart.",
+  ],
+  learned: [
+    "what was learned",
+    "On the left, photos are compared as they look: best for things that nobody has " +
+      "labelled. On the right, only what was learned from labels counts.",
+  ],
   versus: ["comparisons", "A second ranking of the same query beside the first, with what moved."],
-  copies: ["copies", "Re-encoded, resized and mirrored copies of one photo are shown as one photo with a count."],
-  precision: ["precision", "The share of the images you marked that you marked as relevant, among the first 20."],
-  marks: ["marks", "Relevant and not relevant results teach the learner what you mean. Nothing changes before you update the ranking."],
-  explain: ["explanations", "Bright parts add to the score, dimmed parts do not. Numbers join the blocks that match best."],
+  copies: [
+    "copies",
+    "Re-encoded, resized and mirrored copies of one photo are shown as one photo with a count.",
+  ],
+  precision: [
+    "precision",
+    "The share of the images you marked that you marked as relevant, among the first 20.",
+  ],
+  marks: [
+    "marks",
+    "Relevant and not relevant results teach the learner what you mean. Nothing changes " +
+      "before you update the ranking.",
+  ],
+  explain: [
+    "explanations",
+    "Bright parts add to the score, dimmed parts do not. Numbers join the blocks that match best.",
+  ],
 };
 
 let number = 0;
 
-// A button that explains a figure in a sentence.
+/**
+ * A button that explains a figure in a sentence.
+ * @param {keyof typeof MEANINGS} what
+ */
 export function info(what) {
   const [name, meaning] = MEANINGS[what];
   const id = `info-${(number += 1)}`;
   const box = el("span", { id, class: "meaning", popover: "auto", role: "note" }, meaning);
-  const button = el("button", { type: "button", class: "info", popovertarget: id, "aria-label": `About ${name}`, "aria-expanded": "false" }, "i");
+  const button = el(
+    "button",
+    {
+      type: "button",
+      class: "info",
+      popovertarget: id,
+      "aria-label": `About ${name}`,
+      "aria-expanded": "false",
+    },
+    "i",
+  );
   box.addEventListener("toggle", (event) => {
     const open = event.newState === "open";
     button.setAttribute("aria-expanded", String(open));
@@ -40,10 +85,16 @@ export function info(what) {
     const at = button.getBoundingClientRect();
     box.style.left = `${Math.max(8, Math.min(at.left, innerWidth - box.offsetWidth - 8))}px`;
     const below = at.bottom + 6;
-    box.style.top = `${below + box.offsetHeight > innerHeight ? Math.max(8, at.top - box.offsetHeight - 6) : below}px`;
+    const fits = below + box.offsetHeight <= innerHeight;
+    box.style.top = `${fits ? below : Math.max(8, at.top - box.offsetHeight - 6)}px`;
   });
   return [button, box];
 }
 
-// A name of any length and script, as it is: cut in the middle of nothing, read in its own direction.
+/**
+ * A name of any length and script, as it is: cut in the middle of nothing, read in its own
+ * direction.
+ * @param {string} text
+ * @param {Props} [props]
+ */
 export const named = (text, props = {}) => el("bdi", { title: text.slice(0, 300), ...props }, text);

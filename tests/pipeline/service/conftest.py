@@ -64,6 +64,12 @@ def _client_class():
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
 
+        def described(self, model, path, **params):
+            """Get JSON whose fields are exactly those of its schema."""
+            answer = self.get(path, params=params).json()
+            assert model.model_validate(answer, strict=True).model_dump(exclude_unset=True) == answer
+            return answer
+
         @staticmethod
         def check_error(response, status, *words):
             """Errors have one shape, and one line of text."""

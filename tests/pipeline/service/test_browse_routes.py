@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from visterm.pipeline.search.overview import overview_folder, overview_record
-from visterm.pipeline.service import overview_maker, schemas
+from visterm.pipeline.service import overview_maker, schemas, schemas_figures
 from visterm.pipeline.store.files import publish
 
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -181,12 +181,12 @@ def test_the_map_is_drawn_in_the_background_and_a_failure_is_told(own, serving, 
 
 
 def test_figures_of_evaluations_and_trainings(client):
-    figures = client.get("/api/evaluations/oasis/figures").json()
+    figures = client.described(schemas_figures.EvaluationFigures, "/api/evaluations/oasis/figures")
     assert figures["best"][0]["image"]["thumbnail"]
     assert figures["best"][0]["results"][0]["image"]["id"]
     assert client.get("/api/evaluations/none/figures").status_code == 404
-    assert "oasis" in client.get("/api/training").json()["learners"]
-    effect = client.get("/api/feedback/effect").json()
+    assert "oasis" in client.described(schemas_figures.TrainingCurves, "/api/training")["learners"]
+    effect = client.described(schemas_figures.FeedbackEffect, "/api/feedback/effect")
     assert (effect["learner"], effect["queries"]) == ("oasis", [])
 
 
@@ -195,7 +195,7 @@ def test_the_effect_of_marks(own, serving, photos):
     with serving(own) as client:
         key = client.mark(photos, "pear/1.jpg", ["plum/1.jpg", "plum/2.jpg"], ["pear/2.jpg", "pear/3.jpg"])
         result = client.post("/feedback/update", json={"learner": "oasis", "query": key}).json()
-        effect = client.get("/api/feedback/effect").json()
+        effect = client.described(schemas_figures.FeedbackEffect, "/api/feedback/effect")
         if result["accepted"]:
             [query] = effect["queries"]
             assert query["image"]["id"] == photos.id("pear/1.jpg")

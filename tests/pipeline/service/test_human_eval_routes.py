@@ -2,7 +2,7 @@
 
 from visterm.pipeline.human_eval.judgements import Judgements
 from visterm.pipeline.human_eval.tasks import draw_tasks
-from visterm.pipeline.service import schemas
+from visterm.pipeline.service import schemas, schemas_figures
 
 
 def test_judging(own, serving, searcher):
@@ -21,7 +21,8 @@ def test_judging(own, serving, searcher):
         assert following["task"] is None
         assert client.post("/api/judge/undo", json={"judge": "Ann"}).json()["done"] == 3
         client.post("/api/judge/decisions", json=asked | {"decision": "relevant", "seconds": 1.5})
-        assert client.get("/api/judge/results").json()["judges"][0]["done"] == 4
+        results = client.described(schemas_figures.JudgingResults, "/api/judge/results")
+        assert results["judges"][0]["done"] == 4
         assert len(client.get("/api/judge/export").json()) == 4
         for format in ("csv", "qrels"):
             assert len(client.get("/api/judge/export", params={"format": format}).text.splitlines()) in (4, 5)

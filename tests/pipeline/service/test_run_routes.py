@@ -2,7 +2,7 @@
 
 import pytest
 
-from visterm.pipeline.service import schemas
+from visterm.pipeline.service import schemas, schemas_figures
 from visterm.pipeline.store.run import Run
 
 
@@ -12,7 +12,7 @@ def test_run_info(client, searcher):
     assert facts.learners == ["oasis", "knn", "cosine"]
     assert (facts.default_learner, facts.annotators, facts.evaluations) == ("oasis", ["knn"], ["oasis"])
     assert client.get("/health").json() == {"status": "ok", "version": searcher.version, "images": 19, "problem": None}
-    metrics = client.get("/api/evaluations/oasis/metrics").json()
+    metrics = client.described(schemas_figures.Metrics, "/api/evaluations/oasis/metrics")
     curves = schemas.PrecisionCurves.model_validate(client.get("/api/evaluations/oasis/curves").json())
     assert set(curves.systems) == set(metrics["systems"])
     assert curves.systems["oasis"][0] == pytest.approx(metrics["systems"]["oasis"]["precision_at"]["1"], abs=1e-6)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image as Pillow
 
 from visterm.learners.validation import CAUTIOUS_SPARSE
-from visterm.pipeline.service import handlers, schemas
+from visterm.pipeline.service import handlers, schemas, schemas_figures
 
 
 def test_search_by_id_answers_as_searcher_does(client, searcher, photos):
@@ -137,7 +137,7 @@ def test_labels(client, searcher, photos):
 
 def test_explanation(client, photos):
     first, second = photos.id("plum/1.jpg"), photos.id("plum/2.jpg")
-    found = client.get("/explain", params={"id": first, "result": second, "learner": "cosine"}).json()
+    found = client.described(schemas_figures.Explanation, "/explain", id=first, result=second, learner="cosine")
     assert found["result"]["path"] == "plum/2.jpg"
     assert sum(found["query"]["heat"]) == pytest.approx(found["score"], abs=1e-4)
     (answer,) = client.upload(photos.data("plum/1.jpg")).json()

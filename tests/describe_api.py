@@ -1,0 +1,11 @@
+"""Print the OpenAPI description of the service, of which `make check` makes types for the page's code."""
+
+import json
+from pathlib import Path
+from unittest.mock import patch
+
+from visterm.pipeline.service import app
+from visterm.pipeline.store.run import Run
+
+with patch.object(app, "RequestHandlers"):  # the description needs no run
+    print(json.dumps(app.create_app(Run(Path("runs/none"))).openapi()))
