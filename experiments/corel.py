@@ -267,7 +267,7 @@ def measure_words(
                 "standardised": annotation_figures(standardised(scores, of_training), Y[held_out])["f1"],
             }
             form = max(f1, key=f1.__getitem__)
-            curve[getattr(learned, "n_steps_", None)] = f1[form]
+            curve[learned.n_steps_ or None] = f1[form]
             forms[f1[form]] = form
 
         y = sp.csr_array(Y[~held_out].astype(float))

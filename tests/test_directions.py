@@ -160,7 +160,9 @@ def script_imports(name, text):
     sources = re.findall(
         r"""^(?:import|export)\b[^"';=(]*["']([^"']+)["']|\bimport\(["']([^"']+)""", text, re.MULTILINE
     )
-    return [(name, (fixed or dynamic).removeprefix("./")) for fixed, dynamic in sources]
+    return [
+        (name, (fixed or dynamic).removeprefix("./")) for fixed, dynamic in sources if "openapi" not in (fixed, dynamic)
+    ]
 
 
 def test_the_scripts_of_the_page_have_no_circle(repository):

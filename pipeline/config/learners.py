@@ -264,6 +264,13 @@ TABLE = {
         },
         (500_000, 200),
     ),
+    "musl": Row("MuSL", _MuSL, {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]}),
+    "lego": Row(
+        "LEGO",
+        _LEGO,
+        {"eta": [0.002, 0.005, 0.02, 0.08, 0.32], "margin": [0.3, 1.0, 3.0], "loss": ["triplet", "pairs"]},
+    ),
+    "mcml": Row("MCML", _MCML, {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]}),
     "pamir": Row("PAMIR", _PAMIR, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
     "warp": Row(
         "LinearWARP",
@@ -274,11 +281,4 @@ TABLE = {
     "ovr": Row("OneVsRestPA", _OneVsRest, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
     "hier": Row("HIER", _HIER, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
     "knn": Row("KNNAnnotator", _KNN, {"n_neighbors": [3, 10, 30, 100], "weights": ["similarity", "uniform"]}),
-    "lego": Row(
-        "LEGO",
-        _LEGO,
-        {"eta": [0.002, 0.005, 0.02, 0.08, 0.32], "margin": [0.3, 1.0, 3.0], "loss": ["triplet", "pairs"]},
-    ),
-    "mcml": Row("MCML", _MCML, {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]}),
-    "musl": Row("MuSL", _MuSL, {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]}),
 }

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA, online
+from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.rows import as_rows, take_rows
 
@@ -149,7 +149,7 @@ def test_rows_that_follow_each_other_are_not_copied():
 def test_norms_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
     X = sp.random_array((50, 20), density=0.3, format="csr", dtype=np.float32, random_state=0)
     norms = as_rows(X)[3]
-    monkeypatch.setattr(online, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("visterm.learners.rows._ROWS_AT_ONCE", 7)
     np.testing.assert_array_equal(as_rows(X)[3], norms)
     np.testing.assert_allclose(norms, (X.toarray() ** 2).sum(axis=1), rtol=1e-6)
 

@@ -172,7 +172,7 @@ def test_an_image_without_features_is_refused(images):
 
 def test_a_similarity_that_is_no_sum_is_refused(images):
     class Squared(SimilarityLearner):
-        fit = Cosine.fit
+        _fit = Cosine._fit
 
         def transform(self, X, y=None):
             return abs(super().transform(X)).power(2)
@@ -183,8 +183,8 @@ def test_a_similarity_that_is_no_sum_is_refused(images):
 
     parts = make_parts(5, 0)
     with pytest.raises(ValueError, match="Squared is not a sum over parts"):
-        explain(Squared().fit(images[0]), parts, parts)
+        explain(Squared().fit(images[0], None), parts, parts)
     with pytest.raises(NotImplementedError, match="Squared"):
-        Squared().fit(images[0]).transform_parts(parts, parts.sum(axis=0).A)
+        Squared().fit(images[0], None).transform_parts(parts, parts.sum(axis=0).A)
     with pytest.raises(ValueError, match="Wrong declares `linear` but is not"):
         explain(Wrong().fit(images[0]), parts, parts)

@@ -17,6 +17,7 @@ class Spy:
     """Ranks by the inner product, and notes which labels it was shown."""
 
     learned_ = 1.0
+    by_category = ranks_labels = False
 
     def __init__(self):
         self.seen = []
@@ -32,6 +33,8 @@ class Spy:
 
 class Annotator(Spy):
     """Gives every image the labels in the order of their numbers."""
+
+    ranks_labels = True
 
     def annotate(self, X, k):
         return np.tile(np.arange(k, dtype=np.int32), (X.shape[0], 1)), np.zeros((X.shape[0], k), np.float32)

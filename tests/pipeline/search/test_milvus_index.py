@@ -82,12 +82,12 @@ def test_what_came_and_went_is_written_by_the_next_search(mine):
     _, told = search("query.jpg", mine)
     assert "Milvus finds 100.0% of the 10 nearest images for oasis (measured with 45 queries)" in told
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
-    results, told = search("query.jpg", mine)
-    assert results[0]["path"] == str(mine / "more/pear/new0.jpg")
+    results, told = search("query.jpg", mine, k=5)
+    assert str(mine / "more/pear/new0.jpg") in {result["path"] for result in results}
     assert "2 images written to Milvus for oasis, 0 removed" in told
     assert "Milvus" not in search("query.jpg", mine)[1]
     visterm("remove", "more/pear/new0.jpg", "fruit/plum/3.jpg", cwd=mine)
-    results, told = search("query.jpg", mine, k=2)
+    results, told = search("query.jpg", mine, k=5)
     assert str(mine / "more/pear/new0.jpg") not in {result["path"] for result in results}
     assert "0 images written to Milvus for oasis, 2 removed" in told
     line = "index:       oasis finds 100.0% of the 10 nearest of 45 images (measured with 45 of them); 45 in Milvus, "
