@@ -531,7 +531,8 @@ class OnlineLearner(SimilarityLearner):
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
         groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
-        cautious = validation.CAUTIOUS if is_dense(X) else validation.CAUTIOUS_SPARSE
+        sparse = not is_dense(X) and self._starts_at_vectors()
+        cautious = validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS
         gallery = gallery.toarray() if is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
