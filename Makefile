@@ -48,6 +48,8 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	  { echo 'visterm needs Python 3.11 or later; name one with: make PYTHON=python3.12 ...' >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "compiling the kernels, half a minute ..."
+	@$(BIN)/python -m visterm.pipeline.warm
 	@touch $@
 
 demo: install  ## run all stages on photos that scikit-image and scikit-learn ship; no download

@@ -1,0 +1,66 @@
+"""Compile the kernels, so that the first command after `make install` does not wait: python -m visterm.pipeline.warm.
+
+Numba keeps what it has compiled beside the sources, or in NUMBA_CACHE_DIR.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+
+KINDS = ("sparse", "dense")  # vectors, which have kernels of their own
+_SMALL = {"n_steps": 64, "pass_steps": 64, "validation_fraction": 0.3, "n_bits": 2, "n_metrics": 2, "n_components": 8}
+_IMAGES, _FEATURES = 40, 64
+
+
+def learn(name: str, kind: str) -> None:
+    """Fit a learner on a few vectors, and search with it."""
+    import scipy.sparse as sp
+
+    from visterm.learners import LEARNERS
+    from visterm.retrieval import ExactIndex
+
+    rng = np.random.default_rng(0)
+    density = 0.1 if kind == "sparse" else 1.0
+    X: Any = sp.random_array((_IMAGES, _FEATURES), density=density, dtype=np.float32, rng=rng, format="csr")
+    X = X if kind == "sparse" else X.toarray()
+    learner: Any = LEARNERS[name]()
+    known = learner.get_params()
+    learner.set_params(**{key: value for key, value in _SMALL.items() if key in known})
+    learner.fit(X, np.arange(_IMAGES) % 4)
+    ExactIndex(learner, X).search(X, 5)
+
+
+def extract() -> None:
+    """Extract visterms from a few images."""
+    from visterm.features import VistermExtractor
+
+    images = [np.random.default_rng(i).integers(0, 256, (128, 160, 3), np.uint8) for i in range(4)]
+    VistermExtractor(n_visterms=32, n_colors=4, random_state=0).fit(images).transform(images)
+
+
+def _done(task: tuple[str, ...]) -> None:
+    logging.disable()  # so few images are warned of
+    warnings.simplefilter("ignore")
+    if task:
+        learn(*task)
+    else:
+        extract()
+
+
+def main() -> None:
+    """Compile on two processes, which share what they have compiled."""
+    from visterm.learners import LEARNERS
+
+    tasks: list[tuple[str, ...]] = [(), *((name, kind) for name in LEARNERS for kind in KINDS)]
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(_done, tasks))
+
+
+if __name__ == "__main__":
+    main()
