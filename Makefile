@@ -130,7 +130,7 @@ format: install $(if $(NPM),node_modules/.installed)  ## format the code and app
 	$(if $(NPM),npm run --silent format)
 
 node_modules/.installed: package.json package-lock.json
-	npm ci --loglevel error --no-audit --no-fund >/dev/null
+	npm ci --loglevel error --no-audit --no-fund --fetch-retries 1 --fetch-timeout 60000 >/dev/null
 	@touch $@
 
 # Types of what the service returns, for the page's code.
