@@ -49,7 +49,7 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@echo "compiling the kernels, half a minute ..."
-	@$(BIN)/python -m visterm.pipeline.warm
+	@$(BIN)/python -m visterm.pipeline.warm || echo "not all: the others are compiled when they are first used" >&2
 	@touch $@
 
 demo: install  ## run all stages on photos that scikit-image and scikit-learn ship; no download
