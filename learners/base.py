@@ -62,7 +62,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ranks_labels: bool = False  # has what `AnnotatorMixin` has
     labels_have_vectors: bool = False  # has `similar_labels`
     validates: bool = False  # holds images out of a fit, stops early, and chooses the share of what was learned
-    resumes: bool = False  # calls `progress` while it learns, and goes on from a checkpoint
+    resumes: bool = False  # calls `progress` while it learns, and resumes from a checkpoint
     distributes: bool = False  # has parts of a fit done elsewhere
     by_category: bool = False  # the gallery side depends on an image's category; has what `MuSL` has
 
@@ -70,7 +70,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     linear: bool = False
 
     # Whether the gallery side begins with the columns of the vectors.
-    _keeps_columns: bool = True
+    keeps_columns: bool = True
 
     # The share of what was learned that is to count, beside how images look, and what makes both vary alike: of a
     # learner that chose them on held-out images. See `Blend`.
@@ -219,7 +219,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         own = super().get_feature_names_out(input_features)
         width = self._gallery_side(sp.csr_array((1, self.n_features_in_), dtype=np.float32)).shape[1]
-        own = own if self._keeps_columns else own[:0]
+        own = own if self.keeps_columns else own[:0]
         new = [f"{type(self).__name__.lower()}{i}" for i in range(width - len(own))]
         return np.concatenate([own, np.array(new, dtype=object)])
 

@@ -34,7 +34,7 @@ class LinearAnnotator(OnlineAnnotator):
 
     labels_have_vectors = True
     linear = True
-    _keeps_columns = False
+    keeps_columns = False
     _learned: tuple[str, ...] = ("W_",)
     _state = (*OnlineAnnotator._state, "W_", "best_W_")
     C: Any

@@ -253,7 +253,7 @@ class MuSL(SimilarityLearner):
     one_label = True
     resumes = True
     by_category = True
-    _keeps_columns = False
+    keeps_columns = False
     _state = (
         *SimilarityLearner._state,
         "classes_",

@@ -156,7 +156,7 @@ class WhiteningMixin(SimilarityLearner):
 
     def _learned_side(self, Z: Any) -> Any:
         """`transform_query` of whitened vectors, without the product with A; where the gallery side is the vectors."""
-        raise NotImplementedError  # of WSABIE, whose gallery side is its own space: nothing asks it for this
+        raise NotImplementedError  # WSABIE compares in a space of its own, where there is no such side
 
     def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32) -> np.ndarray:
         if not self.is_whitened():

@@ -299,7 +299,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
 
     labels_have_vectors = True
     linear = True
-    _keeps_columns = False
+    keeps_columns = False
     _learned = ("visterm_vectors_", "label_vectors_")
     _state = (
         *OnlineAnnotator._state,

@@ -111,7 +111,7 @@ class OnnxConfig(Section):
     size: int | list[int] | None = None  # height and width in pixels; null: as the model says
     resize: Literal["crop", "stretch", "pad"] = "crop"
     keep: float = Field(default=1.0, gt=0, le=1)  # with crop
-    preprocess: Literal[tuple(PRESETS)] = "0..1"  # type: ignore[valid-type]  # names of mean and scale
+    preprocess: Literal[tuple(PRESETS)] = "0..1"  # type: ignore[valid-type]  # computed, which mypy cannot read
     mean: float | list[float] | None = None  # (pixel - mean) * scale, of pixels from 0 to 255
     scale: float | list[float] | None = None  # null: as preprocess says
     channels: Literal["rgb", "bgr"] = "rgb"

@@ -175,8 +175,8 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     few = rows[:: max(1, len(rows) * n_features // _DENSE_ENTRIES)]
     size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
     directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
-    if directions.shape[1] != n_features:  # WSABIE and the like: both sides lie in a space of their own
-        whole: Any = searcher.learner(_learner(searcher))
+    whole: Any = searcher.learner(_learner(searcher))
+    if directions.shape[1] != n_features or not whole.keeps_columns:  # both sides lie in a space of their own: WSABIE
         learned = whole.transform(X)
         learned = learned.toarray() if sparse.issparse(learned) else learned
         if learner is not whole:  # a share of it, beside how images look: each with the root of its weight

@@ -1,5 +1,5 @@
-// The address of the page: what is asked and how it is shown, so that Back, Forward, reload and
-// shared links work.
+// The address of the page holds the query and the view, so that Back, Forward, reload and shared
+// links work.
 //
 //   id | upload | query_label   the query: an image of the collection, a picture uploaded (its
 //                               hash), a label

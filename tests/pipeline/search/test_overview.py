@@ -1,11 +1,13 @@
 """The overview of a collection: map, groups that look alike, labels to check."""
 
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from running import copy_run, visterm
 
+from visterm.learners import WSABIE
 from visterm.pipeline import Searcher
 from visterm.pipeline.search import overview as module
 from visterm.pipeline.search.overview import make_overview, read_overview
@@ -81,6 +83,18 @@ def test_the_map_of_a_share_weighs_look_and_learned_as_the_similarity_does(odd, 
         np.corrcoef((part @ part.T).ravel(), scores.ravel())[0, 1] for part in (look, learned[:, look.shape[1] :])
     ]
     assert np.corrcoef((learned @ learned.T).ravel(), scores.ravel())[0, 1] > max(others) - 1e-3
+
+
+def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vectors():
+    rng = np.random.default_rng(3)
+    y = np.repeat(np.arange(4), 15)
+    X = (rng.normal(size=(4, 8))[y] + rng.normal(size=(60, 8))).astype(np.float32)
+    learner = WSABIE(n_components=8, whiten=True, n_steps=2000, random_state=0).fit(X, y)
+    searcher = SimpleNamespace(X=X, config=SimpleNamespace(seed=0), learners=["wsabie"])
+    searcher.default_learner = lambda: "wsabie"
+    searcher.learner = searcher.blend = lambda name: learner
+    _, learned = module._projections(searcher)
+    np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)
 
 
 def test_nearest_against_numpy():
