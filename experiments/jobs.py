@@ -114,4 +114,4 @@ def statements(source: str) -> str:
 def _files(*names: str) -> Iterable[Path]:
     for name in names:
         path = ROOT / name
-        yield from sorted(path.glob("*.py")) if path.is_dir() else [path]
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]

@@ -7,21 +7,18 @@ import os
 from . import storage
 from .aroma import AROMA
 from .base import SimilarityLearner
+from .baselines import LEGO, MCML, RCA, Xing
 from .blend import Blend
 from .cosine import Cosine
 from .hier import HIER
 from .knn import KNNAnnotator
-from .lego import LEGO
-from .mcml import MCML
 from .musl import MuSL
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .pamir import PAMIR
-from .rca import RCA
 from .triplets import TripletSampler
 from .warp import LinearWARP
 from .wsabie import WSABIE
-from .xing import Xing
 
 __all__ = [
     "AROMA",

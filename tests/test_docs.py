@@ -185,8 +185,9 @@ def test_every_public_example_runs(repository):
 
     n_tried = 0
     for room in ("features", "learners", "retrieval"):
-        for file in sorted((repository / room).glob("*.py")):
-            module = import_module(f"visterm.{room}.{file.stem}" if file.stem != "__init__" else f"visterm.{room}")
+        for file in sorted((repository / room).rglob("*.py")):
+            names = file.relative_to(repository).with_suffix("").parts
+            module = import_module(".".join(("visterm", *names)).removesuffix(".__init__"))
             failed, tried = doctest.testmod(module)
             assert not failed, module
             n_tried += tried

@@ -5,8 +5,9 @@ import pytest
 import scipy.optimize
 import scipy.sparse as sp
 
-from visterm.learners import MCML, mcml
-from visterm.learners.mcml import collapse_loss
+from visterm.learners import MCML
+from visterm.learners.baselines import mcml
+from visterm.learners.baselines.mcml import collapse_loss
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def test_images_alone_are_counted(overlapping, caplog):
 
 
 def test_much_memory_is_said(overlapping, caplog, monkeypatch):
-    monkeypatch.setattr("visterm.learners.mcml._MUCH_MEMORY", 5000)
+    monkeypatch.setattr("visterm.learners.baselines.mcml._MUCH_MEMORY", 5000)
     with caplog.at_level(logging.WARNING):
         MCML(n_steps=1).fit(*overlapping)
     assert "GB of memory for 40 images of 4 visterms" in caplog.text

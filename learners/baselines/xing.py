@@ -23,9 +23,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from .mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
-from .online import OnlineLearner
-from .rows import Rows, dense_rows
+from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
+from visterm.learners.online import OnlineLearner
+from visterm.learners.rows import Rows, dense_rows
 
 _FIRST_STEP, _LEAST_STEP = 0.3, 1e-6
 

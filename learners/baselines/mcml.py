@@ -25,9 +25,9 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 
-from .mahalanobis import MahalanobisMixin
-from .online import OnlineLearner
-from .rows import Rows, dense_rows
+from visterm.learners.mahalanobis import MahalanobisMixin
+from visterm.learners.online import OnlineLearner
+from visterm.learners.rows import Rows, dense_rows
 
 _log = logging.getLogger(__name__)
 

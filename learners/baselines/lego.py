@@ -40,11 +40,11 @@ import scipy.sparse as sp
 from numba import njit
 from threadpoolctl import threadpool_limits
 
-from .draws import stream
-from .mahalanobis import MahalanobisMixin
-from .online import OnlineLearner
-from .rows import FASTMATH, Rows, dense_rows, mean_entries
-from .triplets import TripletSampler
+from visterm.learners.draws import stream
+from visterm.learners.mahalanobis import MahalanobisMixin
+from visterm.learners.online import OnlineLearner
+from visterm.learners.rows import FASTMATH, Rows, dense_rows, mean_entries
+from visterm.learners.triplets import TripletSampler
 
 _COLUMNS = 512  # columns of a large Cholesky decomposition that are computed at a time: half a second at d = 10,000
 _BISECTIONS = 60  # takes an interval to the last bits of a double

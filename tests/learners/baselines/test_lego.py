@@ -5,9 +5,10 @@ import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from visterm.learners import LEGO, TripletSampler, lego, load_learner
+from visterm.learners import LEGO, TripletSampler, load_learner
+from visterm.learners.baselines import lego
+from visterm.learners.baselines.lego import lego_pass
 from visterm.learners.draws import stream
-from visterm.learners.lego import lego_pass
 
 FORMS = {"sparse": sp.csr_array, "dense": np.asarray}
 

@@ -15,9 +15,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
-from .base import Callback
-from .checks import plain_labels, plain_supervision
-from .mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
+from visterm.learners.base import Callback
+from visterm.learners.checks import plain_labels, plain_supervision
+from visterm.learners.mahalanobis import MahalanobisMixin, check_shrinkage, shrunken
 
 
 class RCA(MahalanobisMixin):
