@@ -236,6 +236,7 @@ class Row(NamedTuple):
     """A learner, under the name that its section, its folder and the option --learner have."""
 
     class_name: str  # in visterm.learners
+    title: str  # on the page, for people who have not read about learners
     settings: type  # the constructor's keywords, with the values that commands take; `check` looks at several
     tried: dict[str, list[Any]]  # by `visterm tune`: values that a person would write, see search_spaces.py
     steps: tuple[int, int] | None = None  # where n_steps is null: at least, and per image, to learn from each as often
@@ -244,17 +245,20 @@ class Row(NamedTuple):
 TABLE = {
     "oasis": Row(
         "OASIS",
+        "Learned similarity (OASIS)",
         _OASIS,
         {"C": [0.01, 0.03, 0.1, 0.3, 1.0], "init": ["identity", "zero"], "pairs_per_query": [32, 256]},
         (4_000_000, 1_000),
     ),
     "aroma": Row(
         "AROMA",
+        "Learned similarity (AROMA)",
         _AROMA,
         {"r": [0.01, 0.1, 1.0, 10.0, 100.0], "init": ["zero", "identity"], "pairs_per_query": [1, 32]},
     ),
     "wsabie": Row(
         "WSABIE",
+        "Learned labels (WSABIE)",
         _WSABIE,
         {
             "n_components": [50, 100, 200],
@@ -264,21 +268,35 @@ TABLE = {
         },
         (500_000, 200),
     ),
-    "musl": Row("MuSL", _MuSL, {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]}),
+    "musl": Row(
+        "MuSL",
+        "Learned similarity per label (MuSL)",
+        _MuSL,
+        {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]},
+    ),
     "lego": Row(
         "LEGO",
+        "Learned similarity (LEGO)",
         _LEGO,
         {"eta": [0.002, 0.005, 0.02, 0.08, 0.32], "margin": [0.3, 1.0, 3.0], "loss": ["triplet", "pairs"]},
     ),
-    "mcml": Row("MCML", _MCML, {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]}),
-    "pamir": Row("PAMIR", _PAMIR, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
+    "mcml": Row("MCML", "Learned similarity (MCML)", _MCML, {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]}),
+    "pamir": Row("PAMIR", "Learned labels (PAMIR)", _PAMIR, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
     "warp": Row(
         "LinearWARP",
+        "Learned similarity (WARP)",
         _LinearWARP,
         {"learning_rate": [0.01, 0.03, 0.1, 0.3, 1.0], "max_norm": [3.0, 10.0, 30.0]},
         (500_000, 200),
     ),
-    "ovr": Row("OneVsRestPA", _OneVsRest, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
-    "hier": Row("HIER", _HIER, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
-    "knn": Row("KNNAnnotator", _KNN, {"n_neighbors": [3, 10, 30, 100], "weights": ["similarity", "uniform"]}),
+    "ovr": Row(
+        "OneVsRestPA", "Learned labels (one vs rest)", _OneVsRest, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}
+    ),
+    "hier": Row("HIER", "Learned similarity (HIER)", _HIER, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
+    "knn": Row(
+        "KNNAnnotator",
+        "Labels of neighbours (k-NN)",
+        _KNN,
+        {"n_neighbors": [3, 10, 30, 100], "weights": ["similarity", "uniform"]},
+    ),
 }

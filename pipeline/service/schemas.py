@@ -232,6 +232,7 @@ class RunInfo(BaseModel):
     labels: dict[str, int] = Field(description=f"Images per label; the {MAX_LISTED_LABELS:,} largest")
     n_labels: int
     learners: list[str]
+    titles: dict[str, str] = Field(description="What people read in place of a learner's name")
     default_learner: str
     annotators: list[str]
     version: str

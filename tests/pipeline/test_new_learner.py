@@ -39,7 +39,7 @@ class Settings:
 
 
 visterm.learners.LEARNERS["Toy"] = Toy
-learners.TABLE["toy"] = learners.Row("Toy", Settings, {"power": [0.5, 1.0, 2.0]})
+learners.TABLE["toy"] = learners.Row("Toy", "A toy", Settings, {"power": [0.5, 1.0, 2.0]})
 
 if sys.argv[1] == "page":
     from fastapi.testclient import TestClient
@@ -86,4 +86,6 @@ def test_a_class_and_a_row(write_images, tmp_path):
     assert "toy" in json.loads((tmp_path / "runs/photos/evaluations/toy/metrics.json").read_text())["systems"]
     (found,) = json.loads(visterm("search", "id:1", "--learner", "toy", "--json"))
     assert found["results"]
-    assert "toy" in json.loads(visterm("page"))["learners"]
+    page = json.loads(visterm("page"))
+    assert "toy" in page["learners"]
+    assert page["titles"]["toy"] == "A toy"

@@ -15,8 +15,8 @@ import {
 import { LARGEST, rowHeight, setRowHeight, SMALLEST } from "./gallery.js";
 import { change, redraw } from "./history.js";
 import { reset } from "./learning.js";
-import { modelName, onlineLearner, snapshot, state } from "./state.js";
-import { info, learnerName } from "./words.js";
+import { learnerName, modelName, onlineLearner, snapshot, state } from "./state.js";
+import { info } from "./words.js";
 
 /** @import { Child } from "./dom.js" */
 
