@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import threading
@@ -29,7 +30,6 @@ from visterm.pipeline.store.vectors import extractor_content, identity, mapped_v
 from .dask_cluster import connected
 from .features import check_features
 
-_FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
 _HARDLY_BETTER = 0.05  # gain on held-out images, of cosine's mAP there, or of what that lacks to 1
@@ -156,7 +156,7 @@ def _train(
         if all(name in image.labels for image in images):
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
-    _check_feasible(learner_name, learner, config, X, time_limit)
+    _check_feasible(learner_name, learner, config, X, y, time_limit)
     if time_limit is not None and not learner.validates:
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
     if force:  # if this is interrupted, the old model is not up to date: it was to be replaced
@@ -192,8 +192,7 @@ def _train(
         except ValueError as error:
             if force:
                 shutil.rmtree(checkpoint, ignore_errors=True)
-            hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
-            raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
+            raise LearnerRefused(_refusal(learner_name, error)) from None
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
@@ -366,24 +365,16 @@ def _with_steps_of(checkpoint: Path, record: dict[str, Any], learner_name: str) 
     return record | {"config": record["config"] | {learner_name: section}}
 
 
-def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, time_limit: float | None) -> None:
-    """Raise if the learner cannot end on these vectors: for want of memory or of time, or as they tell it nothing."""
+def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, y: Any, time_limit: float | None) -> None:
+    """Refuse training that needs too much memory or time, or vectors that suit the learner badly."""
     n_images, n_features = X.shape
     n_entries = X.nnz if hasattr(X, "nnz") else n_images * n_features
     visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
-    by_kmeans = visterms and config.features.codebook.kind == "kmeans"
-    if learner_name == "musl" and by_kmeans and n_entries < _FEWEST_ENTRIES * n_images * n_features:
-        raise LearnerRefused(
-            f"musl: an image has {n_entries / n_images:.0f} of the {n_features:,} k-means visterms, too few to split "
-            "images by counts of single ones; use the forest codebook: visterm features IMAGES --set "
-            "features.codebook.kind=forest"
-        )
-    if learner_name == "musl" and config.features.kind == "deep":
-        raise LearnerRefused(
-            "musl splits images by single numbers, which say little in deep vectors: it ranks worse than cosine; use "
-            "another learner, or the forest codebook: visterm features IMAGES --set features.kind=visterms --set "
-            "features.codebook.kind=forest"
-        )
+    try:
+        vectors = "deep" if config.features.kind == "deep" else config.features.codebook.kind if visterms else None
+        learner.check(X, y, vectors=vectors)
+    except ValueError as error:
+        raise LearnerRefused(_refusal(learner_name, error, visterms=visterms)) from None
     n_bytes, seconds = learner.estimate(n_images, n_features, n_entries)
     fewer = "extract fewer visterms, such as visterm features IMAGES --set features.n_visterms=1000"
     fewer = fewer if visterms else "use shorter vectors"
@@ -395,6 +386,15 @@ def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, tim
             f"{learner_name}: vectors of {n_features:,} numbers take about {duration(seconds)} on one core; {fewer}, "
             "or train with --time-limit"
         )
+
+def _refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> str:
+    """Return what a learner refuses, with the commands for the parameters and vectors that it says to use."""
+    text = re.sub(r"; use (\w+=)", rf"; use --set {learner_name}.\1", str(error))
+    if text.endswith(" forest codebook"):
+        kind = "" if visterms else "--set features.kind=visterms "
+        text += f": visterm features IMAGES {kind}--set features.codebook.kind=forest"
+    return f"{learner_name}: {text}"
+
 
 
 def available_memory() -> float:

@@ -342,6 +342,28 @@ class TestLearning:
 
 class TestStarts:
     X, y = make_groups(0)
+class TestCheck:
+    @pytest.mark.parametrize("vectors", ["forest", None])
+    def test_fit_and_other_vectors_are_not_refused(self, vectors):
+        X = sp.csr_array(np.eye(40, dtype=np.float32))
+        MuSL(n_metrics=1, n_bits=1).check(X, np.arange(40) % 2, vectors=vectors)
+        MuSL(n_metrics=1, n_bits=1).fit(X, np.arange(40) % 2)
+
+    def test_few_visterms_of_kmeans(self):
+        y = np.arange(40) % 2
+        with pytest.raises(ValueError, match="an image has 1 of the 40 k-means visterms, .* use the forest codebook$"):
+            MuSL().check(sp.csr_array(np.eye(40)), y, vectors="kmeans")
+        MuSL().check(sp.csr_array(np.eye(20)), y[:20], vectors="kmeans")  # one in twenty is enough
+        MuSL().check(np.ones((40, 40)), y, vectors="kmeans")
+
+    def test_deep_vectors(self):
+        with pytest.raises(ValueError, match="single numbers, which say little in deep vectors"):
+            MuSL().check(np.ones((4, 4)), np.arange(4) % 2, vectors="deep")
+
+    def test_others_refuse_nothing(self):
+        Cosine().check(np.ones((4, 4)), np.arange(4) % 2, vectors="deep")
+
+
     OPTIONS = {
         "n_metrics": 2,
         "n_bits": 6,

@@ -515,7 +515,7 @@ def test_what_cannot_end_is_refused(mine, monkeypatch):
     assert "lego: vectors of 40 numbers take about 0.0 s on one core; " in line
     assert line.endswith("or train with --time-limit")
     assert "trained in" in visterm("train", "--learner", "lego", "--force", "--time-limit", "1m", cwd=mine).stderr
-    monkeypatch.setattr(stage, "_FEWEST_ENTRIES", 1.1)
+    monkeypatch.setattr("visterm.learners.musl._FEWEST_ENTRIES", 1.1)
     line = refused("train", "--learner", "musl", "--force", cwd=mine)
     assert "of the 40 k-means visterms, too few" in line
     assert line.endswith("--set features.codebook.kind=forest")
