@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from visterm.pipeline.cli.app import app
+from visterm.pipeline.config.learners import TABLE
 
 ROOMS = ("features", "learners", "retrieval", "pipeline")
 
@@ -170,6 +171,12 @@ def test_the_reference_names_functions_that_modules_hide(repository, room):
     assert f"::: visterm.{room}\n" in page
     hidden = [n for n in import_module(f"visterm.{room}").__all__ if (repository / room / f"{n}.py").exists()]
     assert [name for name in hidden if f"::: visterm.{room}.{name}.{name}\n" not in page] == []
+
+
+def test_the_readme_counts_the_learners_of_the_table(repository):
+    numbers = {5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine"}
+    words = f"OASIS, AROMA, WSABIE, MuSL and {numbers[len(TABLE) - 4]} more"
+    assert words in (repository / "README.md").read_text()
 
 
 def test_the_version_is_the_same_everywhere(repository):
