@@ -36,8 +36,8 @@ SET = "caltech101-38"
 # leaves are always better and slower.
 KNN = {"n_neighbors": 30}
 TREE = KNN | {"algorithm": "tree", "leaf_size": 400}
-OVR = {"C": 0.03, "n_steps": 30_000}
-PAMIR_IA = {"C": 0.01, "n_steps": 300_000}
+OVR = {"C": 0.03, "n_steps": 30_000, "pass_steps": 1000}
+PAMIR_IA = {"C": 0.01, "n_steps": 300_000, "pass_steps": 10_000}
 
 
 def cpu_time(function, *arguments) -> float:
@@ -373,7 +373,7 @@ def peak():
     return 1024 * int(next(line.split()[1] for line in status if line.startswith("VmHWM")))
 options = {"random_state": 0}
 if name != "KNNAnnotator":
-    options |= {"n_steps": 5_000, "pass_steps": 2_500, "validation_fraction": 0.2}
+    options |= {"n_steps": 5_000, "pass_steps": 2_500, "validation_fraction": 0.2, "refit": False}
 LEARNERS[name](**options).fit(images(1000, 100), np.arange(1000) % 7).annotate(images(10, 100), 1)
 X, y = images(n, d), np.arange(n) % n_labels
 before = peak()

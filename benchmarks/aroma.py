@@ -298,7 +298,9 @@ def time_dense(name: str, covariance: str, pairs: int, quick: bool) -> dict:
     X, y = dense_classes()
     d, sampler = X.shape[1], TripletSampler(y)
     n_steps, n_states, few = (10_000, 2, 20) if quick else (150_000, 6, 100)
-    learner = AROMA(covariance=covariance, pairs_per_query=pairs, n_steps=300, random_state=0, n_jobs=2)
+    learner = AROMA(
+        covariance=covariance, pairs_per_query=pairs, n_steps=300, init="zero", whiten=False, random_state=0, n_jobs=2
+    )
     learner.fit(X, y)  # compiles
     plain_pass(X, sampler.draw(stream(0), 2), learner)
     peer, paused = [], 0.0
@@ -412,7 +414,8 @@ def compare_pairs() -> None:
             found = []
             for seed in range(2):
                 train, test = both.split(y, both.N_TRAIN, seed)
-                learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2)
+                form = {"n_steps": 100_000, "pass_steps": 5000, "init": "zero", "whiten": False}
+                learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2, **form)
                 start = time.perf_counter()
                 learner.fit(X[train], y[train])
                 found.append((time.perf_counter() - start, quality(learner, X[test], y[test])))
@@ -434,7 +437,7 @@ def main() -> None:
         return
     X, y, train = load_vectors(arguments.dimensions, arguments.name)
     common = {"n_steps": arguments.steps, "random_state": 0}
-    form = {"covariance": arguments.covariance, "init": arguments.init, "n_jobs": -1}
+    form = {"covariance": arguments.covariance, "init": arguments.init, "pass_steps": 5000, "n_jobs": -1}
     settings = [(f"AROMA r={r:g}", AROMA(r=r, **form, **common)) for r in REGULARISERS]
     settings += [(f"OASIS C={C:g}", OASIS(C=C, **common)) for C in AGGRESSIVENESS]
     print(f"{'':14} {'cross-validated':>16} {'test images':>12}")
@@ -453,7 +456,7 @@ from benchmarks.vectors import load_vectors
 from visterm.learners import AROMA
 d, n_steps, covariance, fraction = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4]) or None
 X, y, train = load_vectors(d)
-learner = AROMA(covariance=covariance, validation_fraction=fraction, random_state=0, n_jobs=2)
+learner = AROMA(covariance=covariance, validation_fraction=fraction, refit=False, random_state=0, n_jobs=2)
 learner.set_params(n_steps=10).fit(X[train][:, :100], y[train])
 def peak():
     status = Path("/proc/self/status").read_text()

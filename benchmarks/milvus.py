@@ -164,7 +164,7 @@ def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.nda
 def run(quick: bool = False) -> list[dict]:
     X, y, train = load_vectors(D, SET)
     X = sp.csr_matrix(X)
-    learner = OASIS(random_state=0).fit(X[train], y[train])
+    learner = OASIS(n_steps=2_000_000, random_state=0).fit(X[train], y[train])
     rng = np.random.default_rng(0)
     n = 10_000 if quick else 200_000
     T, Q, more = repeated(X, n, rng), repeated(X, N_QUERIES, rng), repeated(X, N_CHANGED, rng)

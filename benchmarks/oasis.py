@@ -296,7 +296,7 @@ def peak():
         return 1024 * int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
-OASIS(n_steps=n_steps, validation_fraction=0.2, random_state=0).fit(X[train], y[train])
+OASIS(n_steps=n_steps, validation_fraction=0.2, patience=None, refit=False, random_state=0).fit(X[train], y[train])
 print((peak() - before) / (4 * d * d))
 """
 

@@ -79,18 +79,18 @@ def whitened(X: np.ndarray, y: Any, split: Split, shrinkage: float = 0.01, *, to
 
 
 def learn(training: np.ndarray, y: Any, C: float = 0.1) -> np.ndarray:
-    return OASIS(C=C, n_steps=STEPS, random_state=0, n_jobs=2).fit(training, y).W_
+    return OASIS(C=C, whiten=False, n_steps=STEPS, random_state=0, n_jobs=2).fit(training, y).W_
 
 
 def learn_from_hardest(training: np.ndarray, y: Any) -> np.ndarray:
-    learner = HardestOfTen(n_steps=STEPS, pass_steps=PASS, random_state=0, n_jobs=2)
+    learner = HardestOfTen(whiten=False, n_steps=STEPS, pass_steps=PASS, random_state=0, n_jobs=2)
     learner.images = training
     return learner.fit(training, y).W_
 
 
 def learn_in_turns(training: np.ndarray, y: Any, others: Any) -> np.ndarray:
     """Every second pass from other labels."""
-    learner = OASIS(n_steps=PASS, pass_steps=PASS, random_state=0, n_jobs=2)
+    learner = OASIS(whiten=False, n_steps=PASS, pass_steps=PASS, random_state=0, n_jobs=2)
     for k in range(STEPS // PASS):
         learner.partial_fit(training, y if k % 2 == 0 else others)
     return learner.W_

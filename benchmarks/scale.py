@@ -94,7 +94,9 @@ def train(size: Size, folder: str, options: dict) -> None:
     else:
         tell(resumed=0)
         parameters = {"C": C, "n_steps": size.steps, "pass_steps": size.pass_steps, "pairs_per_query": PAIRS}
-        learner = OASIS(**(parameters | {"click_cutoff": 0.0, "random_state": 0} | options))
+        learner = OASIS(
+            **(parameters | {"click_cutoff": 0.0, "patience": None, "refit": False, "random_state": 0} | options)
+        )
         learner.fit(X, y, validation_rows=watched, callback=report)
     looks = [entry for entry in learner.history_ if entry["validation"] is not None]
     tell(history=[(look["step"], look["validation"]) for look in looks], unwatched=unwatched(learner, size))

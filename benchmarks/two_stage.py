@@ -166,7 +166,7 @@ def against_exact(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> list[di
 def run(quick: bool = False) -> list[dict]:
     X, y, train = load_vectors(D, SET)
     X = sp.csr_matrix(X)
-    learner = OASIS(random_state=0).fit(X[train], y[train])
+    learner = OASIS(n_steps=2_000_000, random_state=0).fit(X[train], y[train])
     rng = np.random.default_rng(0)
     n = 20_000 if quick else 1_000_000
     T, Q = repeated(X, n, rng), repeated(X, N_QUERIES, rng)

@@ -341,7 +341,8 @@ def peak():
         return 1024 * int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
-learner = WSABIE(n_components=size, n_steps=n_steps, validation_fraction=0.2, random_state=0).fit(X[train], y[train])
+early = {"validation_fraction": 0.2, "patience": None, "refit": False}
+learner = WSABIE(n_components=size, n_steps=n_steps, random_state=0, **early).fit(X[train], y[train])
 print((peak() - before) / (learner.visterm_vectors_.nbytes + learner.label_vectors_.nbytes))
 """
 

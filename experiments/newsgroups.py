@@ -221,7 +221,7 @@ def measure(part: str, system: str, repeat: int, value: float = 0.0, small: bool
         make(system, value, n_steps=TRACED[-1], pass_steps=TRACED[0]).fit(X, y, callback=look)
         return {"trace": trace}
     if part == "sensitivity":
-        learner = make(system, value, n_steps=SENSITIVITY_STEPS).fit(X, y)
+        learner = make(system, value, n_steps=SENSITIVITY_STEPS, pass_steps=5000).fit(X, y)
         return {"precision_at_10": figures(learner, Q, y_query, N_QUERIES // 2)["precision"][9]}
     if system == "cosine":
         return figures(Cosine().fit(X), Q, y_query)

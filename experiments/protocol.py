@@ -60,6 +60,7 @@ def choose(
     def measure(learner: Any) -> Curve:
         if not hasattr(learner, "n_steps"):  # it learns at once
             return [(None, float(np.mean([clone(learner).fit(X[a], y[a]).score(X[b], y[b]) for a, b in splits])))]
+        learner.set_params(patience=None, refit=False)  # curves of one length
         histories = [clone(learner).fit(X, y, validation_rows=held_out).history_ for _, held_out in splits]
         looks = [[entry for entry in history if entry["validation"] is not None] for history in histories]
         curve = np.mean([[look["validation"] for look in some] for some in looks], axis=0)

@@ -44,7 +44,8 @@ N_ITERATIONS = 10  # of MCML, which sees all images in each
 FOLDS = 2
 MOST_REPEATS, ENOUGH_SECONDS = 3, 3.0
 # Early stopping on a tenth of the images: looks of the same length whatever their number, so that it decides freely.
-STOPPING = {"n_steps": 4_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "random_state": 0}
+STOPPING = {"n_steps": 4_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "refit": False}
+STOPPING |= {"random_state": 0}
 
 
 def synthetic_images(n: int, d: int) -> tuple[sp.csr_array, np.ndarray]:

@@ -109,7 +109,7 @@ class OnlineLearner(ResumingLearner):
     _learned: tuple[str, ...] = ()
 
     # Parameters that the loop reads; a subclass stores them.
-    n_steps: int
+    n_steps: int | None
     pass_steps: int
     validation_fraction: float | None
     patience: int | None
@@ -267,8 +267,9 @@ class OnlineLearner(ResumingLearner):
         self.held_out_ = self._hold_out(y, validation_rows)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
-        self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
-        self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
+        n_steps = self.steps_for(X.shape[0])
+        self._begin_phase("train" if self.held_out_ is None else "search", n_steps)
+        self.steps_done_, self.steps_total_ = 0, n_steps * (2 if self._refits() else 1)
         return self._run(X, y, callback, progress, distribute)
 
     def partial_fit(
@@ -285,7 +286,7 @@ class OnlineLearner(ResumingLearner):
         X, y = self._check_supervised(X, y, reset=new)
         self._check_loop_params()
         self._check_params()
-        n_steps = self.n_steps
+        n_steps = self.steps_for(X.shape[0])
         if new:
             self.seed_ = draw_seed(self.random_state)
             self.history_ = []
@@ -596,7 +597,8 @@ class OnlineLearner(ResumingLearner):
         return sp.csr_array(X), y
 
     def _check_loop_params(self) -> None:
-        check_integer("n_steps", self.n_steps, minimum=1)
+        if self.n_steps is not None or self._steps is None:
+            check_integer("n_steps", self.n_steps, minimum=1)
         check_integer("pass_steps", self.pass_steps, minimum=1)
         if self.patience is not None:
             check_integer("patience", self.patience, minimum=1)

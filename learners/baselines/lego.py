@@ -257,15 +257,15 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         "triplet" alone.
     near, far : float, default=1.0 and 2.0
         Squared distances of "pairs" alone. Unit rows that share no visterm begin at 2.
-    n_steps : int, default=20_000
+    n_steps : int, default=50_000
         Triplets; with "pairs" each gives the pairs (q, p+) and (q, p-).
     validation_fraction : float, optional
         Share of each class held out for early stopping: A with the best mean average precision is kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=3
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=1000
+    pass_steps : int, default=5000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     click_cutoff : float or str, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
@@ -331,11 +331,11 @@ class LEGO(MahalanobisMixin, OnlineLearner):
         margin: float = 1.0,
         near: float = 1.0,
         far: float = 2.0,
-        n_steps: int = 20_000,
+        n_steps: int = 50_000,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 1000,
+        patience: int | None = 3,
+        refit: bool = True,
+        pass_steps: int = 5000,
         click_cutoff: float | str | None = None,
         check_negatives: bool = True,
         random_state: Any = None,
@@ -386,7 +386,7 @@ class LEGO(MahalanobisMixin, OnlineLearner):
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
         d = n_features
-        steps = self.n_steps * (2 if self.refit and self.validation_fraction else 1)
+        steps = self.steps_for(n_images) * (2 if self.refit and self.validation_fraction else 1)
         factors = steps / self.pass_steps * d**3 / 3e10  # one Cholesky decomposition per pass
         return 12.0 * d**2, steps * _step_nanoseconds(d, n_entries / n_images) / 1e9 + factors
 

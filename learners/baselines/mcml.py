@@ -108,20 +108,20 @@ class MCML(MahalanobisMixin, OnlineLearner):
 
     Parameters
     ----------
-    trace_penalty : float, default=0.0
+    trace_penalty : float, default=0.003
         Weight of tr(A). Where a metric separates the classes of the training images, as it mostly does for d >= n, f
-        has no minimum without a penalty, only ever longer distances. 0.003 is a value to begin with for unit rows.
-    n_steps : int, default=100
+        has no minimum without a penalty, only ever longer distances. The default suits unit rows.
+    n_steps : int, default=60
         Iterations, at most: a pass that can go no lower ends early, and later ones change nothing.
     tol : float, default=1e-6
         A pass ends where an iteration lowers f, or the largest entry of the gradient falls, by no more than this.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the metric with the best mean average precision is kept.
     patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=20
+    pass_steps : int, default=10
         Iterations per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         Decides which images `validation_fraction` holds out, and nothing else.
@@ -143,6 +143,8 @@ class MCML(MahalanobisMixin, OnlineLearner):
 
     Notes
     -----
+    With `trace_penalty` f has one minimum, and `partial_fit` goes to that of the images it is given.
+
     An evaluation of f takes 2 n^2 d multiplications and additions, and 2 d for each entry of X; an iteration takes a
     little more than one. L-BFGS takes 40 d^2 more.
 
@@ -150,8 +152,8 @@ class MCML(MahalanobisMixin, OnlineLearner):
     1.3 GB at d = 2,000 and 32 GB at d = 10,000: the learner is for d up to about 2,000 and a few thousand images.
 
     Departures from the paper: L-BFGS over L in place of a gradient step in A and a projection; the mean over images in
-    place of the sum; `trace_penalty`, which is 0 there; starting at the identity. The state is float32, the
-    optimisation float64. The similarity leaves out -q' A q, which is the same for all images of a query's ranking.
+    place of the sum; `trace_penalty`, which is 0 there: that overfits; starting at the identity. The state is float32,
+    the optimisation float64. The similarity leaves out -q' A q, which is the same for all images of a query's ranking.
 
     References
     ----------
@@ -181,13 +183,13 @@ class MCML(MahalanobisMixin, OnlineLearner):
     def __init__(
         self,
         *,
-        trace_penalty: float = 0.0,
-        n_steps: int = 100,
+        trace_penalty: float = 0.003,
+        n_steps: int = 60,
         tol: float = 1e-6,
         validation_fraction: float | None = None,
         patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 20,
+        refit: bool = True,
+        pass_steps: int = 10,
         random_state: Any = None,
     ) -> None:
         self.trace_penalty = trace_penalty
@@ -220,7 +222,7 @@ class MCML(MahalanobisMixin, OnlineLearner):
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
         n, d = float(n_images), float(n_features)
-        steps = self.n_steps * (2 if self.refit and self.validation_fraction else 1)
+        steps = self.steps_for(n_images) * (2 if self.refit and self.validation_fraction else 1)
         # 1e10 multiplications and additions of matrix products, or 2e9 numbers read and written, per second.
         return 320 * d**2 + 18 * n**2 + 16 * n * d, steps * (
             (2 * n**2 * d + 2 * d * n_entries) / 1e10 + 40 * d**2 / 2e9

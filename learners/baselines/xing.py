@@ -166,7 +166,7 @@ class Xing(MahalanobisMixin, OnlineLearner):
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds of `fit`: see `OnlineLearner`, and Notes."""
         n, d = float(n_images), float(n_features)
-        return 80 * d**2 + 40 * n**2, self.n_steps * (10 * d**3 + 4 * n**2 * d + 2 * n * d**2) / 1e10
+        return 80 * d**2 + 40 * n**2, self.steps_for(n_images) * (10 * d**3 + 4 * n**2 * d + 2 * n * d**2) / 1e10
 
     def _start(self) -> None:
         self.A_ = np.eye(self.n_features_in_, dtype=np.float32)

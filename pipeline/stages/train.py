@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError, explain_system_error
@@ -387,6 +386,7 @@ def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, y: 
             "or train with --time-limit"
         )
 
+
 def _refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> str:
     """Return what a learner refuses, with the commands for the parameters and vectors that it says to use."""
     text = re.sub(r"; use (\w+=)", rf"; use --set {learner_name}.\1", str(error))
@@ -394,7 +394,6 @@ def _refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> 
         kind = "" if visterms else "--set features.kind=visterms "
         text += f": visterm features IMAGES {kind}--set features.codebook.kind=forest"
     return f"{learner_name}: {text}"
-
 
 
 def available_memory() -> float:
@@ -488,10 +487,8 @@ def constructor_parameters(
     parameters = getattr(config, learner_name).model_dump()
     if parameters.get("is_a") is not None:
         parameters["is_a"] = parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
-    steps = TABLE[learner_name].steps
-    if steps is not None and parameters["n_steps"] is None:
-        least, per_image = steps
-        parameters["n_steps"] = max(least, per_image * n_images)
+    if parameters.get("n_steps", 0) is None:
+        parameters["n_steps"] = kind().steps_for(n_images)
     accepted = kind().get_params()
     if "click_cutoff" in accepted and config.collection.clicks is None:
         parameters["click_cutoff"] = None
