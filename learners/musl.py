@@ -231,9 +231,9 @@ class MuSL(SimilarityLearner):
     drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
 
     Departures from the paper: `midpoint="running"` and `balanced` are ours, as are `n_starts` and `max_images`;
-    docs/musl.md tells what they do. In the first round of "joint" all weights are uniform, as the paper says, but for
-    the leading factor of equation 9. A threshold lies in the middle between two neighbouring values. A metric that no
-    category uses keeps its stumps when the others are learned again.
+    docs/learners.md tells what they do. In the first round of "joint" all weights are uniform, as the paper says, but
+    for the leading factor of equation 9. A threshold lies in the middle between two neighbouring values. A metric that
+    no category uses keeps its stumps when the others are learned again.
 
     References
     ----------

@@ -41,7 +41,7 @@ _HELD_OUT = "the command holds out a fifth of the training images; fit learns fr
 _REFIT = "once the best number of steps is known, learn from all training images"
 _CLICKS = "how strongly clicked images must be related; without clicks the command passes None"
 _WHITEN = "the papers learn in the vectors as they are; whitened dense vectors are a better start"
-_FOREST_STUDY = "the class has the paper's figure; this did best in the study of docs/musl.md"
+_FOREST_STUDY = "the class has the paper's figure; this did best in the study of docs/learners.md"
 
 
 def _check_cutoff(cutoff: float | str) -> float | str:
