@@ -79,9 +79,9 @@ class MilvusIndex(ExactIndex):
     """Nearest neighbours of a gallery whose embeddings lie in Milvus, nearly always those of `ExactIndex`.
 
     Scores are exact, and ties go to the smaller index, as in `ExactIndex`. What can be missed are images that Milvus
-    did not choose, and those that have come to Milvus or changed there since: a search passes these over, and raises
-    `OutOfStep` where too few are left. `bring_in_step` writes to Milvus; a search only reads. Any number of threads may
-    search.
+    did not choose, and those that have come to Milvus or changed there since: a search skips these, and raises
+    `OutOfStep` where too few are left. `bring_in_step` writes to Milvus; a search only reads. Any number of threads
+    may search.
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ class MilvusIndex(ExactIndex):
     # --- what Milvus holds ----------------------------------------------------------------------------------------
 
     def in_step(self) -> bool:
-        """Whether Milvus holds just this gallery, under this learner."""
+        """Whether Milvus holds exactly this gallery, under this learner."""
         with _said(self.uri):
             return self._found_stamp() == self._stamp and self._count() == self.n_gallery + 1
 
     def bring_in_step(self, remembered: Entries | None = None) -> tuple[int, int]:
-        """Write to Milvus what is missing there or has changed, and remove what is gone.
+        """Write new and changed images to Milvus, and remove those that are gone.
 
         Parameters
         ----------
