@@ -27,7 +27,7 @@ from .vectors import ROOT, dense_vectors, load_vectors
 
 COMMAND = "python -m benchmarks oasis"
 PAIRS = OASIS().pairs_per_query
-# Chosen by cross-validation on the training images: docs/oasis.md.
+# Chosen by cross-validation on the training images: docs/learners.md.
 SETTINGS = {1000: {"C": 0.03, "n_steps": 240_000}, 10_000: {"C": 0.1, "n_steps": 1_000_000}}
 ONE_PAIR = {1000: {"C": 0.03, "n_steps": 150_000}, 10_000: {"C": 0.3, "n_steps": 200_000}}  # the same, one pair a query
 

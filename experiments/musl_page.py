@@ -498,7 +498,7 @@ def page_grid(results: list[dict[str, Any]], chosen: dict[str, dict[str, Any]], 
         one, five = (np.mean(held_out[paper, system]) for system in ("one metric", "joint"))
         parts.append(
             f"With what the paper says, T / 2 and alpha = 0.1, one metric has {one:.1f} % in the next table and five "
-            f"metrics {five:.1f} %; docs/musl.md tells why."
+            f"metrics {five:.1f} %; docs/learners.md tells why."
         )
     return [
         *parts,

@@ -231,10 +231,11 @@ class MuSL(ResumingLearner):
     Peak memory, beside X: n^2 (5 + K) bytes for n images (float32 weights, and for each pair of images whether it was
     drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
 
-    Departures from the paper: `midpoint="running"`, `balanced` and `alpha=0.5` did best in the study of docs/musl.md;
-    the paper has "final", False and 0.1. `n_starts` and `max_images` are ours. In the first round of "joint" all
-    weights are uniform, as the paper says, but for the leading factor of equation 9. A threshold lies in the middle
-    between two neighbouring values. A metric that no category uses keeps its stumps when the others are learned again.
+    Departures from the paper: `midpoint="running"`, `balanced` and `alpha=0.5` did best in the study of
+    docs/learners.md; the paper has "final", False and 0.1. `n_starts` and `max_images` are ours. In the first round of
+    "joint" all weights are uniform, as the paper says, but for the leading factor of equation 9. A threshold lies in
+    the middle between two neighbouring values. A metric that no category uses keeps its stumps when the others are
+    learned again.
 
     References
     ----------

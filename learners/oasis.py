@@ -10,7 +10,7 @@ With "dissim" (section 6.1), u = q - p+ and v = q - p-,
     S(a, b) = -(a - b)' W (a - b),    loss = max(0, 1 + u' W u - v' W v)
     W <- W + tau V,    V = v v' - u u',    |V|^2 = |u|^4 + |v|^4 - 2 (u' v)^2
 
-since loss = 1 - <W, V>: an unclipped step makes it 1 - <W, V> - tau |V|^2 = 0.
+since `loss = 1 - <W, V>`: an unclipped step makes it `1 - <W, V> - tau |V|^2 = 0`.
 """
 
 from __future__ import annotations

@@ -131,20 +131,20 @@ def annotate(
     wanted, chosen = chosen_format(output, as_json), one_name(learner)
     asked = _asked(queries, label)
     searcher, console = open_searcher(run)
-    found = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
-    most = max(len(answer["labels"]) for answer in found)
+    results = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
+    most = max(len(answer["labels"]) for answer in results)
     if k is not None and 0 < most < k:
         known = count(most, "other label" if label else "label")
         console.warn(f"-k {k}: the learner knows {known}, all of them are ranked")
-    rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in found for r in answer["labels"]]
-    if not print_rows(found, ["query", "rank", "label", "score"], rows, wanted):
-        _print_tables(found, "labels", "label")
-    report_errors(found)
+    rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in results for r in answer["labels"]]
+    if not print_rows(results, ["query", "rank", "label", "score"], rows, wanted):
+        _print_tables(results, "labels", "label")
+    report_errors(results)
 
 
-def _print_tables(found: list[dict], ranked: str, name: str) -> None:
+def _print_tables(results: list[dict], ranked: str, name: str) -> None:
     """Print a table per query, with the name and the labels of each ranked item."""
-    for answer in found:
+    for answer in results:
         if "error" not in answer:
             print(one_line(answer["query"]))
             print(f"rank     score  {name}")
@@ -184,32 +184,32 @@ def explain(
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
     made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs, learned=learned)
-    found = made.data
+    explanation = made.data
     if file is not None:
-        draw_explanation(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
+        draw_explanation(explanation, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(explanation))
     elif file is not None:
         print(file)
     else:
-        for line in _explanation_in_words(found):
+        for line in _explanation_in_words(explanation):
             print(line)
 
 
-def _explanation_in_words(found: dict) -> list[str]:
+def _explanation_in_words(explanation: dict) -> list[str]:
     """Return an explanation as lines of a table."""
-    names = [one_line(found[side]["name"]) for side in ("query", "result")]
-    lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}"]
-    if found["negative"]:
-        lines.append(f"raised by {found['positive']:.4f}, lowered by {-found['negative']:.4f}")
-    of_query, of_result = (f"{found['parts']} in the {side}" for side in ("query", "result"))
+    names = [one_line(explanation[side]["name"]) for side in ("query", "result")]
+    lines = [f"{names[0]} and {names[1]}: {explanation['score']:.4f} by {explanation['learner']}"]
+    if explanation["negative"]:
+        lines.append(f"raised by {explanation['positive']:.4f}, lowered by {-explanation['negative']:.4f}")
+    of_query, of_result = (f"{explanation['parts']} in the {side}" for side in ("query", "result"))
     lines.append(f"pair  {of_query:22}  {of_result:22}      adds  together")
     together = 0.0
-    for number, pair in enumerate(found["pairs"], start=1):
+    for number, pair in enumerate(explanation["pairs"], start=1):
         together += pair["contribution"]
         line = f"{number:4}"
         for side in ("query", "result"):
-            x, y, width, height = (round(length) for length in found[side]["boxes"][pair[f"{side}_block"]])
+            x, y, width, height = (round(length) for length in explanation[side]["boxes"][pair[f"{side}_block"]])
             alike = pair[f"n_{side}_blocks"] - 1
             line += f"  {f'{width}x{height}+{x}+{y}' + (f' and {alike}' if alike else ''):22}"
         lines.append(f"{line}  {pair['contribution']:8.4f}  {together:8.4f}")
@@ -253,7 +253,7 @@ def index(
     """
     searcher, console = open_searcher(run)
     names = several_names(learner) or [searcher.default_learner()]
-    found = {}
+    indexes = {}
     for name in searcher.learners if "all" in names else names:
         if rebuild:
             searcher.forget_index(name)
@@ -264,10 +264,10 @@ def index(
                 f"the Milvus index of {name} is out of date; re-run this command when no other visterm is writing to "
                 f"{searcher.run.folder}"
             )
-        found[name] = {"kind": kind, "images": made.n_gallery}
+        indexes[name] = {"kind": kind, "images": made.n_gallery}
     if as_json:
-        print(json.dumps({"run": searcher.run.name, "indexes": found}))
+        print(json.dumps({"run": searcher.run.name, "indexes": indexes}))
         return
-    for name, made_of in found.items():
+    for name, made_of in indexes.items():
         kind = "exact search needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, up to date"
         console.say(f"{name}: {made_of['images']:,} images; {kind}")

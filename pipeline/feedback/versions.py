@@ -121,7 +121,7 @@ class LearnerVersions:
             return []  # damaged: reset and update must still work
 
     def save(self, learner: str, version: int, model: Any, visterms: np.ndarray, record: dict[str, Any]) -> None:
-        """Save a new version: of the model's matrix what lies between some visterms, int (n,)."""
+        """Save a new version: the submatrix of W for some visterms, int (n,)."""
         import numpy as np
 
         if not (self.run.taught(learner) / "in_force.json").exists():  # versions without it are damage

@@ -94,11 +94,11 @@ def _all_up_to_date(run: Run, config: Config, learnt_from: Sequence[Image], cons
     for name in TRAINED:
         if name in run.learners():
             try:
-                fresh = is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+                is_current = is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
             except UserError as error:  # a damaged record
                 console.warn(str(error))
-                fresh = False
-            (up_to_date if fresh else stale).append(name)
+                is_current = False
+            (up_to_date if is_current else stale).append(name)
     if not up_to_date:
         why = f"{', '.join(stale)} must be trained again" if stale else "nothing is trained"
         raise UserError(f"run {run.name}: {why}; run 'visterm train --run {run.name}' first")

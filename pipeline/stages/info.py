@@ -58,12 +58,14 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         try:
-            fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+            is_current = extractor is not None and is_fresh(
+                run.learner(name), train_record(run, config, name, learnt_from)
+            )
         except UserError:  # of a damaged extractor
-            fresh = False
+            is_current = False
         n_steps = record.get("result", {}).get("steps")
         steps = f"{n_steps:,} steps" if n_steps else "trained"
-        description["learners"][name] = steps if fresh else f"{steps} (out of date: train again)"
+        description["learners"][name] = steps if is_current else f"{steps} (out of date: train again)"
     if unfinished := [name for name in TRAINED if _whole_record(checkpoint_path(run, name)) is not None]:
         description["unfinished"] = {
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"
@@ -138,12 +140,12 @@ def _describe_evaluation(run: Run, config: Config, collection: Collection, folde
         return {"error": str(error)}
     try:
         expected = evaluation_record(run, config, collection, folder.name.split("+"))
-        fresh = _whole_record(folder) is not None and is_fresh(folder, expected)
+        is_current = _whole_record(folder) is not None and is_fresh(folder, expected)
     except UserError:  # a learner is damaged
-        fresh = False
+        is_current = False
     return {
         "protocol": metrics["protocol"],
         "n_queries": metrics["n_queries"],
         "map": {name: round(figures["map"], 4) for name, figures in metrics["systems"].items()},
-        "stale": not fresh,
+        "stale": not is_current,
     }
