@@ -19,6 +19,8 @@ from starlette.routing import Match
 from visterm.features import ImageError, silence_decoders
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
+from visterm.pipeline.search.examples import InvalidQuery
+from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.store.run import Run
 
 from . import schemas
@@ -160,6 +162,14 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> Response:
         return error_response(422, _validation_text(error.errors()))
+
+    @app.exception_handler(UnknownLabel)
+    async def unknown_label(request: Request, error: UnknownLabel) -> Response:
+        return error_response(404, one_line(str(error)))
+
+    @app.exception_handler(InvalidQuery)
+    async def invalid_query(request: Request, error: InvalidQuery) -> Response:
+        return error_response(422, one_line(str(error)))
 
     @app.exception_handler(UserError)
     async def user_error(request: Request, error: UserError) -> Response:

@@ -46,11 +46,11 @@ def add_browse_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         snapshot = handlers.snapshot
 
         def listed() -> dict[str, Any]:
-            made = snapshot.albums()
+            made = snapshot.searcher.gallery.albums
             of_kind = made.labels if kind == "label" else made.folders
             names = list(of_kind)
             if q.strip():
-                names = [names[i] for i in snapshot.name_index(kind).search(q, len(names))]
+                names = [names[i] for i in snapshot.searcher.gallery.name_index(kind).search(q, len(names))]
             return {
                 "total": len(names),
                 "same_as_labels": kind == "folder" and made.are_alike,
@@ -71,7 +71,7 @@ def add_browse_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         place = snapshot.searcher.place
         alike = [] if overview is None else [group for group in overview.alike if _present(group["ids"], place)]
         check = [] if overview is None else [entry for entry in overview.check if entry["id"] in place]
-        labels = list(snapshot.albums().labels.items())[: schemas.MAX_LISTED_LABELS]
+        labels = list(snapshot.searcher.gallery.albums.labels.items())[: schemas.MAX_LISTED_LABELS]
         return maker.state(snapshot) | {
             "version": overview and overview.record["created"],
             "images": 0 if overview is None else len(overview.ids),
@@ -170,13 +170,13 @@ def _present(ids: list[int], place: dict[int, int]) -> list[int]:
 
 def _suggest(handlers: RequestHandlers, snapshot: Snapshot, text: str, kind: str, limit: int) -> dict[str, Any]:
     """Make `schemas.Suggestions`."""
-    albums, images = snapshot.albums(), snapshot.searcher.images
+    albums, images = snapshot.searcher.gallery.albums, snapshot.searcher.images
     wanted = ("label", "folder", "image") if kind == "all" else (kind,)
     text = text.strip()
 
     def names(of_kind: str) -> list[str]:
         listed = list(albums.labels if of_kind == "label" else albums.folders)
-        index: NameIndex = snapshot.name_index(of_kind)
+        index: NameIndex = snapshot.searcher.gallery.name_index(of_kind)
         return [listed[i] for i in index.search(text, limit)]
 
     rows: list[int] = []
@@ -184,7 +184,7 @@ def _suggest(handlers: RequestHandlers, snapshot: Snapshot, text: str, kind: str
     if number.isascii() and number.isdecimal() and len(number) < 19 and int(number) in snapshot.searcher.place:
         rows.append(snapshot.searcher.place[int(number)])
     if text and "image" in wanted:
-        rows += [row for row in snapshot.name_index("image").search(text, limit) if row not in rows]
+        rows += [row for row in snapshot.searcher.gallery.name_index("image").search(text, limit) if row not in rows]
     folders = [] if "folder" not in wanted or (kind == "all" and albums.are_alike) else names("folder")
     return {
         "labels": [
@@ -203,7 +203,8 @@ def _points(handlers: RequestHandlers, snapshot: Snapshot) -> bytes:
     kept = np.array([number in place for number in overview.ids.tolist()], bool)
     ids = overview.ids[kept]
     xy = np.clip(np.round(overview.points[kept] * 65535), 0, 65535).astype("<u2")
-    numbers = {name: i for i, name in enumerate(list(snapshot.albums().labels)[: schemas.MAX_LISTED_LABELS])}
+    names = list(snapshot.searcher.gallery.albums.labels)[: schemas.MAX_LISTED_LABELS]
+    numbers = {name: i for i, name in enumerate(names)}
     labels = np.full(len(ids), NO_LABEL, "<u2")
     for i, number in enumerate(ids.tolist()):
         of_image = [numbers[name] for name in snapshot.searcher.images[place[number]].labels if name in numbers]

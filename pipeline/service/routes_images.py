@@ -49,7 +49,7 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     ) -> Response:
         """List images in order of path or of addition, some random ones, or those with given ids."""
         snapshot = handlers.snapshot
-        wanted = Filter(tuple(label or ()), tuple(not_label or ()), folder or None)
+        wanted = Filter.of(label, not_label, folder)
 
         def summaries() -> list[dict[str, Any]]:
             rows: Sequence[int]
@@ -72,7 +72,7 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     ) -> Response:
         """List images of the collection in columns, in order of path or of addition."""
         snapshot = handlers.snapshot
-        wanted = Filter(tuple(label or ()), tuple(not_label or ()), folder or None)
+        wanted = Filter.of(label, not_label, folder)
 
         def columns() -> dict[str, Any]:
             ranked = [(row, 0.0) for row in _rows(snapshot, wanted, order)[: schemas.MAX_COLUMNS]]
@@ -150,8 +150,8 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
 
 def _rows(snapshot: Snapshot, wanted: Filter, order: str) -> Sequence[int]:
     """Return the rows of the images that pass a filter."""
-    images = snapshot.searcher.images
-    rows: Sequence[int] = range(len(images)) if wanted == NO_FILTER else snapshot.rows_of(wanted).tolist()
+    images, gallery = snapshot.searcher.images, snapshot.searcher.gallery
+    rows: Sequence[int] = range(len(images)) if wanted == NO_FILTER else gallery.rows_of(wanted).tolist()
     return rows if order == "path" else sorted(rows, key=lambda row: -images[row].id)
 
 
