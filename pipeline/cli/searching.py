@@ -60,7 +60,9 @@ def search(
     folder: Annotated[
         str | None,
         typer.Option(
-            "--folder", help="Only images in this folder of the image directory or below it; .: directly in it."
+            "--folder",
+            metavar="PATH",
+            help="Only images in this folder of the image directory or below it; .: directly in it.",
         ),
     ] = None,
     exclude_duplicates: Annotated[
@@ -131,7 +133,12 @@ def search(
     }
     if query_label and any(of_images.values()):
         option = next(option for option, given in of_images.items() if given)
-        raise UserError(f"{option} is for queries that are images; a learner ranks images for a label by itself")
+        why = (
+            "a learner ranks images for a label by itself"
+            if option == "--learned"
+            else "give an image, or leave it out"
+        )
+        raise UserError(f"{option} is for queries that are images; {why}")
     filters: dict[str, Any] = {"label": label, "not_label": not_label, "folder": folder}
     if any(filters.values()) and not len(searcher.gallery.rows_of(searcher.filter(**filters))):
         raise UserError(f"no image passes {_options(filters)}; folders are relative to {searcher.root}")
