@@ -24,6 +24,7 @@ from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.store.run import Run
 
 from . import schemas
+from .collection_handlers import CollectionHandlers
 from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
 from .middleware import AccessMiddleware
@@ -107,11 +108,11 @@ def create_app(
         redoc_url=None,
     )
     _handle_errors(app, handlers)
-    feedback = FeedbackHandlers(handlers)
+    feedback, collection = FeedbackHandlers(handlers), CollectionHandlers(handlers)
     add_search_routes(app, handlers)
-    add_image_routes(app, handlers)
-    add_selection_routes(app, handlers)
-    add_browse_routes(app, handlers)
+    add_image_routes(app, collection)
+    add_selection_routes(app, collection)
+    add_browse_routes(app, collection)
     add_fetch_routes(app, handlers)
     add_run_routes(app, feedback)
     add_figure_routes(app, feedback)
