@@ -142,7 +142,7 @@ def refined(
     searcher: Any,
     queries: Queries,
     *,
-    example: Sequence[Any] = (),
+    example: str | Sequence[Any] = (),
     weight: float = 1,
     region: Region | None = None,
 ) -> tuple[Queries, frozenset[int]]:
@@ -154,7 +154,7 @@ def refined(
     from visterm.features import ImageError
 
     vectors, weights, rows = [], [weight], set()
-    for image, weight_of_image in map(_image_and_weight, example):
+    for image, weight_of_image in map(_image_and_weight, [example] if isinstance(example, str) else example):
         read = searcher.queries([image])
         if read.errors or len(read.place) != 1:
             name = image if isinstance(image, str) else read.names[0]

@@ -358,7 +358,7 @@ class Searcher:
         not_label: str | Sequence[str] | None = None,
         folder: str | None = None,
         exclude_duplicates: bool = False,
-        example: Sequence[Any] = (),
+        example: str | Sequence[Any] = (),
         weight: float = 1,
         region: str | Sequence[float] | None = None,
     ) -> list[dict[str, Any]]:
@@ -383,7 +383,7 @@ class Searcher:
             Only images in this folder or below it, relative to `root`; ".": directly in `root`.
         exclude_duplicates : bool
             Skip images whose bytes equal those of the query or of an earlier result.
-        example : sequence of str, image or (image, weight)
+        example : str, or sequence of str, image and (image, weight)
             Images to add to each query, as `queries` takes them, one each: ``"b.jpg"``, ``"id:12@-0.5"``. A negative
             weight subtracts one. They are no results themselves.
         weight : float

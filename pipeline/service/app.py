@@ -166,7 +166,7 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
 
     @app.exception_handler(UnknownLabel)
     async def unknown_label(request: Request, error: UnknownLabel) -> Response:
-        return error_response(404, one_line(str(error)))
+        return await http_error(request, HTTPException(404, one_line(str(error))))
 
     @app.exception_handler(InvalidQuery)
     async def invalid_query(request: Request, error: InvalidQuery) -> Response:
