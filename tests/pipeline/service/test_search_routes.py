@@ -222,6 +222,8 @@ def test_questions_that_make_no_sense(client):
     client.check_error(client.get("/search", params={"id": 1, "learner": "oasys"}), 404, "oasys", "oasis, knn, cosine")
     client.check_error(client.get("/search", params={"id": 1, "learner": "wsabie"}), 409, "not trained")
     client.check_error(client.get("/search", params={"id": 1, "label": "<b>"}), 404, "<b>")
+    opened = client.get("/search", params={"id": 1, "label": "<b>"}, headers={"Sec-Fetch-Dest": "document"})
+    assert (opened.status_code, opened.headers["content-type"]) == (404, "text/html; charset=utf-8")
     client.check_error(client.get("/nowhere"), 404)
     client.check_error(client.delete("/search"), 405)
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
