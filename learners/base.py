@@ -101,19 +101,22 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """What parts of an image add to `_look_side`; arguments as of `transform_parts`."""
         return self._check_images(parts)
 
-    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32) -> np.ndarray:
-        """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors."""
+    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32, *, differences: bool = False) -> np.ndarray:
+        """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors.
+
+        With `differences`, of differences of vectors; see `linear_query`.
+        """
         sides = (
             side.toarray() if sp.issparse(side) else side for side in (self._look_side(Q), self.transform_query(Q))
         )
         return look * next(sides) + learned * next(sides)
 
-    def linear_query(self, P: Any, look: Any = 0, learned: Any = 1) -> Any:
-        """Query sides of differences of vectors, such as directions: those of `transform_query` less those of zero.
+    def linear_query(self, P: Any) -> np.ndarray:
+        """Query sides of differences of vectors, such as directions; for learners that are `linear`.
 
-        A weighted sum of those of `_look_side` and `transform_query`; for learners that are `linear`.
+        That of a difference is the difference of the images' own before they are scaled to unit length.
         """
-        return self._mixed_side(P, look, learned)
+        return self._mixed_side(P, np.float32(0), np.float32(1), differences=True)
 
     def center(self) -> np.ndarray | None:
         """Vector (n_features_in_,) that a whitening learner subtracts from images; None where nothing is subtracted."""

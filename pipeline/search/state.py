@@ -73,6 +73,10 @@ class OnceCache:
         """Forget one object; the next call makes it again."""
         self._made.pop(key, None)
 
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        """Whether the object of a key is made."""
+        return key in self._made
+
     def __call__(self, key: tuple[str, str], make: Callable[[], Any]) -> Any:
         """Return the object of a key, made by `make` unless it was made before."""
         if key in self._made:

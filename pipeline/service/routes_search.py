@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from . import schemas, schemas_figures
-from .examples import with_examples
 from .handlers import RequestHandlers
 from .middleware import client_address
 from .responses import JsonResponse
@@ -55,7 +54,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             query, stored = handlers.read_upload(snapshot, name, data)
             if request.region is not None:
                 raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
-            response = handlers.search_query(snapshot, request, with_examples(handlers, snapshot, query, request))
+            response = handlers.search_query(snapshot, request, query)
             return response | handlers.upload_fields(query.key if stored else None)
 
         return JsonResponse([await handlers.upload_pool.run(respond, client=client_address(http.scope))])

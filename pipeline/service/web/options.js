@@ -169,8 +169,8 @@ export function drawOptions() {
         "div",
         { class: "advanced" },
         ranking(),
-        choice("Hide exact duplicates", Boolean(state.request.unique), (on) =>
-          change({ unique: on ? 1 : undefined }),
+        choice("Hide exact duplicates", Boolean(state.request.exclude_duplicates), (on) =>
+          change({ exclude_duplicates: on ? "true" : undefined }),
         ),
         el("h2", {}, "Model"),
         modelOf(),

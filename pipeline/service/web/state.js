@@ -117,22 +117,22 @@ export function settings() {
     learner,
     learned,
     label,
-    not,
+    not_label,
     folder,
-    unique,
+    exclude_duplicates,
     query_label,
     with: other,
   } = state.request;
   if (view) return {};
   return query_label
-    ? { label, not, folder, unique }
+    ? { label, not_label, folder, exclude_duplicates }
     : {
         learner,
         learned,
         label,
-        not,
+        not_label,
         folder,
-        unique,
+        exclude_duplicates,
         with: other === "before" ? undefined : other,
       };
 }

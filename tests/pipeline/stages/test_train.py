@@ -436,7 +436,6 @@ def test_who_answers_where_the_usual_learner_is_not_trained(mine, untrained, tol
         (["--label", ""], "--label: the label is empty"),
         (["--label", "pear", "--learner", "oasis"], "oasis ranks images, not labels; wsabie, pamir, warp"),
         (["--label", "pear", "--learner", "wsabi"], "did you mean wsabie?"),
-        (["fruit/pear/0.jpg", "--label", "pear"], "give images or --label, not both"),
         ([], "no query; give an image file, or --label NAME"),
         ([""], "a query is an empty name; give an image file"),
         (["fruit/pear/0.jpg", "--json", "--format", "csv"], "give only one of them"),
