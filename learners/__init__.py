@@ -18,6 +18,7 @@ from .one_vs_rest import OneVsRestPA
 from .pamir import PAMIR
 from .triplets import TripletSampler
 from .warp import LinearWARP
+from .whitening import WhiteningMixin
 from .wsabie import WSABIE
 
 __all__ = [
@@ -82,7 +83,10 @@ def load_learner(
     """
     name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
     try:
-        learner = LEARNERS[name](**params)
+        kind = LEARNERS[name]
+        if "whiten" not in params and issubclass(kind, WhiteningMixin):
+            params["whiten"] = False  # saved before learners whitened
+        learner = kind(**params)
     except KeyError:
         known = ", ".join(sorted(LEARNERS))
         raise ValueError(f"{folder}: unknown learner {name!r}; this version knows {known}") from None
