@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import tracemalloc
 from pathlib import Path
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.catalogue import Collection
 
 from .photos import some_photos
-from .processes import peak_of_features, set_options
+from .processes import peak_of_features, set_options, traced_memory
 from .records import ELAPSED, compared, race, record, seconds, timed
 
 PER_FOLDER = 1000
@@ -65,10 +64,7 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
     found, opened = zip(*(timed(Collection, place, clock=ELAPSED) for _ in range(rounds)), strict=True)
     counted = seconds(found[0].counts_by, "status", clock=ELAPSED)
     read = seconds(found[0].images, clock=ELAPSED)
-    tracemalloc.start()
-    rows = found[0].images()
-    held = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
+    rows, held, _ = traced_memory(found[0].images)
     assert len(rows) == n
     on_disk = sum(file.stat().st_size for file in place.glob("*.sqlite*"))
     for collection in found:

@@ -3,13 +3,12 @@
 Data: benchmarks/musl_data.py. Quality: ``python -m experiments.musl_records``.
 """
 
-import tracemalloc
-
 import numpy as np
 
 from visterm.learners import MuSL
 
 from .musl_data import load_trial
+from .processes import traced_memory
 from .records import ELAPSED, compared, in_turns, record
 
 
@@ -59,10 +58,7 @@ def measure_memory(quick: bool) -> dict:
     X, y = np.tile(trial["X"][chosen], (1 if quick else 3, 1)), np.tile(trial["y"][chosen], 1 if quick else 3)
     MuSL(n_metrics=2, n_bits=1).fit(X[:60], y[:60])
     stated = len(y) ** 2 * (5 + 5) + 24 * np.count_nonzero(X)
-    tracemalloc.start()
-    MuSL(n_bits=2, random_state=0).fit(X, y)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    _, _, peak = traced_memory(MuSL(n_bits=2, random_state=0).fit, X, y)
     pairs = len(y) ** 2
     return record(
         "musl-memory",

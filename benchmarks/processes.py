@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +38,16 @@ def peak_memory() -> int:
     except OSError:  # not Linux, where ru_maxrss would count what the parent held when it forked
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
+
+def traced_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int, int]:
+    """Call a function; return its result, and the bytes of objects that it leaves and that it holds at its peak."""
+    tracemalloc.start()
+    try:
+        result = function(*arguments)
+        return result, *tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
 
 
 def forget_peak() -> None:
