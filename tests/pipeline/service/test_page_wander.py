@@ -365,24 +365,12 @@ STATES += ["judge?results=1"]
     indirect=True,
 )
 def test_no_page_violates_what_axe_knows(page, ids, shown):
-    base = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python")
     faults = {}
     states = [*STATES, f"?id={ids['pear/1.jpg']}&example=id:{ids['plum/1.jpg']}@-0.5&region=0.1,0.1,0.5,0.5"]
     for state in states:
         page.refusals += state.startswith("judge") and not page.request.get("api/judge/results").ok  # no study yet
         page.goto(state, wait_until="networkidle")
-        page.wait_for_timeout(250)  # colours of what fades are those at its end
-        world = page.context.new_cdp_session(page)
-        frame = world.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
-        context = world.send("Page.createIsolatedWorld", {"frameId": frame})["executionContextId"]
-
-        def run(text, world=world, context=context):
-            options = {"contextId": context, "awaitPromise": True, "returnByValue": True}
-            return world.send("Runtime.evaluate", {"expression": text} | options)["result"].get("value")
-
-        run(base.AXE_SCRIPT)
-        found = "axe.run({ resultTypes: ['violations'] }).then((r) => r.violations.map((v) => [v.id, v.nodes[0].html]))"
-        if violations := run(found):
+        if violations := page.violations():
             faults[state] = violations
         if page.evaluate("document.documentElement.scrollWidth") > page.viewport_size["width"]:
             faults[f"{state}, width"] = True
