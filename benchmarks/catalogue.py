@@ -85,7 +85,7 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(rows) == n
-    on_disk = sum(file.stat().st_size for file in place.glob("*.sqlite*"))
+    on_disk = sum(file.stat().st_size for file in place.glob("catalogue.sqlite*"))
     for collection in found:
         collection.close()
     ours, peer = (statistics.median(column) for column in zip(*pairs, strict=True))
