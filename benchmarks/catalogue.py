@@ -66,7 +66,7 @@ def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
     read = seconds(found[0].images, clock=ELAPSED)
     rows, held, _ = traced_memory(found[0].images)
     assert len(rows) == n
-    on_disk = sum(file.stat().st_size for file in place.glob("*.sqlite*"))
+    on_disk = sum(file.stat().st_size for file in place.glob("catalogue.sqlite*"))
     for collection in found:
         collection.close()
     return [

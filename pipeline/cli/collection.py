@@ -202,11 +202,11 @@ def repair(
     run: RunOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every file of a run and rebuild what is damaged.
+    """Check every file of a run and restore what is damaged.
 
-    Rebuilds the catalogue from the segments and the images: images keep their ids, and relevance marks stay. Extracts
-    the images of damaged segments again. Of damaged learners, indexes and evaluations it prints the command that
-    rebuilds them; the exit code is then 2.
+    Restores the catalogue, relevance marks and ratings from their copies: images keep their ids. Extracts the images of
+    damaged segments again. Of damaged learners, indexes and evaluations it prints the command that rebuilds them; the
+    exit code is then 2.
 
     \b
     Examples:
@@ -224,7 +224,7 @@ def repair(
     if as_json:
         print(json.dumps({"run": place.name} | done))
     else:
-        for title in ("kept", "lost", "doubtful"):
+        for title in ("kept", "lost"):
             for line in done[title]:
                 console.say(f"{title}: {line}")
         if not done["kept"] and not done["damaged"] and not done["features"]["extracted"]:

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from . import schemas, schemas_figures
 from .handlers import RequestHandlers
-from .middleware import client_address
 from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
@@ -57,7 +56,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             response = handlers.search_query(snapshot, request, query)
             return response | handlers.upload_fields(query.key if stored else None)
 
-        return JsonResponse([await handlers.upload_pool.run(respond, client=client_address(http.scope))])
+        return JsonResponse([await handlers.upload_pool.run(respond)])
 
     @app.post("/annotate", response_model=schemas.AnnotationResponse, tags=["search"])
     async def annotate(http: Request, form: Annotated[schemas.UploadImageRequest, _UPLOAD]) -> Response:
@@ -78,7 +77,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             return handlers.annotate(snapshot, request, query)
 
         if upload is not None:
-            return JsonResponse(await handlers.upload_pool.run(respond, client=client_address(http.scope)))
+            return JsonResponse(await handlers.upload_pool.run(respond))
         return JsonResponse(await pool.run(respond))
 
     @app.get("/explain", response_model=schemas_figures.Explanation, tags=["search"])

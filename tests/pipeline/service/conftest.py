@@ -84,7 +84,7 @@ def _client_class():
 
 
 @contextmanager
-def _serving(run, *, token=None, local=True, behind_proxy=False, settings=None, **options):
+def _serving(run, *, token=None, local=True, settings=None, **options):
     import uvicorn
 
     from visterm.pipeline.service.app import create_app
@@ -92,7 +92,7 @@ def _serving(run, *, token=None, local=True, behind_proxy=False, settings=None, 
 
     app = create_app(run, token=token, local=local, **settings or {})
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = uvicorn.Server(server_config(app, behind_proxy=behind_proxy))
+        server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
