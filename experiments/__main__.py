@@ -33,16 +33,18 @@ def main() -> int:
         return 2
     quick = arguments.quick
     folder = ROOT / "build" / "results-quick" if quick else ROOT / "docs" / "results"
+    modules = {name: importlib.import_module(f"experiments.{name}") for name in NAMES}
+    codes = {name: code_of(module.measure) for name, module in modules.items()}
     started = time.monotonic()
     for name in arguments.names or NAMES:
-        module = importlib.import_module(f"experiments.{name}")
-        results = run_jobs(name, module.jobs(quick), alone=module.ALONE)
+        module = modules[name]
+        results = run_jobs(module.measure, module.jobs(quick), alone=module.ALONE)
         command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
         seconds = sum(result["seconds"] for result in results)
-        page = module.page(results)
-        write_page(folder, name, page, command=command, code=code_of(name), quick=quick, seconds=seconds)
+        facts = module.facts(results)
+        write_page(folder, name, facts, command=command, code=codes[name], quick=quick, seconds=seconds)
         print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
-    broken = write_summary(folder, {name: code_of(name) for name in NAMES})
+    broken = write_summary(folder, codes)
     write_coverage(folder, NAMES)
     print(f"summary: {folder / 'README.md'}, {folder / 'coverage.md'}")
     for line in broken:
