@@ -2,6 +2,11 @@
 
 Writes one page per experiment and a summary to docs/results, with --quick to build/results-quick. The result of each
 job is cached under build/experiments: an interrupted run resumes where it stopped.
+
+An experiment is declared once, in three files of its name, and named in `NAMES` and in coverage.py. A module in
+measured/ has its systems, grids and data, and `measure`, which runs one job. A module here has `jobs`, the parameters
+of all calls of `measure`; `ALONE`, whether jobs run one at a time; and `facts`, the numbers, rows and drawings of its
+page. A template in templates/ has the page's prose, and the claims with the rule that judges each.
 """
 
 from __future__ import annotations
@@ -40,9 +45,7 @@ def main() -> int:
         module = modules[name]
         results = run_jobs(module.measure, module.jobs(quick), alone=module.ALONE)
         command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
-        seconds = sum(result["seconds"] for result in results)
-        facts = module.facts(results)
-        write_page(folder, name, facts, command=command, code=codes[name], quick=quick, seconds=seconds)
+        write_page(folder, module, results, command=command, code=codes[name], quick=quick)
         print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
     broken = write_summary(folder, codes)
     write_coverage(folder, NAMES)

@@ -19,22 +19,17 @@ import numpy as np
 from benchmarks.statistics import clearly_above, difference, plus_minus
 
 from .measured.annotation import (
-    BODY_TERMS,
     CLASSES,
     EARLY_LOOKS,
     ENSEMBLE,
     ENSEMBLE_NAME,
     EQUAL,
     EQUAL_NAME,
-    INNER_FOLDS,
     LEAVES,
-    MIN_POSTS,
     MOST_LABELS,
-    QUICK_FOLDS,
     SIZE,
     SIZES,
     TRACED,
-    WORD_NORM,
     measure,
 )
 from .measured.grids import saturation
@@ -96,18 +91,10 @@ def facts(results: Results) -> dict[str, Any]:
     means = {key: np.mean(values(own, "p@1")) for key, own in systems.items()}
     return {
         "n_folds": len(systems[1000, "PAMIR-IA"]),
-        "n_classes": CLASSES,
-        "size": SIZE,
-        "inner_folds": INNER_FOLDS,
-        "quick_folds": QUICK_FOLDS,
-        "min_posts": MIN_POSTS,
-        "body_terms": BODY_TERMS,
-        "word_norm": WORD_NORM,
         "n_labels": words["warp"][0]["n_labels"],
         "early_step": EARLY_LOOKS[-1],
         "ds": ds,
         "full": full,
-        "tree": TREE,
         "most_steps": {loss: own[0]["steps"][-1] for loss, own in words.items()},
         "same": {loss: np.mean(own, axis=0)[TRACED.index(20_000)] for loss, own in same.items()},
         "early": {loss: np.mean([one["early"] for one in own]) for loss, own in words.items()},

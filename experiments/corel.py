@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.statistics import plus_minus
 
-from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, N_SEEDS, SIMILARITIES, WORDS, measure
+from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, SIMILARITIES, measure
 from .pages import Results, open_text, select
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
@@ -63,14 +63,10 @@ def facts(results: Results) -> dict[str, Any]:
     images = {kind: in_order(select(results, part="images", vectors=kind), SIMILARITIES) for kind in kinds}
     return {
         "kinds": kinds,
-        "name_of": NAMES,
-        "n_words": WORDS,
-        "n_seeds": N_SEEDS,
         "words": words,
         "images": images,
         "targets": {kind: (target, PUBLISHED[target][:2]) for kind, target in TARGETS.items() if kind in kinds},
         "best": {kind: max(own, key=lambda name: own[name]["validation"]) for kind, own in words.items()},
-        "mean_of": mean_of,
         "edges": lambda found, *names: open_text({name: [found[name]] for name in names}),
         "word_rows": {
             kind: [[name, *cells(one), one["form"], settings(one)] for name, one in own.items()]

@@ -92,9 +92,10 @@ def code_of(measure: Measure) -> str:
     """Digest of the statements, tables and versions that the results of `measure` come from."""
     module = sys.modules[measure.__module__]
     digest = hashlib.sha256()
-    for path in [*sources(Path(module.__file__)), *getattr(module, "FILES", ()), ROOT / "constraints.txt"]:
-        text = path.read_text(encoding="utf-8")
-        digest.update((statements(text) if path.suffix == ".py" else text).encode())
+    for path in sources(Path(module.__file__)):
+        digest.update(read(path)[0].encode())
+    for path in (*getattr(module, "FILES", ()), ROOT / "constraints.txt"):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -108,12 +109,24 @@ def sources(file: Path) -> list[Path]:
     while todo:
         path = todo.pop()
         found.add(path)
-        todo.update(set(_imported(path)) - found)
+        todo.update(read(path)[1] - found)
     return sorted(found)
 
 
-def _imported(file: Path) -> Iterator[Path]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+@cache
+def read(file: Path) -> tuple[str, set[Path]]:
+    """A module's syntax tree as text, without comments and docstrings; and the files that it imports."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    imported = set(_imported(file, tree))
+    for node in ast.walk(tree):
+        match getattr(node, "body", None):
+            case [ast.Expr(value=ast.Constant()) as docstring, *_]:
+                docstring.value = ast.Constant(None)
+    return ast.dump(tree), imported
+
+
+def _imported(file: Path, tree: ast.Module) -> Iterator[Path]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [(ROOT, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -133,13 +146,3 @@ def _imported(file: Path) -> Iterator[Path]:
                 else:
                     continue
                 break
-
-
-def statements(source: str) -> str:
-    """A module's syntax tree as text, without comments and docstrings."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        match getattr(node, "body", None):
-            case [ast.Expr(value=ast.Constant()) as docstring, *_]:
-                docstring.value = ast.Constant(None)
-    return ast.dump(tree)

@@ -16,9 +16,8 @@ import numpy as np
 
 from benchmarks.plots import new_figure
 from benchmarks.statistics import clearly_above, plus_minus, ratio_and_error, ratio_text
-from benchmarks.vectors import N_TEST, N_TRAIN
 
-from .measured.lead import CONDITIONS, INNER_FOLDS, ONLINE, STARTS, measure
+from .measured.lead import CONDITIONS, ONLINE, STARTS, measure
 from .pages import Plot, Results, open_text, select, settings_text
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
@@ -88,11 +87,6 @@ def facts(results: Results) -> dict[str, Any]:
         "n_folds": 1 + max(one["fold"] for one in results),
         "names": names,
         "paper": {"aroma": PAPER_AROMA, "oasis": PAPER_OASIS, "ratio": PAPER_AROMA / PAPER_OASIS},
-        "median": MEDIAN,
-        "most": MOST,
-        "n_train": N_TRAIN,
-        "n_test": N_TEST,
-        "inner_folds": INNER_FOLDS,
         "n_steps": ONLINE["n_steps"],
         "sizes": {name: condition.size for name, condition in CONDITIONS.items() if condition.size},
         "chosen": chosen,

@@ -142,18 +142,8 @@ def facts(results: Results) -> dict[str, Any]:
     return {
         "n_folds": n_folds,
         "fewest_folds": 1 + max((one["fold"] for one in results if one["setting"] != UNIT), default=n_folds),
-        "steps": STEPS,
-        "more_steps": MORE_STEPS,
         "runs": runs,
-        "name_of": name_of,
-        "euclidean": EUCLIDEAN,
-        "oasis": PAPER_OASIS,
-        "oasis_from_zero": OASIS_FROM_ZERO,
-        "unlimited": UNLIMITED,
         "largest_C": C_TRIED[-1],
-        "aroma": PAPER_AROMA,
-        "factored": PAPER_FACTORED,
-        "large_r_factored": LARGE_R_FACTORED,
         # What sets AROMA and OASIS apart at the top of the list.
         "begun": {name_of(first): runs.compared(first, second) for first, second in starts},
         "same_start": [runs.compared(*pair) for pair in same_start],
@@ -164,7 +154,6 @@ def facts(results: Results) -> dict[str, Any]:
         "both_starts": [f"{name_of(system)}, from {start_of(system)}" for system in BOTH_STARTS],
         "settings_rows": settings_rows(runs),
         "has_20_classes": bool(select(results, classes=20, along=True)),
-        "common": common,
         "tops": runs.drawn("p10"),
         "in_the_end": {
             name_of(system): [runs.curve(figure, system)[1][:, -1].mean() for figure in ("training_map", "map")]

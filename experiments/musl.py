@@ -161,15 +161,9 @@ def facts(results: Results) -> dict[str, Any]:
         "found": found,
         "same": same,
         "most": most,
-        "n_trials": N_TRIALS,
-        "few_trials": FEW_TRIALS,
-        "n_drawn": {"train": N_TRAIN, "test": N_TEST, "shown": N_SHOWN, "held_out": N_HELD_OUT, "grid": GRID_TRIALS},
-        "neighbors": NEIGHBORS,
+        "n_shown": N_SHOWN,
+        "n_held_out": N_HELD_OUT,
         "starts": found.get((STARTS, 3)),
-        "gain": lambda first, second: f"{difference(*paired(first, second), 1)} points",
-        "mean_gain": mean_gain,
-        "clear": clear,
-        "reaches": reaches,
         "edges": edges(results, chosen, voters),
         "caltech": caltech,
         "caltech_ks": caltech_ks,
@@ -181,9 +175,6 @@ def facts(results: Results) -> dict[str, Any]:
         "rival_ks": rival_ks,
         "rival_leads": [mean_gain(found["joint", k]["novel"], found["k-means", k]["novel"]) for k in rival_ks],
         "chance": chance,
-        "close": close,
-        "stability": stability,
-        "corrected": corrected_stability,
         "others": others,
         "nearest": max(others.items(), key=lambda other: np.mean(other[1]["sourced"])) if others else None,
         "accuracy_rows": accuracy_rows(found),
@@ -231,6 +222,10 @@ def paired(first: Sequence[float], second: Sequence[float]) -> tuple[Sequence[fl
     """Two lists by trial, cut to the trials that both have."""
     n = min(len(first), len(second))
     return first[:n], second[:n]
+
+
+def gain(first: Sequence[float], second: Sequence[float]) -> str:
+    return f"{difference(*paired(first, second), 1)} points"
 
 
 def mean_gain(first: Sequence[float], second: Sequence[float]) -> float:

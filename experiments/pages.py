@@ -2,7 +2,8 @@
 
 A template of experiments/templates extends `page.md.jinja`. Its lines are joined to paragraphs; a blank line begins the
 next. In it, `claim` states what a paper found, what was found here, and the rule that judges it; `table` and `plot` set
-rows and drawings. The names that it uses come from the `facts` of the experiment's module.
+rows and drawings. Other names in it are those of the module that measures, those of the experiment's own module, and
+what this one's `facts` returns.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -131,24 +133,29 @@ def joined(text: str) -> str:
     return re.sub(r"\n(?!\||- )", " ", lines)
 
 
-def render(
-    name: str, facts: Mapping[str, Any], *, command: str = "", quick: bool = False, minutes: float = 0.0
-) -> Page:
-    """The page of a template."""
+def render(experiment: Any, results: Results, *, quick: bool = False, command: str = "", seconds: float = 0.0) -> Page:
+    """The page of an experiment's module."""
     page = Page()
+    names = vars(sys.modules[experiment.measure.__module__]) | vars(experiment) | experiment.facts(results)
     given = {"claim": page.claim, "plot": page.plot, "findings": page.findings}
-    given |= {"command": command, "quick": quick, "minutes": minutes}
-    text = _TEMPLATES.get_template(f"{name}.md.jinja").render(given | dict(facts))
-    page.text = "\n\n".join(filter(None, map(joined, re.split(r"\n\s*\n", text)))) + "\n"
+    page.text = _fill(name_of(experiment), names | given, quick=quick, command=command, minutes=seconds / 60)
     return page
 
 
-def write_page(
-    folder: Path, name: str, facts: Mapping[str, Any], *, command: str, code: str, quick: bool, seconds: float
-) -> None:
+def name_of(experiment: Any) -> str:
+    return experiment.__name__.rpartition(".")[2]
+
+
+def _fill(template: str, names: Mapping[str, Any], **more: Any) -> str:
+    text = _TEMPLATES.get_template(f"{template}.md.jinja").render(names, **more)
+    return "\n\n".join(filter(None, map(joined, re.split(r"\n\s*\n", text)))) + "\n"
+
+
+def write_page(folder: Path, experiment: Any, results: Results, *, command: str, code: str, quick: bool) -> None:
     """Write `<name>.md`, its PNG and CSV files, and `<name>.json` with the findings and the `code` they come from."""
     folder.mkdir(parents=True, exist_ok=True)
-    page = render(name, facts, command=command, quick=quick, minutes=seconds / 60)
+    name, seconds = name_of(experiment), sum(result["seconds"] for result in results)
+    page = render(experiment, results, quick=quick, command=command, seconds=seconds)
     for plot in page.plots:
         save(plot.figure, folder / f"{plot.stem}.png", few_colours=plot.photos)
         write_csv(folder / f"{plot.stem}.csv", plot.data)
@@ -172,8 +179,8 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
     records = read_records(folder, codes)
     groups = by_kind([finding for record in records.values() for finding in record["findings"]])
     minutes = sum(record["core_seconds"] for record in records.values()) / 60
-    page = render("README", {"records": records, "codes": codes, "groups": groups, "kinds": KINDS, "minutes": minutes})
-    (folder / "README.md").write_text(page.text, encoding="utf-8")
+    text = _fill("README", {"records": records, "codes": codes, "groups": groups, "kinds": KINDS, "minutes": minutes})
+    (folder / "README.md").write_text(text, encoding="utf-8")
     return [
         f"{name}: {finding.paper} Here: {finding.here}"
         for name, record in records.items()
@@ -343,10 +350,8 @@ _TEMPLATES.globals |= {
     "difference": difference,
     "findings_text": findings_text,
     "holding": holding,
-    "open_text": open_text,
     "plus_minus": plus_minus,
     "ratio_text": ratio_text,
-    "settings_text": settings_text,
     "table": markdown_table,
 }
 _TEMPLATES.globals["growth"] = joined(_TEMPLATES.get_template("growth.md.jinja").render(doublings=MOST_DOUBLINGS))

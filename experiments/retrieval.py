@@ -18,8 +18,8 @@ from benchmarks.peers import PeerError, environment
 from benchmarks.statistics import clearly_above, difference, mean_and_error, plus_minus
 
 from .measured.protocol import CURVE, N_FOLDS
-from .measured.retrieval import CANDIDATES, FEW_INNER_FOLDS, INNER_FOLDS, PEER_POINTS, PEERS, measure
-from .pages import Panel, Plot, Results, draw, open_text, select, settings_text
+from .measured.retrieval import CANDIDATES, PEER_POINTS, PEERS, measure
+from .pages import Panel, Plot, Results, draw, open_text, select, set_ticks, settings_text
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
 
@@ -97,15 +97,10 @@ def facts(results: Results) -> dict[str, Any]:
         "systems": systems,
         "failed": failed,
         "n_folds": 1 + max(one["fold"] for own in table.of.values() for one in own),
-        "few_folds": FEW_FOLDS,
-        "n_test": N_TEST,
-        "inner_folds": INNER_FOLDS,
-        "few_inner_folds": FEW_INNER_FOLDS,
         "xing_steps": CANDIDATES["Xing"].learner.n_steps,
         "peers": [*PEERS],
         "peers_are_there": bool({*systems} & {*PEERS}),
         "shrinkages": [one["settings"].get("shrinkage") for one in table.all_of("RCA")],
-        "curve": CURVE,
         "against": table,
         "every_k": every_k(table, [s for s in ("MCML", "LEGO", "LMNN", "Euclidean") if s in systems]),
         "variances": [one["least_variance"] for one in table.all_of("AROMA diagonal")],
@@ -248,10 +243,10 @@ def draw_precision(stem: str, table: Comparison, systems: Sequence[str], *, with
         def finish(axes: Any, c: int = c) -> None:
             if with_chance:
                 plots.series(axes, "chance", k, np.full(CURVE, chance(c)[1]), label="chance")
-            axes.set_xticks([1, 2, 5, 10, 20, 50], labels=["1", "2", "5", "10", "20", "50"], minor=False)
-            axes.set_xticks([], minor=True)
+            axes.set_ylim(bottom=0)
+            set_ticks([1, 2, 5, 10, 20, 50])(axes)
 
         curves = {s: (k, [one["precision"] for one in table.of[s, c]]) for s in systems if table.of[s, c]}
-        axes = {"xscale": "log", "xlabel": "number of images k", "title": f"{c} classes", "ylim": (0, None)}
+        axes = {"xscale": "log", "xlabel": "number of images k", "title": f"{c} classes"}
         panels.append(Panel(curves, axes | ({} if panels else {"ylabel": "precision at k"}), {"classes": c}, finish))
     return draw(stem, panels)

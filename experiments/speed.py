@@ -21,7 +21,7 @@ from . import retrieval
 from .jobs import run_jobs
 from .measured.protocol import ONE_PAIR
 from .measured.retrieval import PEER_POINTS, PEERS
-from .measured.speed import ENOUGH_SECONDS, LEARNERS, measure
+from .measured.speed import LEARNERS, measure
 from .pages import Plot, Results, open_text, select
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
@@ -88,9 +88,6 @@ def facts(results: Results) -> dict[str, Any]:
         "systems": systems,
         "failed": failed,
         "n_folds": 1 + max(one["fold"] for own in of_classes.values() for one in own),
-        "enough_seconds": ENOUGH_SECONDS,
-        "steps_an_image": STEPS_AN_IMAGE,
-        "n_iterations": N_ITERATIONS,
         "orders": {system: orders for system, orders in RIVALS.items() if system in systems},
         "rivals": rivals,
         "medians": medians,
@@ -101,7 +98,6 @@ def facts(results: Results) -> dict[str, Any]:
         "edges": lambda *names: open_text({f"{s}, {c} classes": of_classes[s, c] for s in names for c in classes}),
         "fixed": fixed,
         "free": free,
-        "power": power,
         "step_times": [step_time(one) for one in fixed],
         "times_rows": [[s, *(spread(one["train"] for one in of_classes[s, c]) for c in classes)] for s in systems],
         "steps_rows": [

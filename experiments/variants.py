@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.statistics import clearly_above, plus_minus
 
-from .measured.variants import C_TRIED, MOST_STEPS, N_INNER, C, measure
+from .measured.variants import measure
 from .pages import Panel, Plot, Results, draw, open_text, select
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
@@ -71,17 +71,12 @@ def facts(results: Results) -> dict[str, Any]:
     meanwhile = [name for name in last if name.startswith("every")]
     return {
         "n_folds": 1 + max(one["fold"] for one in results),
-        "C": C,
-        "C_tried": C_TRIED,
-        "most_steps": MOST_STEPS,
-        "inner_folds": N_INNER,
         "rankers": {n: (steps, figures["map"]) for n, (steps, figures) in rankers.items()},
         "averaging": all(
             clearly_above(rankers[n][1]["map"].mean(axis=1), rankers[1][1]["map"].mean(axis=1))
             for n in rankers
             if n > 1
         ),
-        "variants": VARIANTS,
         "plain": [values for (_, v), values in maps.items() if v is None],
         "pairs": pairs,
         "ratios": lambda name: np.array(

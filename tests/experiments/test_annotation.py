@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def page_of(results, quick=False):
-    return render("annotation", annotation.facts(results), quick=quick)
+    return render(annotation, results, quick=quick)
 
 
 @pytest.fixture

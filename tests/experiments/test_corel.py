@@ -76,8 +76,7 @@ def small(tmp_path, monkeypatch, write_images):
     monkeypatch.setattr(measured, "COREL", tmp_path)
     monkeypatch.setattr(protocol, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(measured, "VISTERMS", {"n_visterms": 90, "cells": (3,), "block_size": 32, "stride": 16})
-    for module in (corel, measured):
-        monkeypatch.setattr(module, "WORDS", 2)
+    monkeypatch.setattr(measured, "WORDS", 2)
     for module in (corel, measured):
         monkeypatch.setattr(module, "KS", (1, 2))
     monkeypatch.setattr(measured, "QUICK_IMAGES", 20)
@@ -97,7 +96,7 @@ def test_from_photos_to_the_page(small):
     assert words["one-vs-rest"]["figures"][0]["recall"] > 0.8
     assert words["one-vs-rest"]["form"] in ("raw", "standardised")
     assert set(words["one-vs-rest"]["settings"]) == {"C", "n_steps"}
-    page = render("corel", corel.facts(results), quick=True)
+    page = render(corel, results, quick=True)
     assert "A part of the 4,493" in page.text
     table = page.text.partition("**Visterms: 2 words")[2].partition("**Published")[0]
     assert [row.split(" | ")[0] for row in table.splitlines()[4:6]] == ["| k-NN", "| one-vs-rest"]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def page_of(results, quick=False):
-    return render("lead", lead.facts(results), quick=quick)
+    return render(lead, results, quick=quick)
 
 
 def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27, 129), edges=(), ahead=""):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def page_of(results, quick=False):
-    return render("learning", learning.facts(results), quick=quick)
+    return render(learning, results, quick=quick)
 
 
 def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):

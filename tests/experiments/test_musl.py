@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def page(results, quick=False):
-    return render("musl", musl.facts(results), quick=quick)
+    return render(musl, results, quick=quick)
 
 
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6

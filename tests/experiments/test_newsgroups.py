@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def page_of(results, quick=False):
-    return render("newsgroups", newsgroups.facts(results), quick=quick)
+    return render(newsgroups, results, quick=quick)
 
 
 def test_information_gain_is_the_mutual_information_of_term_and_class():

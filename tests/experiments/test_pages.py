@@ -1,6 +1,7 @@
 """Pages of results: what they hold, and what the summary makes of them."""
 
 import csv
+import types
 
 import jinja2
 import numpy as np
@@ -58,23 +59,26 @@ def template(monkeypatch):
     monkeypatch.setattr(pages._TEMPLATES, "cache", None)
 
 
-def facts(*findings):
+def ranking(*findings, name="ranking"):
+    """An experiment whose page states these findings."""
     figure, (axes,) = plots.new_figure()
     plots.series(axes, 0, [1, 2], [0.5, 0.25], error=[0.1, 0.05], label="OASIS")
     axes.set(xlabel="k", ylabel="precision at k")
     plots.legend(figure, axes)
     data = [{"k": 1, "precision": 0.5}, {"k": 2, "precision": 1 / 3}]
-    return {"given": findings, "curve": Plot("curve", figure, data)}
+    names = {"given": findings, "curve": Plot("curve", figure, data)}
+    return types.SimpleNamespace(__name__=f"experiments.{name}", measure=render, facts=lambda results: names)
 
 
 def write(folder, *findings, name="ranking", quick=False):
-    write_page(folder, name, facts(*findings), command="make reproduce", code="code", quick=quick, seconds=120)
+    experiment = ranking(*findings, name=name)
+    write_page(folder, experiment, [{"seconds": 120}], command="make reproduce", code="code", quick=quick)
     return (folder / f"{name}.md").read_text()
 
 
 def test_a_template_states_findings_and_plots_and_its_lines_are_joined_to_paragraphs():
     given = [Finding("OASIS leads.", "0.3", True, must=True, kind="threshold", edges="C."), Finding("No.", "0", False)]
-    page = render("ranking", facts(*given))
+    page = render(ranking(*given), [])
     assert page.findings == given
     assert [plot.stem for plot in page.plots] == ["curve"]
     assert "\n\nFive folds.\n\n" in page.text
@@ -83,7 +87,7 @@ def test_a_template_states_findings_and_plots_and_its_lines_are_joined_to_paragr
 
 def test_a_name_that_no_fact_has_is_an_error():
     with pytest.raises(jinja2.UndefinedError, match="given"):
-        render("ranking", {})
+        render(types.SimpleNamespace(__name__="ranking", measure=render, facts=lambda results: {}), [])
 
 
 def test_a_page_says_what_was_found_and_how(tmp_path):

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def page_of(results, quick=False):
-    return render("retrieval", retrieval.facts(results), quick=quick)
+    return render(retrieval, results, quick=quick)
 
 
 def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, variance=0.5):

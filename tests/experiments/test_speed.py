@@ -10,7 +10,7 @@ from experiments.pages import render
 
 
 def page_of(results):
-    return render("speed", speed.facts(results))
+    return render(speed, results)
 
 
 SECONDS = {"OASIS": 0.1, "MCML": 10.0, "LEGO": 1.0, "LMNN": 1.2}

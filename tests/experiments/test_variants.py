@@ -32,9 +32,8 @@ def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.0
 
 
 def page_of(quick=False, **given):
-    return render(
-        "variants", variants.facts([job | result_of(job, **given) | {"seconds": 1.0} for job in variants.jobs(quick)])
-    )
+    results = [job | result_of(job, **given) | {"seconds": 1.0} for job in variants.jobs(quick)]
+    return render(variants, results, quick=quick)
 
 
 def finding(page, words):
