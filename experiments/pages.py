@@ -133,7 +133,7 @@ def joined(text: str) -> str:
     return re.sub(r"\n(?!\||- )", " ", lines)
 
 
-def render(experiment: Any, results: Results, *, quick: bool = False, command: str = "", seconds: float = 0.0) -> Page:
+def render(experiment: Any, results: Results, quick: bool = False, *, command: str = "", seconds: float = 0.0) -> Page:
     """The page of an experiment's module."""
     page = Page()
     names = vars(sys.modules[experiment.measure.__module__]) | vars(experiment) | experiment.facts(results)

@@ -15,10 +15,6 @@ from visterm.pipeline.evaluation.is_a import siblings_of
 pytestmark = pytest.mark.slow
 
 
-def page_of(results, quick=False):
-    return render(annotation, results, quick=quick)
-
-
 @pytest.fixture
 def split(monkeypatch, tmp_path):
     """Images of four labels, each with visterms of its own: X, y, test X, test y. Labels 0, 1 and 2, 3 are siblings."""
@@ -175,7 +171,7 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
 @pytest.mark.parametrize("quick", [True, False])
 def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
     def broken(**levels):
-        findings = page_of(results(quick, **levels), quick).findings
+        findings = render(annotation, results(quick, **levels), quick).findings
         return [finding.paper[:20] for finding in findings if finding.must and not finding.agrees]
 
     assert broken() == []
@@ -190,7 +186,7 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
     for job in found:
         for name, one in job.get("systems", {}).items():
             one["edges"] = ["C"] * (name == "PAMIR-IA" and job["fold"] < 3)
-    findings = {finding.paper: finding for finding in page_of(found).findings}
+    findings = {finding.paper: finding for finding in render(annotation, found).findings}
     (about,) = (finding for paper, finding in findings.items() if "above PAMIR-IA" in paper)
     assert "PAMIR-IA, d = 1,000: C" in about.edges
     (other,) = (finding for paper, finding in findings.items() if "above one-vs-rest" in paper)
@@ -199,7 +195,7 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
 
 def test_verdicts_follow_the_rules_of_the_page():
     def agrees(start, **levels):
-        findings = page_of(results(False, **levels)).findings
+        findings = render(annotation, results(False, **levels)).findings
         return next(finding.agrees for finding in findings if finding.paper.startswith(start))
 
     assert agrees("When WARP is well")

@@ -13,10 +13,6 @@ from experiments.pages import render
 pytestmark = pytest.mark.slow
 
 
-def page_of(results, quick=False):
-    return render(lead, results, quick=quick)
-
-
 def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27, 129), edges=(), ahead=""):
     """Results of all jobs; on the vectors named `ahead` AROMA has 0.33."""
     results = []
@@ -37,18 +33,18 @@ def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27,
 
 
 def findings(results):
-    return {finding.paper[:20]: finding for finding in page_of(results).findings}
+    return {finding.paper[:20]: finding for finding in render(lead, results).findings}
 
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_page_of_all_jobs(quick):
-    page = page_of(made_up(quick), quick)
+    page = render(lead, made_up(quick), quick)
     assert [finding.agrees for finding in page.findings] == [False, True] + [True] * (not quick)
     # 0.22 / 1.5 is below the Euclidean distance.
     assert "would have to be at 0.147 in place of 0.240, or AROMA at 0.360 in place of 0.220" in page.text
     n = 1 if quick else len(lead.CONDITIONS)
     assert f"On {n} of {n} kinds" in page.text
-    assert "On 0 of" in page_of(made_up(euclidean=0.1)).text
+    assert "On 0 of" in render(lead, made_up(euclidean=0.1)).text
 
 
 def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it():

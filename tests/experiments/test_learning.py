@@ -16,10 +16,6 @@ from experiments.pages import render
 pytestmark = pytest.mark.slow
 
 
-def page_of(results, quick=False):
-    return render(learning, results, quick=quick)
-
-
 def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):
     """A curve that rises from 0.1 to 0.2 and then falls a little; folds and steps differ by a little noise."""
     found = 0.2 - 0.1 * np.exp(-5 * step / saturation) - falls * max(0, step - 2 * saturation) / 500_000
@@ -61,7 +57,7 @@ def finding(page, words):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_page_of_all_jobs(quick):
-    page = page_of(made_up(quick), quick)
+    page = render(learning, made_up(quick), quick)
     stems = [plot.stem for plot in page.plots]
     assert stems == ["learning-oasis", "learning-steps", "learning-top", "learning-sensitivity"]
     assert "\n|  |" not in page.text.replace("\n|  | W starts at", "")
@@ -75,7 +71,7 @@ def test_page_of_all_jobs(quick):
     [*(({"saturation": n}, n == 35_000) for n in (5_000, 35_000, 200_000)), ({"falls": 0.0}, False)],
 )
 def test_saturation_near_35_thousand_steps(shape, agrees):
-    assert finding(page_of(made_up(OASIS=shape)), "figure 5").agrees is agrees
+    assert finding(render(learning, made_up(OASIS=shape)), "figure 5").agrees is agrees
 
 
 def broken(page):
@@ -83,7 +79,7 @@ def broken(page):
 
 
 def test_a_learner_no_better_than_euclidean_breaks_what_must_hold():
-    papers = broken(page_of(made_up(AROMA={"offset": -0.09})))
+    papers = broken(render(learning, made_up(AROMA={"offset": -0.09})))
     assert len(papers) == 2
     assert all(paper.startswith("AROMA") for paper in papers)
 
@@ -95,18 +91,18 @@ def test_a_limit_without_effect_or_steps_too_long_break_what_must_hold(factor):
         if job["parameters"].get("C") == 100:
             for point in job["curve"]:
                 point["map"] *= factor
-    assert [paper[:5] for paper in broken(page_of(results))] == ["OASIS"]
+    assert [paper[:5] for paper in broken(render(learning, results))] == ["OASIS"]
 
 
 @pytest.mark.parametrize("given", [{"among_training": lambda *system: 0.8}, {"variance": 1.0}])
 def test_a_covariance_that_stays_breaks_what_must_hold(given):
-    (paper,) = broken(page_of(made_up(**given)))
+    (paper,) = broken(render(learning, made_up(**given)))
     assert "covariance shrinks" in paper
 
 
 @pytest.mark.parametrize(("aroma", "agrees"), [(0.33, True), (0.23, False), (0.2, False)])
 def test_lead_at_the_top(aroma, agrees):
-    page = page_of(made_up(p1=lambda name, start: aroma if name.startswith("AROMA") else 0.22))
+    page = render(learning, made_up(p1=lambda name, start: aroma if name.startswith("AROMA") else 0.22))
     assert finding(page, "0.33").agrees is agrees
 
 
@@ -120,8 +116,8 @@ def test_conclusion_of_the_causes():
         return 0.8 if "r = 0.01" in name or "unlimited" in name else 0.7
 
     together = "So the start and the size of the steps set the two apart here."
-    assert together in page_of(made_up(p1=by_start_and_steps, among_training=fit)).text
-    text = page_of(made_up(p1=lambda name, start: 0.2, among_training=fit)).text
+    assert together in render(learning, made_up(p1=by_start_and_steps, among_training=fit)).text
+    text = render(learning, made_up(p1=lambda name, start: 0.2, among_training=fit)).text
     assert together not in text
     holding, failing = text.partition("statements about precision@1")[2].split("do not, or not clearly")
     assert "better from the identity" in failing
@@ -136,9 +132,9 @@ def test_convergence():
         if job["parameters"].get("covariance"):
             for point in job["curve"]:
                 point["p10"] = height(job, point["step"], saturation=300_000, falls=0.0, offset=-0.003)
-    assert finding(page_of(results), "converges after 200K").agrees
-    assert not finding(page_of(made_up(AROMA=rises)), "converges after 200K").agrees
-    assert not finding(page_of(made_up()), "converges after 200K").agrees
+    assert finding(render(learning, results), "converges after 200K").agrees
+    assert not finding(render(learning, made_up(AROMA=rises)), "converges after 200K").agrees
+    assert not finding(render(learning, made_up()), "converges after 200K").agrees
 
 
 def test_change_over_decades():

@@ -17,10 +17,6 @@ from experiments.pages import render
 pytestmark = pytest.mark.slow
 
 
-def page(results, quick=False):
-    return render(musl, results, quick=quick)
-
-
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 
 
@@ -73,7 +69,7 @@ def finding(page, words):
 class TestPage:
     @pytest.mark.parametrize("quick", [False, True])
     def test_orderings_that_hold(self, quick, made_up):
-        found = page(made_up(as_in_the_paper, quick=quick))
+        found = render(musl, made_up(as_in_the_paper, quick=quick))
         assert all(finding.agrees for finding in found.findings if finding.must)
         assert sum(finding.must for finding in found.findings) == 3 + (not quick)
         joint = finding(found, "better than random grouping")
@@ -97,7 +93,7 @@ class TestPage:
         ids=["the same in all groupings", "falls with K", "rises at the end", "rises late"],
     )
     def test_accuracy_that_depends_on_the_number_alone(self, accuracy, broken, made_up):
-        found = page(made_up(lambda system, k: accuracy(k)))
+        found = render(musl, made_up(lambda system, k: accuracy(k)))
         assert not any(finding(found, words).agrees for words in broken)
 
     @pytest.mark.parametrize("quick", [False, True])
@@ -107,14 +103,14 @@ class TestPage:
             if result["system"] == "joint" and "grouping" in result:
                 rng = np.random.default_rng(100 + result["trial"])
                 result["grouping"] = rng.integers(result["n_metrics"], size=20).tolist()
-        found = page(results)
+        found = render(musl, results)
         assert not finding(found, "finds the three sources").agrees
         assert not finding(found, "than groups of the same sizes at random").agrees
         assert not finding(found, "are the sources").agrees
         assert not finding(found, "stable").agrees
 
     def test_figures_of_the_table(self, made_up):
-        text = page(made_up(as_in_the_paper)).text
+        text = render(musl, made_up(as_in_the_paper)).text
         row = next(row for row in text.splitlines() if row.startswith("| one metric | 1 |"))
         assert row.endswith(f"40.0 ± 0.0 | 39.0 ± 0.0 | 39.0 ± 0.0 | 39.0 ± 0.0 |  | {musl.N_TRIALS} |")
 
@@ -126,7 +122,9 @@ class TestPage:
 
     def test_settings_of_joint_grouping_for_all(self, made_up):
         results = made_up(as_in_the_paper, best={"joint": 3, "k-means": 5})
-        text = page(results).text.partition("**All with the settings chosen for joint grouping, running, 0.3")[2]
+        text = render(musl, results).text.partition("**All with the settings chosen for joint grouping, running, 0.3")[
+            2
+        ]
         assert "| joint | 5 | 57.7 ± 0.0 |  |" in text
         assert "| k-means | 5 | 52.6 ± 0.0 | +5.0 ± 0.0 |" in text
 
@@ -220,7 +218,7 @@ def test_a_sheet_of_photos_is_small(made_up, tmp_path, monkeypatch):
     for result in results:
         if "photos" in result:
             result["photos"] = [f"{i}.png" for i in range(20)]
-    (sheet,) = (plot for plot in page(results).plots if plot.stem == "musl-groups")
+    (sheet,) = (plot for plot in render(musl, results).plots if plot.stem == "musl-groups")
     assert len(sheet.data) == 40
     assert {row["group"] for row in sheet.data if row["grouping"] == "joint"} == {1, 2, 3}
     save(sheet.figure, tmp_path / "sheet.png", few_colours=sheet.photos)

@@ -17,10 +17,6 @@ from experiments.pages import render, settings_by_fold
 pytestmark = pytest.mark.slow
 
 
-def page_of(results, quick=False):
-    return render(newsgroups, results, quick=quick)
-
-
 def test_information_gain_is_the_mutual_information_of_term_and_class():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 4, 200)
@@ -115,7 +111,7 @@ def test_a_peer_that_fails_is_said_to(posts, monkeypatch):
 
     monkeypatch.setattr(measured, "learn_metric", fail)
     failed = measured.measure("system", "ITML", 0)
-    page = page_of(results(False) + [{"part": "system", "system": "ITML", "repeat": 0} | failed])
+    page = render(newsgroups, results(False) + [{"part": "system", "system": "ITML", "repeat": 0} | failed])
     assert "did not finish here (no network)" in page.text
     assert not any("ITML" in finding.paper for finding in page.findings)
 
@@ -147,7 +143,7 @@ def results(quick, *, diagonal=0.70, oasis=0.60, unlimited=0.60, large=0.60):
 @pytest.mark.parametrize("quick", [True, False])
 def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
     def broken(**levels):
-        findings = page_of(results(quick, **levels), quick).findings
+        findings = render(newsgroups, results(quick, **levels), quick).findings
         return [finding.paper[:20] for finding in findings if finding.must and not finding.agrees]
 
     assert broken() == []
@@ -157,7 +153,7 @@ def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
 
 def test_verdicts_follow_the_rules_of_the_page():
     def agrees(start, **levels):
-        findings = page_of(results(False, **levels)).findings
+        findings = render(newsgroups, results(False, **levels)).findings
         return next(finding.agrees for finding in findings if finding.paper.startswith(start))
 
     assert agrees("Both forms of AROMA (r = 1)")

@@ -12,10 +12,6 @@ from visterm.retrieval import evaluate_test_test
 pytestmark = pytest.mark.slow
 
 
-def page_of(results, quick=False):
-    return render(retrieval, results, quick=quick)
-
-
 def made_up(levels, *, classes=(10, 20, 38), folds=3, quick=False, variance=0.5):
     """Results whose mean average precision, and precision at 1, is the level of the system."""
     rng = np.random.default_rng(0)
@@ -38,7 +34,7 @@ AS_IN_THE_PAPERS |= {"LEGO": 0.165, "LMNN": 0.14, "Euclidean": 0.14}
 
 
 def verdicts(levels, **options):
-    return {finding.paper: finding.agrees for finding in page_of(made_up(levels, **options)).findings}
+    return {finding.paper: finding.agrees for finding in render(retrieval, made_up(levels, **options)).findings}
 
 
 def test_the_papers_ordering_agrees_with_the_papers():
@@ -72,7 +68,7 @@ def test_the_quick_page_has_what_must_hold():
     assert "LEGO" not in systems  # a third of the time
     levels = {system: AS_IN_THE_PAPERS[system] for system in ("OASIS", "AROMA diagonal", "WSABIE", "Euclidean")}
     assert systems >= {*levels}
-    page = page_of(made_up(levels, classes=(20,), folds=1, quick=True), quick=True)
+    page = render(retrieval, made_up(levels, classes=(20,), folds=1, quick=True), quick=True)
     assert [finding.agrees for finding in page.findings if finding.must] == [True] * 4
     assert "MCML" not in "".join(finding.paper for finding in page.findings)
 
@@ -83,7 +79,7 @@ def test_what_did_not_finish_is_said_and_left_out():
     results[results.index(lost)] = {key: lost[key] for key in ("system", "classes", "fold", "quick")} | {
         "failed": "peer metric-learn:\nno answer within 300 s"
     }
-    page = page_of(results)
+    page = render(retrieval, results)
     assert not any("LMNN" in finding.paper.replace("OASIS is best", "") for finding in page.findings)
     assert "LMNN is absent: it did not finish (10 classes, fold 0: no answer within 300 s)." in page.text
 
@@ -111,7 +107,7 @@ def test_a_verdict_is_open_where_most_folds_chose_at_the_edge():
     for result in results:
         if result["system"] == "LEGO" and result["classes"] == 10 and result["fold"] > 0:
             result["edges"] = ["eta"]
-    found = {finding.paper: finding for finding in page_of(results).findings}
+    found = {finding.paper: finding for finding in render(retrieval, results).findings}
     open_ = [paper for paper, finding in found.items() if finding.verdict == "open"]
     assert [paper for paper in found if "LEGO" in paper] == open_
     assert "LEGO, 10 classes: eta" in found["OASIS is above LEGO in mAP (JMLR, section 5.3.3)."].edges

@@ -8,11 +8,6 @@ from experiments import speed
 from experiments.measured import speed as measured
 from experiments.pages import render
 
-
-def page_of(results):
-    return render(speed, results)
-
-
 SECONDS = {"OASIS": 0.1, "MCML": 10.0, "LEGO": 1.0, "LMNN": 1.2}
 
 
@@ -32,7 +27,7 @@ def made_up(seconds=None, power=1.0):
 
 
 def verdicts(results):
-    return [finding.agrees for finding in page_of(results).findings]
+    return [finding.agrees for finding in render(speed, results).findings]
 
 
 def test_times_as_in_the_paper_agree_with_it():
@@ -40,7 +35,7 @@ def test_times_as_in_the_paper_agree_with_it():
     assert verdicts(made_up({"OASIS": 0.1, "WSABIE": 0.1})) == [True] * 2  # of a quick run
     results = made_up()
     next(result for result in results if result["system"] == "LMNN")["times"] = []
-    page = page_of(results)
+    page = render(speed, results)
     assert not any("LMNN" in finding.paper for finding in page.findings)
     assert "LMNN is absent: it did not finish." in page.text
 
@@ -64,7 +59,7 @@ def test_a_verdict_over_times_is_open_where_the_settings_lie_at_the_edge():
     for result in results:
         if result["system"] == "MCML" and result.get("classes") == 10:
             result["edges"] = ["trace_penalty"]
-    found = [finding.edges for finding in page_of(results).findings]
+    found = [finding.edges for finding in render(speed, results).findings]
     assert [bool(edges) for edges in found] == [True, True, False, False, False]
     assert "MCML, 10 classes: trace_penalty" in found[1]
 
@@ -72,7 +67,7 @@ def test_a_verdict_over_times_is_open_where_the_settings_lie_at_the_edge():
 def test_figure_4_has_lmnn_beside_oasis():
     lmnn = {"system": "LMNN", "stops": True, "d": 1000, "settings": {}}
     results = made_up() + [lmnn | {"images": n, "times": [n / 100]} for n in (1000, 2000)]
-    (plot,) = (plot for plot in page_of(results).plots if plot.stem == "speed-stopping")
+    (plot,) = (plot for plot in render(speed, results).plots if plot.stem == "speed-stopping")
     assert {row["series"] for row in plot.data} == {"OASIS, to early stopping", "LMNN"}
     assert [row["seconds"] for row in plot.data if row["series"] == "LMNN"] == [10, 20]
 
