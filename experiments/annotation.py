@@ -54,17 +54,17 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     """Jobs, the long ones first."""
     if quick:
         parts, dimensions, folds = ["auc", "warp", "linear", "neighbors", "same"], (1000,), 1
-        found = [{"part": "words", "losses": ["warp", "auc"], "fold": 0, "small": True}]
+        wanted = [{"part": "words", "losses": ["warp", "auc"], "fold": 0, "small": True}]
     else:
         parts, dimensions, folds = ["warp", "auc", "linear", "neighbors"], (10_000, 1000), FOLDS
-        found = [
+        wanted = [
             {"part": "words", "losses": [loss], "fold": repeat}
             for loss in ("owpc", "warp", "auc")
             for repeat in range(N_WORD_REPEATS)
         ]
-        found += [{"part": "same", "d": 1000, "fold": fold} for fold in range(folds)]
-    found.append({"part": "examples", "d": 1000, "fold": 0})
-    return found + [
+        wanted += [{"part": "same", "d": 1000, "fold": fold} for fold in range(folds)]
+    wanted.append({"part": "examples", "d": 1000, "fold": 0})
+    return wanted + [
         {"part": part, "d": d, "fold": fold, "small": quick}
         for d in dimensions
         for part in parts
@@ -129,9 +129,9 @@ def facts(results: Results) -> dict[str, Any]:
         "example_rows": {
             kind: [
                 [label, *(", ".join(f"**{n}**" if n == label else n for n in best) for best in of.values())]
-                for label, of in found.items()
+                for label, of in by_label.items()
             ]
-            for kind, found in examples.items()
+            for kind, by_label in examples.items()
         },
         "settings_rows": settings_rows(systems, words),
         "precision_plot": draw(
@@ -199,13 +199,13 @@ def trained(seconds: dict[str, np.ndarray], tests: dict[str, np.ndarray]) -> dic
 
 def sizes(systems: Systems) -> dict[str, Any]:
     """Sizes of the space, and ensembles; only of the full experiment."""
-    found = {size: values(systems[1000, name], "p@1") for size, name in OF_SIZE.items()}
-    wide = [np.mean(own) for size, own in found.items() if size >= SIZE]
+    by_size = {size: values(systems[1000, name], "p@1") for size, name in OF_SIZE.items()}
+    wide = [np.mean(own) for size, own in by_size.items() if size >= SIZE]
     return {
-        "of_size": found,
+        "of_size": by_size,
         "range": (max(wide) - min(wide)) / max(wide),
         "ensemble": values(systems[1000, ENSEMBLE_NAME], "p@1"),
-        "single": max((found[size] for size in ENSEMBLE), key=np.mean),
+        "single": max((by_size[size] for size in ENSEMBLE), key=np.mean),
         "equal_size": EQUAL[0],
         "equal": values(systems[1000, EQUAL_NAME], "p@1"),
         "size_edges": open_text({f"D = {size}": systems[1000, name] for size, name in OF_SIZE.items()}),

@@ -36,17 +36,19 @@ TARGETS = {"visterms": "CRM (Lavrenko et al. 2003)", "deep": "JEC (Makadia et al
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    found = []
+    wanted = []
     for vectors in ["visterms"] if quick or not has_deep() else NAMES:
         similarities = SIMILARITIES if vectors == "visterms" else DEEP_SIMILARITIES
         systems = QUICK if quick else {"words": [*ANNOTATORS[vectors]], "images": [*similarities]}
-        found += [
+        wanted += [
             {"part": part, "vectors": vectors, "system": name, "quick": quick}
             for part, names in systems.items()
             for name in names
         ]
     # The longest job of each kind of vectors first: the vectors are made side by side, and no core idles at the end.
-    return sorted(found, key=lambda job: (job["part"], job["system"]) not in (("images", "AROMA"), ("words", "WSABIE")))
+    return sorted(
+        wanted, key=lambda job: (job["part"], job["system"]) not in (("images", "AROMA"), ("words", "WSABIE"))
+    )
 
 
 def has_deep() -> bool:
@@ -67,7 +69,7 @@ def facts(results: Results) -> dict[str, Any]:
         "images": images,
         "targets": {kind: (target, PUBLISHED[target][:2]) for kind, target in TARGETS.items() if kind in kinds},
         "best": {kind: max(own, key=lambda name: own[name]["validation"]) for kind, own in words.items()},
-        "edges": lambda found, *names: open_text({name: [found[name]] for name in names}),
+        "edges": lambda systems, *names: open_text({name: [systems[name]] for name in names}),
         "word_rows": {
             kind: [[name, *cells(one), one["form"], settings(one)] for name, one in own.items()]
             for kind, own in words.items()
@@ -91,8 +93,8 @@ def facts(results: Results) -> dict[str, Any]:
 
 def in_order(results: Results, systems: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Results by system, in the order of the tables."""
-    found = {one["system"]: one for one in results}
-    return {name: found[name] for name in systems if name in found}
+    by_system = {one["system"]: one for one in results}
+    return {name: by_system[name] for name in systems if name in by_system}
 
 
 def mean_of(result: dict[str, Any], key: str, at: str | None = None) -> float:

@@ -58,8 +58,8 @@ def run_jobs(measure: Measure, jobs: list[dict[str, Any]], *, alone: bool = Fals
             if now - said >= SAY_SECONDS or done == len(todo):
                 said = now
                 print(f"{name}: {done} of {len(todo)} done after {(now - started) / 60:.1f} min", flush=True)
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in places]
-    return [parameters | result for parameters, result in zip(jobs, found, strict=True)]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in places]
+    return [parameters | result for parameters, result in zip(jobs, results, strict=True)]
 
 
 def run_job(measure: Measure, parameters: dict[str, Any], path: Path) -> None:
@@ -104,13 +104,13 @@ def sources(file: Path) -> list[Path]:
 
     A package counts with all its modules, since what it hands out may lie in any of them.
     """
-    found: set[Path] = set()
+    seen: set[Path] = set()
     todo = {file}
     while todo:
         path = todo.pop()
-        found.add(path)
-        todo.update(read(path)[1] - found)
-    return sorted(found)
+        seen.add(path)
+        todo.update(read(path)[1] - seen)
+    return sorted(seen)
 
 
 @cache

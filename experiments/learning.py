@@ -60,7 +60,7 @@ SETTINGS = {
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
     n_folds, most = (1, STEPS) if quick else (N_FOLDS, 500_000)
-    found: list[dict[str, Any]] = []
+    wanted: list[dict[str, Any]] = []
 
     def job(systems: list, n_steps: int, *, classes: int = 38, setting: str = UNIT, along: bool = False) -> None:
         for learner, parameters in systems:
@@ -70,7 +70,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
             # papers' own.
             own = along or (learner, parameters) in [EUCLIDEAN, *DRAWN, *EVIDENCE, LARGE_R_FACTORED]
             few = setting != UNIT or n_steps == MORE_STEPS or not own
-            found.extend(what | {"fold": fold} for fold in range(min(n_folds, FEW_FOLDS) if few else n_folds))
+            wanted.extend(what | {"fold": fold} for fold in range(min(n_folds, FEW_FOLDS) if few else n_folds))
 
     job(DRAWN, most, along=True)
     for classes in (10,) if quick else (20, 10):
@@ -87,7 +87,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         for setting in SETTINGS:
             if setting != UNIT:
                 job([EUCLIDEAN, *BOTH_STARTS], STEPS, setting=setting)
-    return found
+    return wanted
 
 
 class Runs:
@@ -104,14 +104,14 @@ class Runs:
     ) -> np.ndarray:
         """A figure of each fold after a number of steps."""
         learner, parameters = system
-        found = select(self.results, learner=learner, parameters=parameters, classes=classes, setting=setting)
-        return np.array([point[figure] for run in found for point in run["curve"] if point["step"] == step])
+        own = select(self.results, learner=learner, parameters=parameters, classes=classes, setting=setting)
+        return np.array([point[figure] for run in own for point in run["curve"] if point["step"] == step])
 
     def curve(self, figure: str, system: System, classes: int = 38) -> tuple[np.ndarray, np.ndarray]:
         """Steps (n,), and the figure of each fold there (folds, n)."""
-        found = select(self.results, learner=system[0], parameters=system[1], classes=classes, along=True)
-        steps = [point["step"] for point in found[0]["curve"]]
-        return np.array(steps), np.array([[point[figure] for point in run["curve"]] for run in found])
+        own = select(self.results, learner=system[0], parameters=system[1], classes=classes, along=True)
+        steps = [point["step"] for point in own[0]["curve"]]
+        return np.array(steps), np.array([[point[figure] for point in run["curve"]] for run in own])
 
     def drawn(self, figure: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The curves that the plots of 38 classes compare."""
@@ -202,13 +202,13 @@ def evidence(runs: Runs) -> dict[str, list[list[str]]]:
         rows = []
         more = [(system, MORE_STEPS) for system in (PAPER_AROMA, UNLIMITED, PAPER_OASIS)]
         for system, step in [*((system, STEPS) for system in (EUCLIDEAN, *systems)), *more]:
-            found = [
+            cells = [
                 runs.values(figure, system, step=step, setting=setting)
                 for figure in ("p1", "p10", "map", "kept", "in_training", "among_training")
             ]
-            if len(found[0]):
+            if len(cells[0]):
                 what = [name_of(system), start_of(system), "" if system == EUCLIDEAN else f"{step:,}"]
-                rows.append([*what, *map(plus_minus, found)])
+                rows.append([*what, *map(plus_minus, cells)])
         if rows:
             tables[title] = rows
     return tables
@@ -218,8 +218,8 @@ def settings_rows(runs: Runs) -> list[list[str]]:
     rows = []
     for setting, what in SETTINGS.items():
         if runs.has(setting):
-            found = [runs.values("p1", system, setting=setting) for system in (EUCLIDEAN, *BOTH_STARTS)]
-            rows.append([setting, what, *map(plus_minus, found), ratio_text(found[4], found[1])])
+            cells = [runs.values("p1", system, setting=setting) for system in (EUCLIDEAN, *BOTH_STARTS)]
+            rows.append([setting, what, *map(plus_minus, cells), ratio_text(cells[4], cells[1])])
     return rows
 
 
@@ -232,29 +232,29 @@ def common(curves: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[float, list
 
 def sensitivities(runs: Runs) -> dict[str, tuple[list[float], np.ndarray]]:
     """Values of C or r, and precision at 10 (folds, values), by system."""
-    found = {}
+    curves = {}
     for name, systems in TRIED.items():
         tried = [system for system in systems if len(runs.values("p10", system))]
         values = [parameters.get("C") or parameters["r"] for _, parameters in tried]
         of_folds = [runs.values("p10", system) for system in tried]
-        found[name] = values, np.transpose([figures[: min(map(len, of_folds))] for figures in of_folds])
-    return found
+        curves[name] = values, np.transpose([figures[: min(map(len, of_folds))] for figures in of_folds])
+    return curves
 
 
-def robustness(name: str, values: list[float], found: np.ndarray) -> dict[str, Any]:
+def robustness(name: str, values: list[float], precision: np.ndarray) -> dict[str, Any]:
     """Change over all values and, of AROMA, over the three decades where it is least."""
-    result = {"name": name, "values": values, "change": change(values, found)}
-    result["best"] = values[found.mean(axis=0).argmax()]
+    result = {"name": name, "values": values, "change": change(values, precision)}
+    result["best"] = values[precision.mean(axis=0).argmax()]
     if name != "OASIS" and values[-1] >= 1000 * values[0]:
-        decades = {low: change(values, found, low, 1000 * low) for low in values if 1000 * low <= values[-1]}
+        decades = {low: change(values, precision, low, 1000 * low) for low in values if 1000 * low <= values[-1]}
         result["low"] = min(decades, key=decades.__getitem__)
         result["least"] = decades[result["low"]]
     return result
 
 
-def change(values: list[float], found: np.ndarray, low: float = 0, high: float = np.inf) -> float:
+def change(values: list[float], precision: np.ndarray, low: float = 0, high: float = np.inf) -> float:
     """Largest relative change between values from low to high, in means over the folds."""
-    means = [of_folds.mean() for value, of_folds in zip(values, found.T, strict=True) if low <= value <= high]
+    means = [of_folds.mean() for value, of_folds in zip(values, precision.T, strict=True) if low <= value <= high]
     return float(1 - min(means) / max(means))
 
 
@@ -290,11 +290,11 @@ def oasis_panel(runs: Runs, classes: int) -> Drawn:
     return axes, curves, runs.values("map", EUCLIDEAN, classes=classes).mean()
 
 
-def draw_sensitivity(runs: Runs, found: dict[str, tuple[list[float], np.ndarray]]) -> Plot:
-    top = 1.15 * max(values.mean(axis=0).max() for _, values in found.values())
+def draw_sensitivity(runs: Runs, curves: dict[str, tuple[list[float], np.ndarray]]) -> Plot:
+    top = 1.15 * max(values.mean(axis=0).max() for _, values in curves.values())
     level = runs.values("p10", EUCLIDEAN).mean()
     panels: list[Drawn] = []
     for learner, label in (("OASIS", "aggressiveness C"), ("AROMA", "regulariser r")):
         axes = {"title": learner, "xlabel": label, "ylabel": "precision at 10", "ylim": (0, top)}
-        panels.append((axes, {name: curve for name, curve in found.items() if name.startswith(learner)}, level))
+        panels.append((axes, {name: curve for name, curve in curves.items() if name.startswith(learner)}, level))
     return draw_panels("learning-sensitivity", panels)

@@ -59,7 +59,7 @@ QUICK_TRIALS |= {("k-means", 3): 2, ("k-means", 5): 1, ("random", 5): 1}
 CALTECH = {"one metric": (1,), "joint": (3, 5, 20), "k-means": (3, 5), "random": (3, 5)}
 
 Settings = dict[str, Any]
-Found = dict[tuple[str, int], dict[str, list[Any]]]  # figures by (system, K) and key, trial by trial
+Trials = dict[tuple[str, int], dict[str, list[Any]]]  # figures by (system, K) and key, trial by trial
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -135,18 +135,18 @@ def choose(results: Results) -> tuple[dict[str, Settings], int]:
 
 def facts(results: Results) -> dict[str, Any]:
     chosen, voters = choose(results)
-    found = collect(results, chosen, voters)
+    trials = collect(results, chosen, voters)
     same = collect(results, dict.fromkeys(SYSTEMS, chosen["joint"]), voters)
     others = {
         name_of(settings): own
         for settings in OTHERS
         if (own := collect(results, dict.fromkeys(SYSTEMS, settings), voters).get(("joint", 3)))
     }
-    most = max(k for system, k in found if system == "joint")
+    most = max(k for system, k in trials if system == "joint")
     caltech = collect_caltech(results, voters)
     caltech_ks = [k for system, k in caltech if system == "random"]
-    rival_ks = sorted(k for system, k in found if system == "k-means" and ("joint", k) in found)
-    joint = found["joint", 3]
+    rival_ks = sorted(k for system, k in trials if system == "k-means" and ("joint", k) in trials)
+    joint = trials["joint", 3]
     chance = [at_random(groups, sources) for groups, sources in zip(joint["grouping"], joint["sources"], strict=True)]
     (evolution,) = select(results, part="evolution")
     groups = {
@@ -158,12 +158,12 @@ def facts(results: Results) -> dict[str, Any]:
     return {
         "chosen": name_of(chosen["joint"]),
         "voters": voters,
-        "found": found,
+        "trials": trials,
         "same": same,
         "most": most,
         "n_shown": N_SHOWN,
         "n_held_out": N_HELD_OUT,
-        "starts": found.get((STARTS, 3)),
+        "starts": trials.get((STARTS, 3)),
         "edges": edges(results, chosen, voters),
         "caltech": caltech,
         "caltech_ks": caltech_ks,
@@ -173,21 +173,21 @@ def facts(results: Results) -> dict[str, Any]:
             for system in ("random", "k-means")
         ],
         "rival_ks": rival_ks,
-        "rival_leads": [mean_gain(found["joint", k]["novel"], found["k-means", k]["novel"]) for k in rival_ks],
+        "rival_leads": [mean_gain(trials["joint", k]["novel"], trials["k-means", k]["novel"]) for k in rival_ks],
         "chance": chance,
         "others": others,
         "nearest": max(others.items(), key=lambda other: np.mean(other[1]["sourced"])) if others else None,
-        "accuracy_rows": accuracy_rows(found),
-        "agreed_rows": [[s, ", ".join(map(str, found[s, 3]["sourced"]))] for s in SYSTEMS if (s, 3) in found],
+        "accuracy_rows": accuracy_rows(trials),
+        "agreed_rows": [[s, ", ".join(map(str, trials[s, 3]["sourced"]))] for s in SYSTEMS if (s, 3) in trials],
         "group_rows": [[k, names] for k in (5, 7) if ("joint", k) in groups for names in members(groups["joint", k])],
         "other_rows": [other_row(name, own) for name, own in {name_of(chosen["joint"]): joint, **others}.items()],
         "same_rows": same_rows(same),
         **grid_facts(results, chosen, voters),
-        "accuracy_plot": draw_accuracy("musl-accuracy", found, {"accuracy": f"{most} categories"}),
+        "accuracy_plot": draw_accuracy("musl-accuracy", trials, {"accuracy": f"{most} categories"}),
         "novel_plot": draw_accuracy(
-            "musl-novel", found, {"novel": "9 novel categories", "all": f"{most} known and 9 novel"}
+            "musl-novel", trials, {"novel": "9 novel categories", "all": f"{most} known and 9 novel"}
         ),
-        "shown_trials": least_trials(found),
+        "shown_trials": least_trials(trials),
         "caltech_plot": caltech and draw_accuracy("musl-caltech", caltech, {"accuracy": "Caltech-20"}),
         "likelihoods_plot": draw_likelihoods(evolution),
         "weights_plot": draw_weights(evolution["pairs"]),
@@ -195,27 +195,27 @@ def facts(results: Results) -> dict[str, Any]:
     }
 
 
-def collect(results: Results, settings: dict[str, Settings], voters: int) -> Found:
+def collect(results: Results, settings: dict[str, Settings], voters: int) -> Trials:
     """Results of the trials of each (system, K) with its settings, by key; accuracies with `voters` neighbours."""
-    found: Found = {}
+    trials: Trials = {}
     for one in select(results, validate=None, part=None):
         if one["settings"] == settings[one["system"]]:
-            own = found.setdefault((one["system"], one["n_metrics"]), {})
+            own = trials.setdefault((one["system"], one["n_metrics"]), {})
             figures = {key: one[key][NEIGHBORS.index(voters)] for key in ("accuracy", "novel", "all", "own", "within")}
             figures |= {key: one[key] for key in ("grouping", "sources", "astray")}
             figures |= {"accuracies": one["accuracy"], "sourced": match(one["grouping"], one["sources"])}
             for key, figure in figures.items():
                 own.setdefault(key, []).append(figure)
-    return found
+    return trials
 
 
-def collect_caltech(results: Results, voters: int) -> Found:
+def collect_caltech(results: Results, voters: int) -> Trials:
     """Accuracies on Caltech-20; none of a quick run."""
-    found: Found = {}
+    trials: Trials = {}
     for one in select(results, part="caltech"):
-        own = found.setdefault((one["system"], one["n_metrics"]), {"accuracy": []})
+        own = trials.setdefault((one["system"], one["n_metrics"]), {"accuracy": []})
         own["accuracy"].append(one["accuracy"][NEIGHBORS.index(voters)])
-    return found
+    return trials
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
@@ -277,10 +277,10 @@ def members(result: dict[str, Any]) -> list[str]:
     return [", ".join(names) for names in groups.values()]
 
 
-def accuracy_rows(found: Found) -> list[list[Any]]:
+def accuracy_rows(trials: Trials) -> list[list[Any]]:
     rows = []
-    for system, k in sorted(found, key=lambda key: ([*SYSTEMS].index(key[0]), key[1])):
-        own = found[system, k]
+    for system, k in sorted(trials, key=lambda key: ([*SYSTEMS].index(key[0]), key[1])):
+        own = trials[system, k]
         groupings = own["grouping"]
         some = 1 < k < len(groupings[0]) and len(groupings) > 1
         stable = f"{stability(groupings):.0f} % ({corrected_stability(groupings):.0f} %)" if some else ""
@@ -299,7 +299,7 @@ def other_row(name: str, own: dict[str, list[Any]]) -> list[str]:
     ]
 
 
-def same_rows(same: Found) -> list[list[Any]]:
+def same_rows(same: Trials) -> list[list[Any]]:
     """The systems with the settings of joint grouping; none unless all were run with them."""
     if not all(place in same for place in TUNED.items()):
         return []
@@ -339,30 +339,30 @@ def grid_facts(results: Results, chosen: dict[str, Settings], voters: int) -> di
 # -- drawings ----------------------------------------------------------------------------------------------------------
 
 
-def least_trials(found: Found) -> int:
-    return min(len(own["accuracy"]) for own in found.values())
+def least_trials(trials: Trials) -> int:
+    return min(len(own["accuracy"]) for own in trials.values())
 
 
-def draw_accuracy(stem: str, found: Found, panels: dict[str, str]) -> Plot:
+def draw_accuracy(stem: str, trials: Trials, panels: dict[str, str]) -> Plot:
     """Accuracy against K, one curve per system, for each key in `panels`; of the trials that all have."""
-    ticks, n = sorted({k for _, k in found}), least_trials(found)
+    ticks, n = sorted({k for _, k in trials}), least_trials(trials)
     drawn = []
     for key, title in panels.items():
         curves = {}
         for system in SYSTEMS:
-            if metrics := sorted(k for name, k in found if name == system):
-                curves[system] = metrics, np.transpose([found[system, k][key][:n] for k in metrics])
+            if metrics := sorted(k for name, k in trials if name == system):
+                curves[system] = metrics, np.transpose([trials[system, k][key][:n] for k in metrics])
         axes = {"xscale": "log", "xlabel": "number of metrics K", "ylabel": "accuracy (%)", "title": title}
         drawn.append(Panel(curves, axes, {} if stem == "musl-caltech" else {"categories": title}, set_ticks(ticks)))
     return draw(stem, drawn, width=7.0 if stem == "musl-caltech" else None, title="grouping", order=[*SYSTEMS])
 
 
-def draw_likelihoods(found: dict[str, Any]) -> Plot:
+def draw_likelihoods(evolution: dict[str, Any]) -> Plot:
     """Figure 3: how likely each category is under each metric."""
-    values = np.array(found["likelihoods"])  # (T, C, K)
+    values = np.array(evolution["likelihoods"])  # (T, C, K)
     values -= values.mean(axis=2, keepdims=True)
-    order = np.lexsort((found["categories"], values[-1].argmax(axis=1)))  # by the metric in the end
-    names = [found["categories"][c] for c in order]
+    order = np.lexsort((evolution["categories"], values[-1].argmax(axis=1)))  # by the metric in the end
+    names = [evolution["categories"][c] for c in order]
     rounds = [1, len(values) // 2, len(values)]
     figure, panels = new_figure(len(rounds), width=9, height=5)
     data = []

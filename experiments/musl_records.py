@@ -55,12 +55,12 @@ def compare_quality(quick: bool) -> list[dict[str, Any]]:
         for system, k in [*asked, (STARTS, 3)]
         for trial in range(n_trials)
     ]
-    found = collect(run_jobs(measure, trials), settings, voters)
+    figures = collect(run_jobs(measure, trials), settings, voters)
     common = {"n": n_trials, "measured": f"{n_trials} trials", "command": COMMAND}
-    ours = float(np.mean(found["joint", 5]["accuracy"]))
+    ours = float(np.mean(figures["joint", 5]["accuracy"]))
     records = []
     for name, system, k in (("k1", "one metric", 1), ("kmeans", "k-means", 5), ("random", "random", 5)):
-        peer = float(np.mean(found[system, k]["accuracy"]))
+        peer = float(np.mean(figures[system, k]["accuracy"]))
         records.append(
             {
                 "name": f"musl-k5-{name}",
@@ -75,7 +75,7 @@ def compare_quality(quick: bool) -> list[dict[str, Any]]:
                 **common,
             }
         )
-    best, one, means = (np.array(found[system, 3]["sourced"]) for system in (STARTS, "joint", "k-means"))
+    best, one, means = (np.array(figures[system, 3]["sourced"]) for system in (STARTS, "joint", "k-means"))
     records.append(
         {
             "name": "musl-k3-sources",

@@ -47,15 +47,15 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     systems, traces, n_repeats = (QUICK_SYSTEMS, QUICK_TRACES, 1) if quick else (SYSTEMS, TRACES, N_REPEATS)
     # Long ones first.
     order = [s for s in ("ITML", "AROMA factored", "AROMA diagonal", "OASIS", "cosine") if s in systems]
-    found: list[dict[str, Any]] = [{"part": "system", "system": system, "small": quick} for system in order]
-    found += [{"part": "trace", "system": system, "value": value} for system, value in reversed(traces)]
-    found += [
+    wanted: list[dict[str, Any]] = [{"part": "system", "system": system, "small": quick} for system in order]
+    wanted += [{"part": "trace", "system": system, "value": value} for system, value in reversed(traces)]
+    wanted += [
         {"part": "sensitivity", "system": system, "value": r}
         for system in (() if quick else reversed(FORMS))
         for r in SENSITIVITY_R
         if (system, r) not in TRACES  # which pass by the same number of steps
     ]
-    return [job | {"repeat": repeat} for job in found for repeat in range(n_repeats)]
+    return [job | {"repeat": repeat} for job in wanted for repeat in range(n_repeats)]
 
 
 def facts(results: Results) -> dict[str, Any]:

@@ -207,8 +207,8 @@ def by_kind(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
 
 def holding(findings: Sequence[Finding]) -> str:
     """How many of them hold, and how many are open."""
-    n_open = sum(bool(found.edges) for found in findings)
-    holding = f"{sum(found.agrees and not found.edges for found in findings)} of {len(findings)}"
+    n_open = sum(bool(one.edges) for one in findings)
+    holding = f"{sum(one.agrees and not one.edges for one in findings)} of {len(findings)}"
     return f"{holding} ({n_open} open)" if n_open else holding
 
 
@@ -308,8 +308,8 @@ def select(results: Results, **wanted: Any) -> Results:
 
 def open_text(systems: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Why a verdict over these systems is open: the settings at the edge of each in most folds; empty if none are."""
-    found = [f"{name}: {', '.join(names)}" for name, records in systems.items() if (names := at_edge(records))]
-    return f"At the edge of what was tried in most folds: {'; '.join(found)}." if found else ""
+    texts = [f"{name}: {', '.join(names)}" for name, records in systems.items() if (names := at_edge(records))]
+    return f"At the edge of what was tried in most folds: {'; '.join(texts)}." if texts else ""
 
 
 def at_edge(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -46,27 +46,27 @@ RIVALS = {"MCML": (2, "two orders"), "LMNN": (1, "one order")}  # orders of magn
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
     chosen = run_jobs(retrieval.measure, retrieval.jobs(quick))
-    found = []
+    wanted = []
     for job in chosen:
         system = job["system"]
         if job["fold"] < FOLDS.get(system, 0) and "settings" in job:
             # Results hold what differs from the defaults, as the chosen number of steps need not.
             steps = {"n_steps": LEARNERS[system]().n_steps} if system in LEARNERS else {}
-            found.append({key: job[key] for key in ("system", "classes", "fold", "edges")})
-            found[-1]["settings"] = steps | job["settings"]
+            wanted.append({key: job[key] for key in ("system", "classes", "fold", "edges")})
+            wanted[-1]["settings"] = steps | job["settings"]
     for (system, d), numbers in (QUICK_IMAGES if quick else IMAGES).items():
         for n in numbers:
             settings = {"n_steps": STEPS_AN_IMAGE * n, "pass_steps": 10 * n, "random_state": 0}
             if system == "MCML":
                 settings = {"n_steps": N_ITERATIONS, "pass_steps": N_ITERATIONS, "trace_penalty": 0.002}
             settings |= ONE_PAIR if system == "OASIS" else {}
-            found.append({"system": system, "settings": settings, "images": n, "d": d})
+            wanted.append({"system": system, "settings": settings, "images": n, "d": d})
     stopping = {"system": "OASIS", "settings": STOPPING, "d": 1000, "stops": True}
-    found += [stopping | {"images": n} for n in ((1000, 3000) if quick else (1000, 3000, 10_000, 30_000))]
+    wanted += [stopping | {"images": n} for n in ((1000, 3000) if quick else (1000, 3000, 10_000, 30_000))]
     if any(job["system"] == "LMNN" for job in chosen):
         lmnn = {"system": "LMNN", "settings": PEERS["LMNN"] | PEER_POINTS["LMNN"][1], "d": 1000, "stops": True}
-        found += [lmnn | {"images": n} for n in (500, 1000, 2000)]
-    return found
+        wanted += [lmnn | {"images": n} for n in (500, 1000, 2000)]
+    return wanted
 
 
 def facts(results: Results) -> dict[str, Any]:

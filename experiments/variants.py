@@ -39,10 +39,10 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
         schedules, classes, rankers, n_steps = ("after", "every 50000"), (20,), (1, 10), 100_000
     else:
         schedules, classes, rankers, n_steps = ("every 5000", "every 50000", "after"), (20, 10), RANKERS[::-1], 200_000
-    found: list[dict[str, Any]] = [{"kind": "psd", "schedule": schedule} for schedule in schedules]
-    found += [{"kind": "symmetric", "classes": c, "variant": v} for c in classes for v in reversed(list(VARIANTS))]
-    found += [{"kind": "rankers", "n_rankers": n, "n_steps": n_steps} for n in rankers]
-    return [job | {"fold": fold, "quick": quick} for job in found for fold in range(1 if quick else FOLDS)]
+    wanted: list[dict[str, Any]] = [{"kind": "psd", "schedule": schedule} for schedule in schedules]
+    wanted += [{"kind": "symmetric", "classes": c, "variant": v} for c in classes for v in reversed(list(VARIANTS))]
+    wanted += [{"kind": "rankers", "n_rankers": n, "n_steps": n_steps} for n in rankers]
+    return [job | {"fold": fold, "quick": quick} for job in wanted for fold in range(1 if quick else FOLDS)]
 
 
 def facts(results: Results) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def draw_symmetric(classes: list[int], variants: dict) -> Plot:
     panels = []
     for c in classes:
         values = {name: [one["precision"] for one in variants[c, v]] for v, name in VARIANTS.items()}
-        found = {name: (range(1, len(folds[0]) + 1), folds) for name, folds in values.items()}
+        curves = {name: (range(1, len(folds[0]) + 1), folds) for name, folds in values.items()}
         axes = {"title": f"{c} classes", "xlabel": "number of neighbours k", "ylabel": "precision at k"}
-        panels.append(Panel(found, axes, {"classes": c}, lambda axes: axes.set_ylim(bottom=0)))
+        panels.append(Panel(curves, axes, {"classes": c}, lambda axes: axes.set_ylim(bottom=0)))
     return draw("variants-symmetric", panels)
