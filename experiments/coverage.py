@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .pages import KINDS, Finding, holding, markdown_table
+from .pages import by_kind, holding, markdown_table, read_records
 
 PAPERS = {
     "JMLR": "G. Chechik, V. Sharma, U. Shalit, S. Bengio: *Large Scale Online Learning of Image Similarity through "
@@ -136,11 +135,14 @@ def write_coverage(folder: Path, names: Sequence[str]) -> None:
     ]
     for paper, title in PAPERS.items():
         rows = [[row.item, _link(folder, row.where), row.note] for row in ROWS if row.paper == paper]
-        lines += [f"## {paper}", "", title, "", *markdown_table(["", "Where", ""], rows), ""]
+        lines += [f"## {paper}", "", title, "", markdown_table(["", "Where", ""], rows), ""]
     lines += ["## Findings", "", "How many hold on each page, by who states them.", ""]
-    found = [[_link(folder, name), *_found(folder, name)] for name in names if (folder / f"{name}.json").is_file()]
-    lines += [*markdown_table(["", "the paper", "the paper, threshold ours", "by construction", "our own"], found), ""]
-    (folder / "coverage.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    counts = [
+        [_link(folder, name), *(holding(group) if group else "" for group in by_kind(record["findings"]).values())]
+        for name, record in read_records(folder, names).items()
+    ]
+    lines += [markdown_table(["", "the paper", "the paper, threshold ours", "by construction", "our own"], counts)]
+    (folder / "coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _link(folder: Path, where: str) -> str:
@@ -149,12 +151,3 @@ def _link(folder: Path, where: str) -> str:
     if (folder / f"{where}.md").is_file():
         return f"[{where}]({where}.md)"
     return f"`make reproduce ONLY={where}`" if where else "**not repeated**"
-
-
-def _found(folder: Path, name: str) -> list[str]:
-    """How many findings of a page hold: those of the papers by kind, then our own checks."""
-    record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    found = [Finding(**finding) for finding in record["findings"]]
-    groups = [[one for one in found if one.of_paper and one.kind == kind] for kind in KINDS]
-    groups.append([one for one in found if not one.of_paper])
-    return [holding(group) if group else "" for group in groups]

@@ -1,9 +1,8 @@
-"""MuSL: systems, settings, one trial of a system with its measures, and the choice of settings."""
+"""MuSL: systems, one trial of a system, and its measures."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,6 @@ from scipy.special import expit, softmax
 from benchmarks.musl_data import load_trial
 from visterm.learners import MuSL
 
-from .grids import next_value
-
-N_TRIALS, FEW_TRIALS = 6, 3
 NEIGHBORS = (1, 5, 10, 20)  # numbers of voters; the paper does not state its own
 
 STARTS = "joint, best of 5 starts"
@@ -30,23 +26,6 @@ SYSTEMS = {
     "k-means": {"grouping": "kmeans"},
     "random": {"grouping": "random"},
 }
-# Systems with settings of their own, and the number of metrics these are chosen with; others use those of "joint".
-TUNED = {"one metric": 1, "joint": 5, "k-means": 5, "random": 5}
-# The paper's settings first.
-GRID = [
-    {"midpoint": midpoint, "alpha": alpha, "balanced": balanced}
-    for midpoint, balanced, alphas in (
-        ("final", False, (0.1, 1.0)),
-        ("running", False, (0.1, 0.3, 1.0)),
-        ("running", True, (0.5, 1.0, 2.0, 4.0)),
-    )
-    for alpha in alphas
-]
-GRID_TRIALS = 2
-# On the twenty categories of Caltech alone, with the settings chosen for merged-20.
-CALTECH = {"one metric": (1,), "joint": (3, 5, 20), "k-means": (3, 5), "random": (3, 5)}
-# Settings for comparing the groups of K = 3: the paper's, and some with which joint grouping was less accurate.
-OTHERS = [GRID[i] for i in (0, 2, 4, 6)]
 
 
 def accuracy(learner: MuSL, X: np.ndarray, y: np.ndarray, asked: np.ndarray, answered: np.ndarray) -> list[float]:
@@ -180,21 +159,3 @@ def pair_weights(learner: MuSL, X: np.ndarray, y: np.ndarray, shares: np.ndarray
         weights = shares[:, codes[i[pair]]].T * (1 - expit(learner.alpha * (midpoint - H)))
         found[name] = {"category": str(y[i[pair]]), "weights": weights.T.tolist()}
     return found
-
-
-def jobs_beyond(results: list[dict[str, Any]], system: str, settings: dict[str, Any]) -> Any:
-    """The alpha beyond that of these settings of a system if it is the least or largest tried, else None."""
-    tried = [r["settings"] for r in results if r.get("validate") and r["system"] == system]
-    return next_value("alpha", settings, tried, {})
-
-
-def jobs_chosen(results: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], int]:
-    """Settings of each system, and one number of voters for all: the best mean on the images that choose."""
-    tried: dict[str, dict[str, list[list[float]]]] = {system: {} for system in TUNED}
-    for result in results:
-        if result.get("validate"):
-            tried[result["system"]].setdefault(json.dumps(result["settings"]), []).append(result["accuracy"])
-    means = {system: {key: np.mean(found, axis=0) for key, found in own.items()} for system, own in tried.items()}
-    voters = int(np.mean([np.max([*own.values()], axis=0) for own in means.values()], axis=0).argmax())
-    best = {system: json.loads(max(own, key=lambda key: own[key][voters])) for system, own in means.items()}
-    return {system: best[system if system in TUNED else "joint"] for system in SYSTEMS}, NEIGHBORS[voters]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,10 @@ import scipy.sparse as sp
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import normalize
 
-from benchmarks.vectors import CACHE, choose_images, keep
+from benchmarks.vectors import choose_images
 from visterm.learners import AROMA, OASIS, Cosine
 
-from .jobs import ROOT
-from .protocol import N_FOLDS, ONE_PAIR, figures, load_fold
+from .protocol import N_FOLDS, ONE_PAIR, extracted, figures, load_fold
 
 LEARNERS = {"OASIS": OASIS, "AROMA": AROMA}
 # Numbers of steps at which a curve is measured.
@@ -24,48 +21,8 @@ POINTS = [
     *(300_000, 400_000, 500_000),
 ]
 PASS = 2_500
-STEPS = 200_000  # of the AROMA paper's figure 3
-MORE_STEPS = 1_000_000
-FEW_FOLDS = 3
-C_TRIED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0, 100.0)
-R_TRIED = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
-
-# Systems: learner and parameters.
-EUCLIDEAN: tuple[str, dict] = ("Euclidean", {})
-PAPER_OASIS: tuple[str, dict] = ("OASIS", {"C": 0.1})
-OASIS_FROM_ZERO = ("OASIS", {"C": 0.1, "init": "zero"})
-UNLIMITED = ("OASIS", {"C": 1e9, "init": "zero"})
-PAPER_AROMA: tuple[str, dict] = ("AROMA", {"r": 0.01})
-FROM_IDENTITY = ("AROMA", {"r": 0.01, "init": "identity"})
-PAPER_FACTORED = ("AROMA", {"r": 0.01, "covariance": "factored"})
-# Another r, to see what it does: nothing here is chosen (experiments/lead.py chooses).
-LARGE_R: tuple[str, dict] = ("AROMA", {"r": 10.0})
-LARGE_R_FROM_IDENTITY = ("AROMA", {"r": 10.0, "init": "identity"})
-LARGE_R_FACTORED = ("AROMA", {"r": 10.0, "covariance": "factored"})
-LARGE_C: tuple[str, dict] = ("OASIS", {"C": 1.0})
-LARGE_C_FROM_ZERO = ("OASIS", {"C": 1.0, "init": "zero"})
-DRAWN = [PAPER_OASIS, PAPER_AROMA, PAPER_FACTORED, LARGE_R]
-BOTH_STARTS = [PAPER_OASIS, OASIS_FROM_ZERO, FROM_IDENTITY, PAPER_AROMA]
-EVIDENCE = [*BOTH_STARTS[:2], LARGE_R_FROM_IDENTITY, LARGE_R, *BOTH_STARTS[2:], UNLIMITED]
 
 UNIT, WIDE = "tf-idf, unit length", "10,000 visterms"
-# Other vectors and splits than the protocol's, which the AROMA paper may have had.
-SETTINGS = {
-    UNIT: "as everywhere here",
-    "tf-idf, not normalised": "counts times idf, as they are",
-    "tf, unit length": "without idf",
-    "presence and idf, unit length": "whether a visterm occurs, in place of how often (section 5.1 speaks of presence)",
-    "5-fold split": "four fifths of all images to learn from, as section 5 says",
-}
-
-
-def tried_of(name: str) -> list[tuple[str, dict]]:
-    """The systems whose sensitivity to C or r is measured."""
-    if name == "OASIS":
-        return [("OASIS", {"C": C}) for C in C_TRIED]
-    if name == "AROMA factored":  # a step takes a tenth of a millisecond: three decades alone
-        return [("AROMA", {"r": r, "covariance": "factored"}) for r in R_TRIED[1:5]]
-    return [("AROMA", {"r": r}) for r in R_TRIED]
 
 
 def measure(
@@ -133,23 +90,8 @@ def five_folds(classes: int, fold: int) -> tuple[Any, np.ndarray, Any, np.ndarra
     paths, y, _ = choose_images(f"caltech101-{classes}")
     learned, _ = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=0).split(y, y))[fold]
     train = np.isin(np.arange(len(y)), learned)
-    X = extracted("five-folds", paths, train, fold)
+    X = extracted("five-folds", paths, train, fold, n_visterms=1000, max_side=None)
     return X[train], y[train], X[~train], y[~train]
-
-
-def extracted(stem: str, paths: list[Path], train: np.ndarray, seed: int, **options: Any) -> sp.csr_array:
-    """Vectors of 1,000 visterms that the training images define; kept under build/bench."""
-    from visterm.features import VistermExtractor
-
-    sources = b"".join(path.read_bytes() for path in sorted((ROOT / "features").glob("*.py")))
-    made_from = zlib.crc32(sources + repr((list(map(str, paths)), train.tolist(), options)).encode())
-
-    def write(path: Path) -> None:
-        extractor = VistermExtractor(n_visterms=1000, random_state=seed, **{"max_side": None} | options)
-        extractor.fit([path for path, learned in zip(paths, train, strict=True) if learned])
-        sp.save_npz(path, sp.csr_matrix(extractor.transform(paths)))
-
-    return sp.csr_array(sp.load_npz(keep(CACHE / f"{stem}-{seed}-{made_from:08x}.npz", write)))
 
 
 def reweighted(X: Any, idf: np.ndarray, setting: str) -> Any:

@@ -17,20 +17,19 @@ from visterm.learners import PAMIR, WSABIE, KNNAnnotator, LinearWARP, OneVsRestP
 from visterm.pipeline.evaluation.is_a import siblings_of
 from visterm.retrieval import average_precision, label_precision_at, sibling_precision_at
 
-from .grids import ROUNDS, Curve, Grid, Point, search
-from .jobs import ROOT
-from .newsgroups import TERM, read_posts, settings_chosen
-from .protocol import choose, load_fold
+from .grids import Curve, Grid, Point, search
+from .posts import TERM, read_posts
+from .protocol import ROOT, choose, chosen_settings, load_fold
 
 CLASSES = 38
 IS_A = ROOT / "configs" / "caltech101-is-a.csv"
+FILES = (IS_A,)
 MOST_LABELS = 10  # of an image that are ranked for the curves
 
 LEAVES = (760, 380, 190, 95)  # 1,520 training images halved once to four times
 N_TRAINED = 1216  # of an inner fold: more neighbours there are not
 COMMON = {"random_state": 0}
 N_PASSES = 12
-FOLDS = 3
 INNER_FOLDS, QUICK_FOLDS = 3, 2
 MOST_STEPS = {"warp": 120_000, "auc": 240_000}
 # Settings tried first: validation chooses, and grids grow.
@@ -60,7 +59,6 @@ WORD_NORM = 2.0
 WORD_RATES = {"warp": (0.003, 0.01, 0.03, 0.1), "auc": (0.03, 0.1, 0.3, 1.0), "owpc": (0.01, 0.03, 0.1)}
 WORD_LOOKS = {loss: [12_500 * 2**i for i in range(n)] for loss, n in (("warp", 7), ("auc", 10), ("owpc", 6))}
 EARLY_LOOKS = WORD_LOOKS["warp"][:4]
-N_WORD_REPEATS = 2
 
 
 # -- photos ------------------------------------------------------------------------------------------------------------
@@ -108,9 +106,8 @@ def fit_and_measure(learner: Any, X: Any, y: np.ndarray, Q: Any, y_query: np.nda
 
 def choose_and_measure(grid: Grid, split: Sequence[Any], small: bool) -> tuple[Any, dict[str, Any]]:
     """Choose a learner's settings on training images; return its figures and the settings."""
-    tried, n_folds, rounds = (grid.small(), QUICK_FOLDS, 0) if small else (grid, INNER_FOLDS, ROUNDS)
-    chosen, edges = choose(tried, *split[:2], n_folds=n_folds, rounds=rounds)
-    return chosen, fit_and_measure(clone(chosen), *split) | settings_chosen(chosen, grid, edges)
+    chosen, edges = choose(grid, *split[:2], n_folds=QUICK_FOLDS if small else INNER_FOLDS, quick=small)
+    return chosen, fit_and_measure(clone(chosen), *split) | chosen_settings(chosen, grid, edges)
 
 
 def measure_neighbors(split: Sequence[Any], small: bool) -> dict[str, Any]:

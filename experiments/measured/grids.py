@@ -1,14 +1,13 @@
-"""Settings chosen on training images: grids that grow until the best lies inside, and what is said where it does not.
+"""Settings chosen on training images: grids that grow until the best lies inside.
 
 The one place where experiments choose. `search` tries the points of a grid; while the best of them lies at the edge, it
 tries the next value there, and twice as many steps where learning had not saturated, for a few rounds. What is at the
-edge after these is recorded: the page then calls the verdict open (`open_text`).
+edge after these is recorded: the page then calls the verdict open.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,13 +17,6 @@ from sklearn.base import clone
 ROUNDS = 3  # of growth
 MOST_DOUBLINGS = 2  # of the number of steps
 SATURATED = 0.005  # of the best figure: fewer steps are taken where they lose no more
-
-# For the protocols of pages.
-RULE = (
-    "Where the best setting lies at the edge of those tried, the next one is tried too, and up to "
-    f"{2**MOST_DOUBLINGS} times as many steps; of the steps the fewest are taken whose validation figure is within "
-    "half a percent of the best."
-)
 
 Point = dict[str, Any]  # settings by name; `n_steps`, where there is one, is the most that may be chosen
 Curve = list[tuple[int | None, float]]  # number of steps, validation figure; one entry without steps if there are none
@@ -140,28 +132,3 @@ def next_value(name: str, best: Point, tried: Sequence[Point], limits: Limits) -
     beyond = min(max(float(f"{value * value / neighbour:.1g}"), least), largest)
     beyond = round(beyond) if isinstance(value, int) else beyond
     return None if beyond in values else beyond
-
-
-# -- on pages ----------------------------------------------------------------------------------------------------------
-
-
-def at_edge(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Settings that more than half of the records, one a fold, have at the edge."""
-    counts = Counter(name for record in records for name in record.get("edges", ()))
-    return [name for name, count in counts.items() if 2 * count > len(records)]
-
-
-def open_text(systems: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Why a verdict over these systems is open: the settings at the edge of each in most folds; empty if none are."""
-    found = [f"{name}: {', '.join(names)}" for name, records in systems.items() if (names := at_edge(records))]
-    return f"At the edge of what was tried in most folds: {'; '.join(found)}." if found else ""
-
-
-def settings_text(records: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
-    """Chosen settings with the number of folds that chose each; a star marks those at the edge."""
-    parts = []
-    for name in names or records[0]["settings"]:
-        chosen = Counter((r["settings"][name], name in r["edges"]) for r in records if name in r["settings"])
-        cells = [f"{value:,.10g}{'*' * edge} ({n})" for (value, edge), n in sorted(chosen.items())]
-        parts.append(f"{name} {', '.join(cells)}")
-    return "; ".join(parts)
