@@ -76,7 +76,7 @@ def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
     from visterm.retrieval import ExactIndex
 
     # Of all learners: a version that is left behind would say that marks are missing.
-    shutil.rmtree(place.taught(learner).parent, ignore_errors=True)
+    shutil.rmtree(place.feedback(learner).parent, ignore_errors=True)
     for file in place.folder.glob("feedback.sqlite*"):
         file.unlink()
     teacher, searcher = FeedbackTrainer(place), Searcher(place)
@@ -109,7 +109,7 @@ def _session(place, learner: str, n_queries: int, *, wrong: bool) -> dict:
         marked[[row, *before[:TOP]]] = True
     now = teacher.load(learner)
     kept = test & ~marked
-    size = sum(file.stat().st_size for file in place.taught(learner).glob(f"{teacher.version(learner)}/*"))
+    size = sum(file.stat().st_size for file in place.feedback(learner).glob(f"{teacher.version(learner)}/*"))
     return found | {
         "n": len(found["seconds"]),
         "moved": np.mean(found["moved"], axis=0),

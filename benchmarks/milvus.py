@@ -70,7 +70,7 @@ def check(index: MilvusIndex) -> None:
     held = index.held()
     assert np.array_equal(held.ids, index.entries.ids)
     assert np.array_equal(held.fingerprints, index.entries.fingerprints)
-    assert index.in_step()
+    assert index.is_synchronized()
 
 
 def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray, more: sp.csr_matrix) -> list:
@@ -84,19 +84,19 @@ def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.nda
             return MilvusIndex(learner, gallery, ids=names, uri=file, collection="visterm_benchmark_oasis")
 
         index, exact = opened(T, ids[:n]), ExactIndex(learner, T, n_jobs=2)
-        filling = seconds(index.bring_in_step, clock=ELAPSED)
+        filling = seconds(index.synchronize, clock=ELAPSED)
         share = recall(wanted, index.search(Q, K).indices)
         ours, peer = alone(index, Q[:N_ALONE]), alone(exact, Q[:N_ALONE])
         together = seconds(index.search, Q, K, clock=ELAPSED) / Q.shape[0]
 
         grown = opened(sp.vstack([T, more], format="csr"), ids)
-        adding = seconds(grown.bring_in_step, index.entries, clock=ELAPSED)
+        adding = seconds(grown.synchronize, index.entries, clock=ELAPSED)
         check(grown)
         assert (grown.search(more[:100], 1).indices[:, 0] == n + np.arange(100)).all()  # new images are found
 
         stay = np.sort(np.random.default_rng(1).permutation(n + N_CHANGED)[:n])
         shrunk = opened(grown.gallery_[stay], ids[stay])
-        removing = seconds(shrunk.bring_in_step, grown.entries, clock=ELAPSED)
+        removing = seconds(shrunk.synchronize, grown.entries, clock=ELAPSED)
         check(shrunk)
     gigabytes = peak_memory() / 1e9
     made = f"milvus-lite, {DIRECTIONS} directions, {CANDIDATES} candidates, {n} images, {D} visterms, OASIS"

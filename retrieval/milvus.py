@@ -52,7 +52,7 @@ class Unusable(MilvusError):
     """Milvus responds but the operation fails: a damaged file, for example."""
 
 
-class OutOfStep(MilvusError):
+class StaleIndexError(MilvusError):
     """Milvus mostly holds another gallery, or embeddings of another learner."""
 
 
@@ -80,7 +80,7 @@ class MilvusIndex(ExactIndex):
 
     Scores are exact, and ties go to the smaller index, as in `ExactIndex`. What can be missed are images that Milvus
     did not choose, and those that have come to Milvus or changed there since: a search skips these, and raises
-    `OutOfStep` where too few are left. `bring_in_step` writes to Milvus; a search only reads. Any number of threads
+    `StaleIndexError` where too few are left. `synchronize` writes to Milvus; a search only reads. Any number of threads
     may search.
 
     Parameters
@@ -146,12 +146,12 @@ class MilvusIndex(ExactIndex):
 
     # --- what Milvus holds ----------------------------------------------------------------------------------------
 
-    def in_step(self) -> bool:
+    def is_synchronized(self) -> bool:
         """Whether Milvus holds exactly this gallery, under this learner."""
         with _said(self.uri):
             return self._found_stamp() == self._stamp and self._count() == self.n_gallery + 1
 
-    def bring_in_step(self, remembered: Entries | None = None) -> tuple[int, int]:
+    def synchronize(self, remembered: Entries | None = None) -> tuple[int, int]:
         """Write new and changed images to Milvus, and remove those that are gone.
 
         Parameters
@@ -167,7 +167,7 @@ class MilvusIndex(ExactIndex):
 
         Raises
         ------
-        OutOfStep
+        StaleIndexError
             Not even half of the images are there as they are here, and nobody remembers why; nothing was written.
         MilvusError
             Milvus cannot be reached. What was written counts once it is brought in step again.
@@ -176,14 +176,14 @@ class MilvusIndex(ExactIndex):
             stamp = self._found_stamp()
             if stamp is None:
                 return self._fill(), 0
-            if self.in_step():
+            if self.is_synchronized():
                 return 0, 0
             as_left = remembered and stamp == remembered.stamp and self._count() == len(remembered.ids) + 1
             held = remembered if remembered and as_left else self.held()
             missing = ~_among(self.entries, held)
             if 2 * missing.sum() > len(missing):
                 if stamp and not as_left:  # 0: we began, and were interrupted
-                    raise OutOfStep(
+                    raise StaleIndexError(
                         f"{self.collection} in Milvus at {shown(self.uri)} holds {len(missing) - missing.sum():,} of "
                         f"the {len(missing):,} images as they are now"
                     )
@@ -317,7 +317,7 @@ class MilvusIndex(ExactIndex):
             for q, rows in enumerate(chosen, start):
                 if len(rows) <= k:
                     where = f"{self.collection} in Milvus at {shown(self.uri)}"
-                    raise OutOfStep(f"{where} has lost images since it was opened; search again")
+                    raise StaleIndexError(f"{where} has lost images since it was opened; search again")
                 candidates.gallery_ = self.gallery_[rows]
                 own = np.flatnonzero(rows == exclude[q])
                 size = min(k, len(rows))

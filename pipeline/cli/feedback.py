@@ -11,7 +11,7 @@ from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
 from .errors import command
-from .options import Format, FormatOption, JsonOption, RunOption, TaughtOption, make_console, open_run
+from .options import Format, FormatOption, JsonOption, RunOption, UpdatedLearnerOption, make_console, open_run
 from .output import print_rows
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def status(run: RunOption = None, as_json: JsonOption = False) -> None:
 
 
 @command
-def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+def update(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_json: JsonOption = False) -> None:
     """Update a learner from the marks.
 
     Refused, with exit code 2, if mAP on held-out images would fall by more than 0.005.
@@ -67,13 +67,13 @@ def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: Json
 
 
 @command
-def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+def undo(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_json: JsonOption = False) -> None:
     """Undo the last update or reset; the marks stay."""
     _say_in_force(_trainer(run).undo(learner), as_json)
 
 
 @command
-def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+def reset(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_json: JsonOption = False) -> None:
     """Go back to the trained learner; existing marks stay, and are not learned from again."""
     _say_in_force(_trainer(run).reset(learner), as_json)
 

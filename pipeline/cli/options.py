@@ -144,7 +144,7 @@ def chosen_format(output: Format | None, as_json: bool) -> Format:
     return Format.json if as_json else output or Format.table
 
 
-TaughtOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
+UpdatedLearnerOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
 
 
 def make_console() -> Console:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Overview(NamedTuple):
 
 
 def overview_record(searcher: Searcher) -> dict[str, Any]:
-    """Make the record of the overview of a run as it is now; see `is_fresh`."""
+    """Make the record of the overview of a run as it is now; see `is_up_to_date`."""
     learner = searcher.usable_learner()
     return make_record(
         "overview",
@@ -127,7 +127,7 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 
     run, record = searcher.run, overview_record(searcher)
     folder = overview_folder(run)
-    if is_fresh(folder, record) and (kept := read_overview(run)) is not None:
+    if is_up_to_date(folder, record) and (kept := read_overview(run)) is not None:
         return kept
     tell("projecting the images", 0.02)
     plain, learned = _projections(searcher)

@@ -30,7 +30,7 @@ def disk_state(run: Run) -> DiskState:
     learners: list[Path] = []
     with contextlib.suppress(OSError):
         for name in sorted(name for name in os.listdir(run.folder / "learners") if "." not in name):  # no checkpoints
-            learners += [run.learner(name) / "record.json", run.taught(name) / "in_force.json"]
+            learners += [run.learner(name) / "record.json", run.feedback(name) / "in_force.json"]
     state = DiskState([], [])
     for files, stamps in zip((collection, learners), state, strict=True):
         for file in files:

@@ -26,7 +26,7 @@ from visterm.pipeline.search.filters import NO_FILTER, Filter
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
 from visterm.pipeline.store.catalogue import Image
-from visterm.pipeline.store.models import RANKERS
+from visterm.pipeline.store.models import LEARNER_NAMES
 from visterm.pipeline.store.run import Run
 
 from . import schemas
@@ -156,7 +156,7 @@ class RequestHandlers:
         if name is None:
             return snapshot.default_learner
         available = f"this run has {_listed(snapshot.searcher.learners)}"
-        if name not in RANKERS:
+        if name not in LEARNER_NAMES:
             raise HTTPException(404, f"unknown learner {one_line(name)}; {available}")
         if name not in snapshot.searcher.learners:
             raise HTTPException(409, f"{name} is not trained for the current images; {available}")

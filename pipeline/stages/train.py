@@ -22,7 +22,7 @@ from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
-from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
@@ -54,7 +54,7 @@ def train(
     run : Run
     config : Config
     learner_name : str
-        One of RANKERS.
+        One of LEARNER_NAMES.
     console : Console
     force : bool
         Train again even if up to date; ignore checkpoints.
@@ -84,7 +84,11 @@ def train(
         folder = run.learner(learner_name)
         record = train_record(run, config, learner_name, images)
         # An equal checkpoint beside an up-to-date model is of an interrupted --force, which is resumed.
-        if not force and is_fresh(folder, record) and not is_fresh(checkpoint_path(run, learner_name), record):
+        if (
+            not force
+            and is_up_to_date(folder, record)
+            and not is_up_to_date(checkpoint_path(run, learner_name), record)
+        ):
             trained = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | trained["result"]
         result = _train(run, config, learner_name, collection, images, record, console, force, time_limit)
@@ -143,7 +147,7 @@ def _train(
     checkpoint = checkpoint_path(run, learner_name)
     if not force:
         _check_checkpoint(checkpoint, record, learner_name)
-    resumes = not force and is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name))
+    resumes = not force and is_up_to_date(checkpoint, _with_steps_of(checkpoint, record, learner_name))
     resumes = resumes and (checkpoint / "files").is_dir()  # otherwise it was interrupted before the first checkpoint
     seconds_before = (read_record(checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
     started = time.perf_counter() - seconds_before
@@ -339,7 +343,7 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
     other = read_record(checkpoint)
     if other is None or (other["config"], other["inputs"]) == (record["config"], record["inputs"]):
         return
-    if is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
+    if is_up_to_date(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
         return
     old, new = (
         {**made["config"][learner_name], "seed": made["config"]["seed"], **made["config"].get("train", _PAPERS)}

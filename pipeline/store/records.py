@@ -92,7 +92,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     raise UserError(f"{file}: damaged figures ({reason}); {repair_hint(folder)}")
 
 
-def is_fresh(folder: Path, record: dict[str, Any]) -> bool:
+def is_up_to_date(folder: Path, record: dict[str, Any]) -> bool:
     """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
     own = read_record(folder)
     if own is None or any(own.get(key) != record[key] for key in _IDENTITY):

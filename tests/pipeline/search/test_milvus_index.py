@@ -116,7 +116,7 @@ def spoilt(folder):
     others = np.random.default_rng(0).random((30, 7), np.float32)
     uri, collection = os.fspath(run.folder / "index/milvus.db"), collection_name(run, "oasis")
     milvus.drop_collection(uri, collection)
-    MilvusIndex(Same(), others, ids=np.arange(30), uri=uri, collection=collection).bring_in_step()
+    MilvusIndex(Same(), others, ids=np.arange(30), uri=uri, collection=collection).synchronize()
 
 
 class Same:
@@ -246,7 +246,7 @@ def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
     index = second.searcher.index("oasis")
     assert isinstance(index, RunIndex)
     assert index.n_gallery == 47
-    assert index.in_step()
+    assert index.is_synchronized()
     visterm("remove", "more/pear/new0.jpg", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         third = state.refresh()

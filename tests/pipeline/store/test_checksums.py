@@ -15,7 +15,7 @@ from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import OWN
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.segments import is_whole, read_segment, write_segment
 
 
@@ -69,9 +69,9 @@ def test_one_bit_of_an_artifact(tmp_path, caplog):
     record = make_record("train", {}, {})
     with publish(tmp_path / "learners/oasis", record) as folder:
         (folder / "a.npy").write_bytes(b"numbers")
-    assert is_fresh(tmp_path / "learners/oasis", record)
+    assert is_up_to_date(tmp_path / "learners/oasis", record)
     flip(tmp_path / "learners/oasis/a.npy", 3)
-    assert not is_fresh(tmp_path / "learners/oasis", record)
+    assert not is_up_to_date(tmp_path / "learners/oasis", record)
     assert "a.npy does not have the checksum" in caplog.text
     text = (tmp_path / "learners/oasis/record.json").read_text()
     (tmp_path / "learners/oasis/record.json").write_text(text.replace('"sizes": {', '"sizer": {'))
