@@ -122,6 +122,11 @@ def test_disk_full_while_a_mark_is_written(own, monkeypatch, serving, photos, se
         assert len(client.get("/feedback/export").json()) == len(answered)  # one before, and all but the last
 
 
+def ranked(answer):
+    """Ids and scores: colours and copies come in the background, sooner in one service than in the other."""
+    return [(result["id"], result["score"]) for result in answer["results"]]
+
+
 @pytest.mark.slow
 def test_two_services_on_one_run(own, monkeypatch, serving, photos):
     monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
@@ -130,7 +135,7 @@ def test_two_services_on_one_run(own, monkeypatch, serving, photos):
     with serving(own) as first, serving(own) as second:
         (answer,) = first.upload(photos.data("fig/1.jpg")).json()
         (same,) = second.get("/search", params={"upload": answer["upload"]}).json()
-        assert same["results"] == answer["results"]
+        assert ranked(same) == ranked(answer)
         key = first.mark(photos, "plum/0.jpg", ["plum/1.jpg"], ["fig/1.jpg"])
         assert len(second.get("/marks", params={"query": key}).json()["marks"]) == 2
         with ThreadPoolExecutor(2) as pool:
@@ -145,4 +150,4 @@ def test_two_services_on_one_run(own, monkeypatch, serving, photos):
         )
         found = [client.get("/search?id=1&k=18").json()[0] for client in (first, second)]
         assert found[0]["version"] == found[1]["version"] != old
-        assert found[0]["results"] == found[1]["results"]
+        assert ranked(found[0]) == ranked(found[1])
