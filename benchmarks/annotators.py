@@ -8,10 +8,6 @@ which ``python -m benchmarks.annotators`` prints.
 Times are processor time of the one thread that works, medians of repetitions taken in turns with the peer's.
 """
 
-import subprocess
-import sys
-import time
-
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
@@ -28,28 +24,19 @@ from visterm.learners.pamir import draw_comparisons, pamir_pass
 from visterm.learners.rows import as_rows
 
 from . import machine
-from .vectors import ROOT, load_vectors
+from .oasis import PLAIN
+from .processes import in_own_process, peak_memory
+from .records import compared, in_turns, race, record, seconds
+from .search import gallery
+from .vectors import load_vectors
 
-COMMAND = "python -m benchmarks annotators"
 SET = "caltech101-38"
 # For both d: of settings that differ by less than the noise of the cross-validation (0.01), one in the middle. Larger
 # leaves are always better and slower.
 KNN = {"n_neighbors": 30}
 TREE = KNN | {"algorithm": "tree", "leaf_size": 400}
-OVR = {"C": 0.03, "n_steps": 30_000}
-PAMIR_IA = {"C": 0.01, "n_steps": 300_000}
-
-
-def cpu_time(function, *arguments) -> float:
-    start = time.thread_time()
-    function(*arguments)
-    return time.thread_time() - start
-
-
-def in_turns(passes, repeats):
-    """Median seconds of each function(round number); the first round compiles and is skipped."""
-    times = [[cpu_time(function, k) for function in passes] for k in range(repeats + 1)]
-    return np.median(times[1:], axis=0)
+OVR = {"C": 0.03, "n_steps": 30_000, "pass_steps": 1000}
+PAMIR_IA = {"C": 0.01, "n_steps": 300_000, "pass_steps": 10_000}
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------
@@ -70,38 +57,36 @@ def plain_pamir(indptr, indices, data, comparisons, C, W):
                 W[other, indices[i]] -= tau * data[i]
 
 
+def passes(thing: str, ours, peer, things: int, quick: bool) -> dict:
+    """Figures of passes over so many things."""
+    words = "queries" if thing == "query" else f"{thing}s"
+    return race(ours, peer, 3 if quick else 9, unit=f"us per {thing}", things=things, of=f"{things} {words}")
+
+
 def time_pamir(d: int, quick: bool) -> dict:
     X, y, train = load_vectors(d, SET)
     X, y = X[train], y[train]
     learner = PAMIR(**(PAMIR_IA | {"n_steps": 1})).fit(X, y)
     sampler, rows, C = learner._sampler(y, None), as_rows(X), PAMIR_IA["C"]
-    n_labels, n_steps, repeats = len(learner.classes_), 50_000, 3 if quick else 9
-    plain = X.indptr, X.indices, X.data.astype(float)
-    W, plain_W = np.zeros((d, n_labels), np.float32), np.zeros((n_labels, d))
-    entries = X.nnz / X.shape[0]
-    bound = 1e6 * 2 * entries * machine.line_seconds(W.nbytes)
+    n_labels, n_steps = len(learner.classes_), 50_000
+    W, entries = np.zeros((d, n_labels), np.float32), X.nnz / X.shape[0]
 
     def ours(k):
         pamir_pass(rows, draw_comparisons(*sampler, n_labels, n_steps, stream(k)), C, W)
 
-    def theirs(k):
-        plain_pamir(*plain, draw_comparisons(*sampler, n_labels, n_steps, stream(k)), C, plain_W)
+    return record(
+        f"pamir-{d}",
+        f"a comparison of PAMIR-IA, {d} visterms",
+        PLAIN,
+        f": {2 * entries:.0f} numbers of W, a line of the cache each, read and written",
+        passes("comparison", ours, plain_passes(X, n_labels, sampler, n_steps), n_steps, quick),
+        bound=2 * entries * machine.line_seconds(W.nbytes),
+    )
 
-    own, peer = 1e6 * in_turns([ours, theirs], repeats) / n_steps
-    return {
-        "name": f"pamir-{d}",
-        "what": f"a comparison of PAMIR-IA, {d} visterms",
-        "ours": own,
-        "peer": peer,
-        "peer_name": "plain double-precision loop of the paper, Numba",
-        "ratio": peer / own,
-        "limit": f"{bound:.2g} us: {2 * entries:.0f} numbers of W, a line of the cache each, read and written",
-        "bound": bound,
-        "unit": "us per comparison",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} comparisons, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+
+def plain_passes(X, n_labels: int, sampler, n_steps: int):
+    arrays, W = (X.indptr, X.indices, X.data.astype(float)), np.zeros((n_labels, X.shape[1]))
+    return lambda k: plain_pamir(*arrays, draw_comparisons(*sampler, n_labels, n_steps, stream(k)), PAMIR_IA["C"], W)
 
 
 def dense_vectors(n_labels: int, n_images: int = 3400, d: int = 1280):
@@ -116,30 +101,23 @@ def dense_vectors(n_labels: int, n_images: int = 3400, d: int = 1280):
 def time_dense_pamir(n_labels: int, quick: bool) -> dict:
     """Passes as the learner runs them, with its copies of W."""
     X, y = dense_vectors(n_labels)
-    d, n_steps, repeats = X.shape[1], 10_000, 3 if quick else 9
+    d, n_steps = X.shape[1], 10_000
     learner = PAMIR(**(PAMIR_IA | {"n_steps": 1, "random_state": 0})).fit(X, y)
     sampler, rows = learner._sampler(y, None), as_rows(X)
-    plain, plain_W = (X.indptr, X.indices, X.data.astype(float)), np.zeros((n_labels, d))
-    bound = 1e6 * 12 * d / machine.cache_bandwidth(learner.W_.nbytes)
-
-    def theirs(k):
-        plain_pamir(*plain, draw_comparisons(*sampler, n_labels, n_steps, stream(k)), PAMIR_IA["C"], plain_W)
-
-    own, peer = 1e6 * in_turns([lambda k: learner._pass(rows, sampler, n_steps), theirs], repeats) / n_steps
-    return {
-        "name": f"pamir-dense-{n_labels}",
-        "what": f"a comparison of PAMIR-IA, dense vectors of {d} numbers, {n_labels} labels",
-        "ours": own,
-        "peer": peer,
-        "peer_name": "plain double-precision loop of the paper, Numba",
-        "ratio": peer / own,
-        "limit": f"{bound:.2g} us: 3 x {d} numbers of the image and of W, at the bandwidth of the cache",
-        "bound": bound,
-        "unit": "us per comparison",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} comparisons, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    return record(
+        f"pamir-dense-{n_labels}",
+        f"a comparison of PAMIR-IA, dense vectors of {d} numbers, {n_labels} labels",
+        PLAIN,
+        f": 3 x {d} numbers of the image and of W, at the bandwidth of the cache",
+        passes(
+            "comparison",
+            lambda _: learner._pass(rows, sampler, n_steps),
+            plain_passes(X, n_labels, sampler, n_steps),
+            n_steps,
+            quick,
+        ),
+        bound=12 * d / machine.cache_bandwidth(learner.W_.nbytes),
+    )
 
 
 def peer_classifier(n_epochs: int = 1):
@@ -156,65 +134,50 @@ def peer_classifier(n_epochs: int = 1):
     )
 
 
+SGD = "SGDClassifier(learning_rate='pa1'), scikit-learn"
+
+
 def time_one_vs_rest(d: int, quick: bool) -> dict:
     X, y, train = load_vectors(d, SET)
     X, y = X[train], y[train]
     label_start, labels, usable = (learner := OneVsRestPA(n_steps=1).fit(X, y))._sampler(y, None)
-    n_labels, n_steps, repeats = len(learner.classes_), X.shape[0], 3 if quick else 9
-    rows, W, peer = as_rows(X), np.zeros((d, n_labels), np.float32), peer_classifier()
-    classes = np.unique(y)
+    n_labels, n_steps = len(learner.classes_), X.shape[0]
+    rows, W, peer, classes = as_rows(X), np.zeros((d, n_labels), np.float32), peer_classifier(), np.unique(y)
 
     def ours(k):
         one_vs_rest_pass(rows, label_start, labels, draw_images(usable, n_steps, stream(k)), OVR["C"], W)
 
-    own, theirs = 1e6 * in_turns([ours, lambda k: peer.partial_fit(X, y, classes)], repeats) / n_steps
-    bound = 1e6 * 8 * n_labels * X.nnz / X.shape[0] / machine.cache_bandwidth(W.nbytes)
-    return {
-        "name": f"ovr-pa-{d}",
-        "what": f"an image of one-vs-rest passive-aggressive, {n_labels} labels, {d} visterms",
-        "ours": own,
-        "peer": theirs,
-        "peer_name": "SGDClassifier(learning_rate='pa1'), scikit-learn",
-        "ratio": theirs / own,
-        "limit": f"{bound:.2g} us: {n_labels} numbers a visterm of W, read twice, at the bandwidth of the cache",
-        "bound": bound,
-        "unit": "us per image",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} images, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    return record(
+        f"ovr-pa-{d}",
+        f"an image of one-vs-rest passive-aggressive, {n_labels} labels, {d} visterms",
+        SGD,
+        f": {n_labels} numbers a visterm of W, read twice, at the bandwidth of the cache",
+        passes("image", ours, lambda _: peer.partial_fit(X, y, classes), n_steps, quick),
+        bound=8 * n_labels * X.nnz / X.shape[0] / machine.cache_bandwidth(W.nbytes),
+    )
 
 
 def time_dense_one_vs_rest(n_labels: int, quick: bool) -> dict:
     X, y = dense_vectors(n_labels)
-    d, n_steps, repeats = X.shape[1], X.shape[0], 3 if quick else 5
+    d, n_steps = X.shape[1], X.shape[0]
     learner = OneVsRestPA(**(OVR | {"n_steps": 1, "random_state": 0})).fit(X, y)
-    sampler, rows, peer, images, classes = (
-        learner._sampler(y, None),
-        as_rows(X),
-        peer_classifier(),
-        X.toarray(),
-        np.unique(y),
-    )
-
+    sampler, rows, peer = learner._sampler(y, None), as_rows(X), peer_classifier()
+    images, classes = X.toarray(), np.unique(y)
     with threadpool_limits(1, user_api="blas"):
-        passes = [lambda k: learner._pass(rows, sampler, n_steps), lambda k: peer.partial_fit(images, y, classes)]
-        own, theirs = 1e6 * in_turns(passes, repeats) / n_steps
-    bound = 1e6 * 4 * d * n_labels / machine.flops(1)
-    return {
-        "name": f"ovr-pa-dense-{n_labels}",
-        "what": f"an image of one-vs-rest passive-aggressive, dense vectors of {d} numbers, {n_labels} labels",
-        "ours": own,
-        "peer": theirs,
-        "peer_name": "SGDClassifier(learning_rate='pa1'), scikit-learn",
-        "ratio": theirs / own,
-        "limit": f"{bound:.2g} us: {d} x {n_labels} numbers of W, two products, at the speed of matrix products",
-        "bound": bound,
-        "unit": "us per image",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} images, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+        return record(
+            f"ovr-pa-dense-{n_labels}",
+            f"an image of one-vs-rest passive-aggressive, dense vectors of {d} numbers, {n_labels} labels",
+            SGD,
+            f": {d} x {n_labels} numbers of W, two products, at the speed of matrix products",
+            passes(
+                "image",
+                lambda _: learner._pass(rows, sampler, n_steps),
+                lambda _: peer.partial_fit(images, y, classes),
+                n_steps,
+                quick,
+            ),
+            bound=4 * d * n_labels / machine.flops(1),
+        )
 
 
 def peer_neighbours():
@@ -228,25 +191,15 @@ def time_exact(d: int, quick: bool) -> dict:
     X, y, train = load_vectors(d, SET)
     Q = X[~train]
     ours, peer = KNNAnnotator(**KNN).fit(X[train], y[train]), peer_neighbours().fit(X[train], y[train])
-    repeats = 3 if quick else 9
-    own, theirs = 1e6 * in_turns([lambda k: ours.annotate(Q, 1), lambda k: peer.predict(Q)], repeats) / Q.shape[0]
     products = common_entries(X[train], Q)
-    bound = 1e6 * 8 * products / machine.cache_bandwidth(8 * X[train].nnz)
-    return {
-        "name": f"knn-{d}",
-        "what": f"a query of exact k-NN, {train.sum()} images, {d} visterms",
-        "ours": own,
-        "peer": theirs,
-        "peer_name": "KNeighborsClassifier(algorithm='brute', metric='cosine'), scikit-learn",
-        "ratio": theirs / own,
-        "limit": f"{bound:.2g} us: {products:.0f} entries that the images share with a query, 8 bytes each, at the "
-        "bandwidth of the cache",
-        "bound": bound,
-        "unit": "us per query",
-        "n": Q.shape[0] * repeats,
-        "measured": f"{Q.shape[0]} queries, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    return record(
+        f"knn-{d}",
+        f"a query of exact k-NN, {train.sum()} images, {d} visterms",
+        "KNeighborsClassifier(algorithm='brute', metric='cosine'), scikit-learn",
+        f": {products:.0f} entries that the images share with a query, 8 bytes each, at the bandwidth of the cache",
+        passes("query", lambda _: ours.annotate(Q, 1), lambda _: peer.predict(Q), Q.shape[0], quick),
+        bound=8 * products / machine.cache_bandwidth(8 * X[train].nnz),
+    )
 
 
 def common_entries(X, Q) -> float:
@@ -279,25 +232,17 @@ def time_tree(n: int | None, quick: bool) -> dict:
         (X, y), leaf_size = many_images(X, y, n), 2_000
     exact = KNNAnnotator(**KNN).fit(X, y)
     trees = [KNNAnnotator(**(TREE | {"leaf_size": leaf_size, "random_state": seed})).fit(X, y) for seed in range(5)]
-    repeats = 3 if quick else 9
-    own, theirs = 1e6 * in_turns([lambda k: trees[k % 5].annotate(Q, 1), lambda k: exact.annotate(Q, 1)], repeats)
     nearest = exact.kneighbors(Q)[0][:, 0]
-    depth = int(np.log2(len(trees[0].leaf_start_)))
-    return {
-        "name": "knn-tree-10000" if n is None else f"knn-tree-10000-{n // 1000}k",
-        "what": f"a query of the random-projection tree, {X.shape[0]} images",
-        "ours": own / Q.shape[0],
-        "peer": theirs / Q.shape[0],
-        "peer_name": "exact k-NN",
-        "ratio": theirs / own,
-        "n_leaves": 2**depth,
-        "recall_of_nearest": float(np.mean([tree.kneighbors(Q)[0][:, 0] == nearest for tree in trees])),
-        "limit": f"a ratio of {2**depth}, the number of leaves",
-        "unit": "us per query",
-        "n": Q.shape[0] * repeats,
-        "measured": f"{Q.shape[0]} queries, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    n_leaves = 2 ** int(np.log2(len(trees[0].leaf_start_)))
+    return record(
+        "knn-tree-10000" if n is None else f"knn-tree-10000-{n // 1000}k",
+        f"a query of the random-projection tree, {X.shape[0]} images",
+        "exact k-NN",
+        f"a ratio of {n_leaves}, the number of leaves",
+        passes("query", lambda k: trees[k % 5].annotate(Q, 1), lambda _: exact.annotate(Q, 1), Q.shape[0], quick),
+        n_leaves=n_leaves,
+        recall_of_nearest=float(np.mean([tree.kneighbors(Q)[0][:, 0] == nearest for tree in trees])),
+    )
 
 
 # -- quality -----------------------------------------------------------------------------------------------------------
@@ -309,13 +254,12 @@ def measure(kind, settings, d: int, seeds) -> dict:
     found = []
     for seed in seeds:
         learner = kind(**settings, random_state=seed)
-        seconds = cpu_time(learner.fit, X[train], y[train])
-        (per_query,) = 1e6 * in_turns([lambda k, learner=learner: learner.annotate(X[~train], 5)], 5) / (~train).sum()
+        spent = seconds(learner.fit, X[train], y[train])
+        times = in_turns(lambda _, learner=learner: learner.annotate(X[~train], 5), rounds=5)
         right = learner.classes_[learner.annotate(X[~train], 5)[0]] == y[~train][:, None]
-        found.append((right[:, 0].mean(), right.any(axis=1).mean(), seconds, per_query))
-    return dict(
-        zip(("p_at_1", "found_in_5", "train_seconds", "us_per_query"), np.mean(found, axis=0).tolist(), strict=True)
-    )
+        found.append((right[:, 0].mean(), right.any(axis=1).mean(), spent, 1e6 * np.median(times) / (~train).sum()))
+    names = "p_at_1", "found_in_5", "train_seconds", "us_per_query"
+    return dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))
 
 
 def compare_quality(d: int, quick: bool) -> list[dict]:
@@ -329,21 +273,16 @@ def compare_quality(d: int, quick: bool) -> list[dict]:
     peers = [peer_neighbours(), peer_classifier(n_epochs)]
     knn_peer, ovr_peer = (peer.fit(X[train], y[train]).score(X[~train], y[~train]) for peer in peers)
     return [
-        {
-            "name": f"{name}-p1-{d}",
-            "what": f"{what}, {d} visterms",
-            "ours": found["p_at_1"],
-            "peer": peer,
-            "peer_name": peer_name,
-            "ratio": found["p_at_1"] / peer,
-            "limit": "1.0: a right label first for every image",
-            "unit": "p@1",
-            "n": int((~train).sum()),
-            "measured": f"38 classes, {train.sum()} images learned from, {(~train).sum()} annotated, "
+        record(
+            f"{name}-p1-{d}",
+            f"{what}, {d} visterms",
+            peer_name,
+            "1.0: a right label first for every image",
+            compared(found.pop("p_at_1"), peer, "p@1", int((~train).sum()), higher=True),
+            measured=f"38 classes, {train.sum()} images learned from, {(~train).sum()} annotated, "
             + ("one model" if name == "knn" else f"mean of {len(seeds)} seeds"),
-            "command": COMMAND,
-            **{key: value for key, value in found.items() if key != "p_at_1"},
-        }
+            **found,
+        )
         for name, what, found, peer, peer_name in (
             ("knn", "exact k-NN", knn, knn_peer, "KNeighborsClassifier, scikit-learn"),
             ("knn-tree", "k-NN in a random-projection tree", tree, knn["p_at_1"], "exact k-NN"),
@@ -355,54 +294,33 @@ def compare_quality(d: int, quick: bool) -> list[dict]:
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
-MEMORY_PROGRAM = """
-import sys
-from pathlib import Path
-import numpy as np
-import scipy.sparse as sp
-from visterm.learners import LEARNERS
-name, d, n, n_labels = sys.argv[1], *map(int, sys.argv[2:])
-def images(n, d):
-    rng = np.random.default_rng(0)
-    columns = np.sort(rng.integers(0, d, (n, 40), np.int32)).ravel()
-    X = sp.csr_array((rng.random(40 * n, np.float32), columns, np.arange(0, 40 * n + 1, 40, np.int32)), (n, d))
+
+def learning_memory(kind: type, n: int, n_labels: int) -> float:
+    """What learning (with early stopping) adds to the peak of this process, in units of the model."""
+    options = {"random_state": 0}
+    if kind is not KNNAnnotator:
+        options |= {"n_steps": 5_000, "pass_steps": 2_500, "validation_fraction": 0.2, "refit": False}
+    small, X = (gallery(size, d, np.random.default_rng(0), entries=40) for size, d in ((1000, 100), (n, 10_000)))
     X.sum_duplicates()
-    return X
-def peak():
-    status = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in status if line.startswith("VmHWM")))
-options = {"random_state": 0}
-if name != "KNNAnnotator":
-    options |= {"n_steps": 5_000, "pass_steps": 2_500, "validation_fraction": 0.2}
-LEARNERS[name](**options).fit(images(1000, 100), np.arange(1000) % 7).annotate(images(10, 100), 1)
-X, y = images(n, d), np.arange(n) % n_labels
-before = peak()
-learner = LEARNERS[name](**options).fit(X, y)
-states = [getattr(learner, key) for key in learner._state if hasattr(learner, key)]
-print((peak() - before) / sum(state.nbytes for state in states if isinstance(state, np.ndarray)))
-"""
+    kind(**options).fit(small, np.arange(1000) % 7).annotate(small[:10], 1)
+    y = np.arange(n) % n_labels
+    before = peak_memory()
+    learner = kind(**options).fit(X, y)
+    states = [getattr(learner, key) for key in learner._state if hasattr(learner, key)]
+    return (peak_memory() - before) / sum(state.nbytes for state in states if isinstance(state, np.ndarray))
 
 
 def measure_memory(name: str, kind, quick: bool) -> dict:
-    """Peak of a process that learns (with early stopping), in units of the model."""
     neighbours = kind is KNNAnnotator
-    sizes = [10_000, 100_000 if quick else 300_000, 50] if neighbours else [10_000, 20_000, 4_000]
-    command = [sys.executable, "-c", MEMORY_PROGRAM, kind.__name__, *map(str, sizes)]
-    copies = float(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
-    stated = 3.0 if neighbours else 2.0
-    return {
-        "name": f"{name}-memory",
-        "what": f"{kind.__name__}, 10000 visterms",
-        "ours": copies,
-        "peer": stated,
-        "peer_name": "what its docstring states",
-        "ratio": stated / copies,
-        "limit": "3: unit rows, the same leaf by leaf, the lists" if neighbours else "2: W and the best W, float32",
-        "unit": "models",
-        "n": sizes[1],
-        "measured": f"peak of a process, {sizes[1]} images",
-        "command": COMMAND,
-    }
+    n, n_labels = (100_000 if quick else 300_000, 50) if neighbours else (20_000, 4_000)
+    return record(
+        f"{name}-memory",
+        f"{kind.__name__}, 10000 visterms",
+        "what its docstring states",
+        "3: unit rows, the same leaf by leaf, the lists" if neighbours else "2: W and the best W, float32",
+        compared(in_own_process(learning_memory, kind, n, n_labels), 3.0 if neighbours else 2.0, "models", n),
+        measured=f"peak of a process, {n} images",
+    )
 
 
 def run(quick: bool = False) -> list[dict]:

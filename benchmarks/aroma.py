@@ -9,9 +9,6 @@ diagonal form on deep vectors.
 """
 
 import argparse
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -28,10 +25,12 @@ from visterm.learners.oasis import oasis_pass
 from visterm.learners.rows import as_rows
 
 from . import both, machine
-from .oasis import cpu_time, quality
-from .vectors import ROOT, load_vectors
+from .oasis import quality
+from .photos import SETS, folds_of, labelled
+from .processes import in_own_process, peak_memory
+from .records import ELAPSED, THREAD, compared, fit_seconds, in_turns, record, seconds, timed
+from .vectors import load_vectors
 
-COMMAND = "python -m benchmarks aroma"
 R = 1.0
 REGULARISERS = (0.01, 0.1, 1.0, 3.0, 10.0, 30.0)
 AGGRESSIVENESS = (0.03, 0.1, 0.3, 1.0)
@@ -99,26 +98,20 @@ def time_diagonal(d: int, quick: bool) -> dict:
     model = np.zeros((d, d, 2), np.float32)
     model[..., 1] = 1
     model = model.reshape(d, 2 * d)
-    times = []
-    # The first round compiles and touches all memory; later ones continue from its W, as a long run does.
-    for k in range(repeats + 1):
-        triplets = sampler.draw(stream(k), n_steps)
-        times.append([cpu_time(diagonal_pass, rows, triplets, R, model)])
-        times[-1].append(cpu_time(oasis_pass, rows, triplets, 0.1, False, W))
-    ours, oasis = 1e6 * np.median(times[1:], axis=0) / n_steps
-    return {
-        "name": f"aroma-diagonal-{d}",
-        "what": f"a triplet of AROMA, diagonal, {d} visterms",
-        "ours": ours,
-        "peer": 2.5 * oasis,
-        "peer_name": f"2.5 times OASIS's time, {oasis:.2f} us",
-        "ratio": 2.5 * oasis / ours,
-        "limit": "OASIS's own time, W and Sigma being twice its memory: " + f"{ours / oasis:.2f} times",
-        "unit": "us per triplet",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} triplets, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    triplets = [sampler.draw(stream(k), n_steps) for k in range(repeats + 1)]
+    runs = (  # later rounds continue from the W of the first, as a long run does
+        lambda k: diagonal_pass(rows, triplets[k], R, model),
+        lambda k: oasis_pass(rows, triplets[k], 0.1, False, W),
+    )
+    mine, oasis = 1e6 * np.median(in_turns(*runs, rounds=repeats), axis=0) / n_steps
+    return record(
+        f"aroma-diagonal-{d}",
+        f"a triplet of AROMA, diagonal, {d} visterms",
+        f"2.5 times OASIS's time, {oasis:.2f} us",
+        f"OASIS's own time, W and Sigma being twice its memory: {mine / oasis:.2f} times",
+        compared(mine, 2.5 * oasis, "us per triplet", n_steps * repeats),
+        measured=f"{n_steps} triplets, median of {repeats} in turns, {THREAD.title}",
+    )
 
 
 class Factored:
@@ -155,12 +148,20 @@ class Factored:
     def product_time(self) -> float:
         """Seconds that the matrix products alone of one update take, on one thread: 4 d^2 operations."""
         with threadpool_limits(1, user_api="blas"):
-            times = []
-            for _ in range(5):
-                start = time.thread_time()
-                self.U.T @ self.V
-                times.append(time.thread_time() - start)
+            times = [seconds(np.matmul, self.U.T, self.V) for _ in range(5)]
         return 2 * float(np.median(times)) / _PENDING
+
+
+PEER = "three dense rank-1 updates, plain {}-precision loop, Numba, one core"
+
+
+def update_times(runs, repeats: int) -> np.ndarray:
+    """Median seconds per update of each (clock, run), in turns; a run gives the number of its updates."""
+    times = []
+    for k in range(repeats + 1):  # the first round compiles
+        found = [timed(run, k, clock=clock) for clock, run in runs]
+        times.append([spent / updates for updates, spent in found])
+    return np.median(times[1:], axis=0)
 
 
 def time_factored(quick: bool) -> list[dict]:
@@ -168,76 +169,47 @@ def time_factored(quick: bool) -> list[dict]:
     learning = Factored(1000)
     double, single = learning.start(np.float64), learning.start(np.float32)
     n_steps, repeats = (1000, 3) if quick else (4000, 7)
-    runs = {
-        "one core": (time.thread_time, lambda k: learning.learn(k, n_steps, 1)),
-        "two cores": (time.perf_counter, lambda k: learning.learn(k, n_steps, 2)),
-        "double": (time.thread_time, lambda k: learning.direct(k, n_steps // 8, double)),
-        "single": (time.thread_time, lambda k: learning.direct(k, n_steps // 8, single)),
-    }
-    times = np.array([[time_update(*run, k) for run in runs.values()] for k in range(repeats + 1)])
-    one, two, double, single = 1e6 * np.median(times[1:], axis=0)
-    bound = 1e6 * learning.product_time()
-    peer_name = "three dense rank-1 updates, plain {}-precision loop, Numba, one core"
+    runs = (
+        (THREAD, lambda k: learning.learn(k, n_steps, 1)),
+        (ELAPSED, lambda k: learning.learn(k, n_steps, 2)),
+        (THREAD, lambda k: learning.direct(k, n_steps // 8, double)),
+        (THREAD, lambda k: learning.direct(k, n_steps // 8, single)),
+    )
+    one, two, of_double, of_single = 1e6 * update_times(runs, repeats)
+    product = learning.product_time()
     return [
-        {
-            "name": name,
-            "what": f"an update of AROMA, factored, 1000 visterms, {threads}",
-            "ours": ours,
-            "peer": peer,
-            "peer_name": peer_name.format(precision),
-            "ratio": peer / ours,
-            "limit": f"{least:.0f} us: 4 d^2 operations at the speed of matrix products, {threads}",
-            "bound": least,
-            "unit": "us per update",
-            "n": n_steps * repeats,
-            "measured": f"{n_steps} triplets (peer {n_steps // 8}), median of {repeats} in turns, "
-            + ("processor time" if threads == "1 thread" else "elapsed time, the peer's processor time"),
-            "command": COMMAND,
-        }
-        for name, ours, peer, precision, threads, least in (
-            ("aroma-factored-1000", one, double, "double", "1 thread", bound),
-            ("aroma-factored-1000-2cores", two, double, "double", "2 threads", bound / 2),
-            ("aroma-factored-1000-single", one, single, "single", "1 thread", bound),
+        record(
+            f"aroma-factored-1000{end}",
+            f"an update of AROMA, factored, 1000 visterms, {threads}",
+            PEER.format(precision),
+            f": 4 d^2 operations at the speed of matrix products, {threads}",
+            compared(ours, peer, "us per update", n_steps * repeats),
+            measured=f"{n_steps} triplets (peer {n_steps // 8}), median of {repeats} in turns, {clock}",
+            bound=least,
+        )
+        for end, ours, peer, precision, threads, least, clock in (
+            ("", one, of_double, "double", "1 thread", product, "processor time"),
+            ("-2cores", two, of_double, "double", "2 threads", product / 2, "elapsed time, the peer's processor time"),
+            ("-single", one, of_single, "single", "1 thread", product, "processor time"),
         )
     ]
 
 
-def time_update(clock, run, k: int) -> float:
-    """Seconds per update of run(k), which returns the number of updates."""
-    start = clock()
-    updates = run(k)
-    return (clock() - start) / updates
-
-
 def time_factored_large(quick: bool) -> dict:
     """Milliseconds per update at d = 10,000 on two cores, elapsed."""
-    learning = Factored(10_000)
+    learning, n_steps, repeats = Factored(10_000), 2 * _PENDING, 1 if quick else 4
     single = learning.start(np.float32)  # in double precision the two together would take more than most machines have
-    runs = (
-        (time.perf_counter, lambda k: learning.learn(k, 2 * _PENDING, 2)),
-        (
-            time.thread_time,
-            lambda k: learning.direct(k, 10, single),
-        ),
+    runs = (ELAPSED, lambda k: learning.learn(k, n_steps, 2)), (THREAD, lambda k: learning.direct(k, 10, single))
+    ours, peer = 1e3 * update_times(runs, repeats)
+    return record(
+        "aroma-factored-10000",
+        "an update of AROMA, factored, 10000 visterms, 2 threads",
+        PEER.format("single"),
+        ": 4 d^2 operations at the speed of matrix products, 2 threads",
+        compared(ours, peer, "ms per update", n_steps * repeats),
+        measured=f"{n_steps} triplets (peer 10), median of {repeats} in turns, elapsed time, the peer's processor time",
+        bound=learning.product_time() / 2,
     )
-    times = np.array([[time_update(*run, k) for run in runs] for k in range(2 if quick else 5)])
-    ours, peer = 1e3 * np.median(times[1:], axis=0)
-    bound = 1e3 * learning.product_time() / 2
-    return {
-        "name": "aroma-factored-10000",
-        "what": "an update of AROMA, factored, 10000 visterms, 2 threads",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "three dense rank-1 updates, plain single-precision loop, Numba, one core",
-        "ratio": peer / ours,
-        "limit": f"{bound:.2g} ms: 4 d^2 operations at the speed of matrix products, 2 threads",
-        "bound": bound,
-        "unit": "ms per update",
-        "n": 2 * _PENDING * (len(times) - 1),
-        "measured": f"{2 * _PENDING} triplets (peer 10), median of {len(times) - 1} in turns, elapsed time, "
-        "the peer's processor time",
-        "command": COMMAND,
-    }
 
 
 # -- speed on dense vectors --------------------------------------------------------------------------------------------
@@ -288,9 +260,9 @@ def plain_pass(X: np.ndarray, triplets: np.ndarray, learner: AROMA) -> float:
     covariance = learner.covariance_ if learner.covariance == "factored" else [learner.covariance_]
     state = [np.array(matrix, np.float64) for matrix in (learner.W_, *covariance)]
     if learner.covariance == "diagonal":
-        return cpu_time(plain_diagonal_pass, X.astype(np.float64), triplets, R, *state)
+        return seconds(plain_diagonal_pass, X.astype(np.float64), triplets, R, *state)
     indptr, indices, data, _ = as_rows(sp.csr_array(X))
-    return cpu_time(direct_pass, indptr, indices, data.astype(np.float64), triplets, R, *state)
+    return seconds(direct_pass, indptr, indices, data.astype(np.float64), triplets, R, *state)
 
 
 def time_dense(name: str, covariance: str, pairs: int, quick: bool) -> dict:
@@ -298,22 +270,20 @@ def time_dense(name: str, covariance: str, pairs: int, quick: bool) -> dict:
     X, y = dense_classes()
     d, sampler = X.shape[1], TripletSampler(y)
     n_steps, n_states, few = (10_000, 2, 20) if quick else (150_000, 6, 100)
-    learner = AROMA(covariance=covariance, pairs_per_query=pairs, n_steps=300, random_state=0, n_jobs=2)
+    learner = AROMA(
+        covariance=covariance, pairs_per_query=pairs, n_steps=300, init="zero", whiten=False, random_state=0, n_jobs=2
+    )
     learner.fit(X, y)  # compiles
     plain_pass(X, sampler.draw(stream(0), 2), learner)
-    peer, paused = [], 0.0
+    peer = []
 
-    def look(learner: AROMA) -> None:
-        nonlocal paused
-        start = time.perf_counter()
+    def look(learner: AROMA, _) -> None:
         if learner.n_steps_ % (n_steps // n_states) == 0:
             triplets = sampler.draw_pass((1,), learner.n_steps_, few, pairs_per_query=pairs)
             peer.append(plain_pass(X, triplets, learner) / few)
-        paused += time.perf_counter() - start
 
-    start = time.perf_counter()
-    learner.set_params(n_steps=n_steps).fit(X, y, callback=look)
-    ours, peer_time = time.perf_counter() - start - paused, n_steps * float(np.mean(peer))
+    ours = fit_seconds(learner.set_params(n_steps=n_steps), X, y, look, ELAPSED)
+    peer_time = n_steps * float(np.mean(peer))
     violating = float(np.mean([entry["violating"] for entry in learner.history_]))
     if covariance == "factored":
         operations = (2 + 4 / pairs + 4 * violating) * d**2
@@ -322,23 +292,17 @@ def time_dense(name: str, covariance: str, pairs: int, quick: bool) -> dict:
         sweeps = n_steps * min(violating, 1 / pairs)
         bound = sweeps * 16 * d**2 / (2 * machine.cache_bandwidth(8 * d**2))
         reason = "W and Sigma read and written once per query with a violating pair"
-    return {
-        "name": name,
-        "what": f"{n_steps:,} triplets of AROMA, {covariance}, {len(y):,} dense vectors of {d} numbers, "
-        + ("" if pairs == 1 else f"{pairs} pairs per query, ")
-        + "2 threads",
-        "ours": ours,
-        "peer": peer_time,
-        "peer_name": "the paper's figure as a plain double-precision loop, Numba, one core",
-        "ratio": peer_time / ours,
-        "limit": f"{bound:.2g} s: {reason}; {violating:.0%} of the triplets violate",
-        "bound": bound,
-        "unit": "s",
-        "n": n_steps,
-        "measured": f"once, elapsed time; the peer's processor time of {few} triplets from each of {n_states} states "
+    per_query = "" if pairs == 1 else f"{pairs} pairs per query, "
+    return record(
+        name,
+        f"{n_steps:,} triplets of AROMA, {covariance}, {len(y):,} dense vectors of {d} numbers, {per_query}2 threads",
+        "the paper's figure as a plain double-precision loop, Numba, one core",
+        f": {reason}; {violating:.0%} of the triplets violate",
+        compared(ours, peer_time, "s", n_steps),
+        measured=f"once, elapsed time; the peer's processor time of {few} triplets from each of {n_states} states "
         "on the way, times all triplets",
-        "command": COMMAND,
-    }
+        bound=bound,
+    )
 
 
 DENSE = (
@@ -374,50 +338,41 @@ def compare_quality(quick: bool) -> list[dict]:
             goals.append(quality(OASIS(C=C, n_steps=100_000, random_state=seed).fit(X, y), test, test_y))
             needed.append(triplets_to_reach(goals[-1], X, y, test, test_y, seed, step))
         records.append(
-            {
-                "name": name,
-                "what": f"triplets until AROMA has the mAP of OASIS with C = {C:g} after 100,000",
-                "ours": float(np.mean(needed)),
-                "peer": 100_000,
-                "peer_name": f"OASIS with C = {C:g}, which then has mAP {np.mean(goals):.4f}",
-                "ratio": 100_000 / float(np.mean(needed)),
-                "limit": "a third of OASIS's triplets, as asked, is a ratio of 3",
-                "unit": "triplets",
-                "n": len(seeds),
-                "measured": f"38 classes, 10000 visterms, to the next {step}, mean of {len(seeds)} seeds",
-                "command": COMMAND,
-            }
+            record(
+                name,
+                f"triplets until AROMA has the mAP of OASIS with C = {C:g} after 100,000",
+                f"OASIS with C = {C:g}, which then has mAP {np.mean(goals):.4f}",
+                "a third of OASIS's triplets, as asked, is a ratio of 3",
+                compared(float(np.mean(needed)), 100_000, "triplets", len(seeds)),
+                measured=f"38 classes, 10000 visterms, to the next {step}, mean of {len(seeds)} seeds",
+            )
         )
     return records
 
 
 def cross_validated(learner, X, y) -> float:
     """Mean mAP of the images of each fold among each other, learned from the other folds."""
-    rng = np.random.default_rng(0)
-    fold_of = np.empty(len(y), int)
-    for label in np.unique(y):
-        members = rng.permutation(np.flatnonzero(y == label))
-        fold_of[members] = np.arange(len(members)) % N_FOLDS
-    parts = [(fold_of != k, fold_of == k) for k in range(N_FOLDS)]
+    folds = folds_of(y, N_FOLDS, 0)
+    parts = [(folds != k, folds == k) for k in range(N_FOLDS)]
     return float(np.mean([quality(learner.fit(X[rest], y[rest]), X[part], y[part]) for rest, part in parts]))
 
 
 def compare_pairs() -> None:
     """Print mAP and elapsed seconds, two threads, by pairs per query, of two splits of each set of photos."""
     embedder = deep_embedder(n_jobs=-1)
-    for name in both.SETS:
-        paths, y = both.photos(name)
+    for name in SETS:
+        paths, y = labelled(name)
         X = embedder.fit_transform(paths)
         for pairs in (1, 8, 32, 128):
             found = []
             for seed in range(2):
                 train, test = both.split(y, both.N_TRAIN, seed)
-                learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2)
-                start = time.perf_counter()
-                learner.fit(X[train], y[train])
-                found.append((time.perf_counter() - start, quality(learner, X[test], y[test])))
-            seconds, precision = np.mean(found, axis=0)
-            print(f"{name:14} {pairs:4} pairs: mAP {precision:.4f} after {seconds:.1f} s", flush=True)
+                form = {"n_steps": 100_000, "pass_steps": 5000, "init": "zero", "whiten": False}
+                learner = AROMA(pairs_per_query=pairs, random_state=0, n_jobs=2, **form)
+                spent = seconds(learner.fit, X[train], y[train], clock=ELAPSED)
+                found.append((spent, quality(learner, X[test], y[test])))
+            spent, precision = np.mean(found, axis=0)
+            print(f"{name:14} {pairs:4} pairs: mAP {precision:.4f} after {spent:.1f} s", flush=True)
 
 
 def main() -> None:
@@ -434,7 +389,7 @@ def main() -> None:
         return
     X, y, train = load_vectors(arguments.dimensions, arguments.name)
     common = {"n_steps": arguments.steps, "random_state": 0}
-    form = {"covariance": arguments.covariance, "init": arguments.init, "n_jobs": -1}
+    form = {"covariance": arguments.covariance, "init": arguments.init, "pass_steps": 5000, "n_jobs": -1}
     settings = [(f"AROMA r={r:g}", AROMA(r=r, **form, **common)) for r in REGULARISERS]
     settings += [(f"OASIS C={C:g}", OASIS(C=C, **common)) for C in AGGRESSIVENESS]
     print(f"{'':14} {'cross-validated':>16} {'test images':>12}")
@@ -446,41 +401,29 @@ def main() -> None:
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
-MEMORY_PROGRAM = """
-import sys
-from pathlib import Path
-from benchmarks.vectors import load_vectors
-from visterm.learners import AROMA
-d, n_steps, covariance, fraction = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4]) or None
-X, y, train = load_vectors(d)
-learner = AROMA(covariance=covariance, validation_fraction=fraction, random_state=0, n_jobs=2)
-learner.set_params(n_steps=10).fit(X[train][:, :100], y[train])
-def peak():
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
-before = peak()
-learner.set_params(n_steps=n_steps).fit(X[train], y[train])
-print((peak() - before) / (4 * d * d))
-"""
+
+def learning_memory(covariance: str, n_steps: int, fraction: float) -> float:
+    """What learning at d = 10,000 adds to the peak of this process, in copies of W."""
+    d = 10_000
+    X, y, train = load_vectors(d)
+    early = {"validation_fraction": fraction or None, "refit": False}
+    learner = AROMA(covariance=covariance, random_state=0, n_jobs=2, **early)
+    learner.set_params(n_steps=10).fit(X[train][:, :100], y[train])
+    before = peak_memory()
+    learner.set_params(n_steps=n_steps).fit(X[train], y[train])
+    return (peak_memory() - before) / (4 * d * d)
 
 
 def measure_memory(covariance: str, stated: int, n_steps: int, fraction: float) -> dict:
-    """Peak of a process that learns at d = 10,000, in copies of W, beside what the docstring states."""
-    command = [sys.executable, "-c", MEMORY_PROGRAM, "10000", str(n_steps), covariance, str(fraction)]
-    copies = float(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
-    return {
-        "name": "aroma-memory" if covariance == "diagonal" else "aroma-factored-memory",
-        "what": f"AROMA, {covariance}, 10000 visterms",
-        "ours": copies,
-        "peer": float(stated),
-        "peer_name": f"stated in the docstring: {'state and best state' if fraction else 'no validation'}",
-        "ratio": stated / copies,
-        "limit": f"{stated}: what is learned, in float32",
-        "unit": "copies of W",
-        "n": n_steps,
-        "measured": f"peak of a process, {n_steps} triplets",
-        "command": COMMAND,
-    }
+    """Peak of a process that learns, beside what the docstring states."""
+    return record(
+        "aroma-memory" if covariance == "diagonal" else "aroma-factored-memory",
+        f"AROMA, {covariance}, 10000 visterms",
+        f"stated in the docstring: {'state and best state' if fraction else 'no validation'}",
+        f"{stated}: what is learned, in float32",
+        compared(in_own_process(learning_memory, covariance, n_steps, fraction), float(stated), "copies of W", n_steps),
+        measured=f"peak of a process, {n_steps} triplets",
+    )
 
 
 def run(quick: bool = False) -> list[dict]:

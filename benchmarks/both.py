@@ -2,56 +2,41 @@
 
 Unit vectors of 1,000 visterms and unit vectors of the network side by side, ``[sqrt(w) v, sqrt(1 - w) d]``, so that
 cosine is ``w`` times that of visterms and ``1 - w`` times that of the network; OASIS with its defaults learns from
-them. Three splits of each set of benchmarks/vectors_table.py. ``w`` is chosen on the training images of each split, two
+them. Three splits of each set of benchmarks/photos.py. ``w`` is chosen on the training images of each split, two
 thirds of which learn and one third of which query each other.
 """
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
-import yaml
 
 from visterm.features import VistermExtractor, deep_embedder
 from visterm.learners import OASIS
 
 from .oasis import quality
-from .vectors import DATA
-from .vectors_table import SETS
+from .photos import SETS, labelled, of_each_class
+from .records import FIRST, compared, record
 
-COMMAND = "python -m benchmarks both"
 WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5)
 N_TRAIN, N_TEST = 40, 20
 
 
-def photos(name: str) -> tuple[list, np.ndarray]:
-    """Paths and labels of a set."""
-    folder = DATA / ("caltech101" if name.startswith("caltech101") else name)
-    classes = yaml.safe_load((DATA / "sets.yaml").read_text()).get(name)
-    if not isinstance(classes, list):
-        classes = sorted(path.name for path in folder.iterdir())
-    paths = [path for c in classes for path in sorted((folder / c).iterdir())]
-    return paths, np.array([path.parent.name for path in paths])
-
-
 def split(y: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Places of n of each class, and of the others."""
-    rng = np.random.default_rng(seed)
-    members = [rng.permutation(np.flatnonzero(y == c)) for c in np.unique(y)]
-    return np.concatenate([some[:n] for some in members]), np.concatenate([some[n:] for some in members])
+    some, others = of_each_class(y, np.random.default_rng(seed), n, None)
+    return some, others
 
 
 def learned(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, n_steps: int) -> float:
     """Mean average precision of OASIS on the images of `test`, among each other."""
-    learner = OASIS(n_steps=n_steps, random_state=0, n_jobs=-1).fit(X[train], y[train])
+    learner = OASIS(n_steps=n_steps, whiten=False, random_state=0, n_jobs=-1).fit(X[train], y[train])
     return quality(learner, X[test], y[test])
 
 
-def record(name: str, quick: bool) -> dict:
-    paths, y = photos(name)
+def compare(name: str, quick: bool) -> dict:
+    paths, y = labelled(name)
     deep = deep_embedder(n_jobs=-1).fit_transform(paths)
-    weights, n_steps = ((0.0, 0.2), 20_000) if quick else (WEIGHTS, OASIS().n_steps)
+    weights, n_steps = ((0.0, 0.2), 20_000) if quick else (WEIGHTS, 2_000_000)
     found, chosen = [], []
     for seed in range(1 if quick else 3):
         train, others = split(y, N_TRAIN, seed)
@@ -67,25 +52,17 @@ def record(name: str, quick: bool) -> dict:
         chosen.append(w)
         found.append([learned(X[w], y, train, test, n_steps) for w in (w, 0.0)])
     ours, peer = np.mean(found, axis=0)
-    return {
-        "name": f"vectors-both-map-{name}",
-        "what": f"OASIS on visterms beside deep vectors: {SETS[name]}",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "deep vectors alone",
-        "ratio": ours / peer,
-        "limit": "1.0: every image of the query's class first",
-        "unit": "mAP",
-        "n": len(found),
-        "measured": f"mean of {len(found)} splits; weights of visterms, chosen on training images: "
+    return record(
+        f"vectors-both-map-{name}",
+        f"OASIS on visterms beside deep vectors: {SETS[name]}",
+        "deep vectors alone",
+        FIRST,
+        compared(ours, peer, "mAP", len(found), higher=True),
+        measured=f"mean of {len(found)} splits; weights of visterms, chosen on training images: "
         + ", ".join(f"{w:g}" for w in chosen),
-        "splits": found,
-        "command": COMMAND,
-    }
+        splits=found,
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
-    if not (DATA / "caltech101").is_dir():
-        print(f"    left out: no {DATA / 'caltech101'}", file=sys.stderr)
-        return []
-    return [record(name, quick) for name in (["textures"] if quick else SETS)]
+    return [compare(name, quick) for name in (["textures"] if quick else SETS)]

@@ -7,26 +7,17 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-import tracemalloc
 from pathlib import Path
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.store.catalogue import Collection
 
-from .extraction import photos
+from .photos import some_photos
+from .processes import peak_of_features, set_options, traced_memory
+from .records import ELAPSED, compared, race, record, seconds, timed
 
-COMMAND = "python -m benchmarks catalogue"
 PER_FOLDER = 1000
-PROCESS = """
-import atexit, pathlib, sys
-atexit.register(lambda: print("peak", pathlib.Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]))
-from visterm.pipeline.cli.start import main
-main()
-"""
 
 
 def write_files(root: Path, n: int) -> None:
@@ -54,115 +45,75 @@ def walk(root: Path) -> int:
     return n
 
 
-def seconds(function) -> float:
-    started = time.perf_counter()
-    function()
-    return time.perf_counter() - started
-
-
 def scanned(folder: Path, n: int, rounds: int) -> list[dict]:
     root, place = folder / "images", folder / "runs" / "images" / "collection"
     write_files(root, n)
     collection = Collection(place, create=True)
-    first = seconds(lambda: collection.scan(root, Config()))
+    first = seconds(collection.scan, root, Config(), clock=ELAPSED)
     with collection.transaction():  # as after extraction
         collection.execute(
             "UPDATE images SET status = 'ok', segment = id / 256, row = id % 256, sha256 = lower(hex(randomblob(32)))"
         )
 
-    def again() -> None:
+    def scan() -> None:
         changes = collection.scan(root, Config())
         assert (changes.unchanged, changes.added, changes.changed) == (n, 0, 0)
 
-    pairs = [(seconds(again), seconds(lambda: walk(root))) for _ in range(rounds)]
+    scans = race(lambda _: scan(), lambda _: walk(root), rounds, ELAPSED, unit="s", n=n, paired=True)
     collection.close()
-    found: list[Collection] = []
-    opened = statistics.median(seconds(lambda: found.append(Collection(place))) for _ in range(rounds))
-    counted = seconds(lambda: found[0].counts_by("status"))
-    read = seconds(lambda: found[0].images())
-    tracemalloc.start()
-    rows = found[0].images()
-    held = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
+    found, opened = zip(*(timed(Collection, place, clock=ELAPSED) for _ in range(rounds)), strict=True)
+    counted = seconds(found[0].counts_by, "status", clock=ELAPSED)
+    read = seconds(found[0].images, clock=ELAPSED)
+    rows, held, _ = traced_memory(found[0].images)
     assert len(rows) == n
-    on_disk = sum(file.stat().st_size for file in place.glob("*.sqlite*"))
+    on_disk = sum(file.stat().st_size for file in place.glob("catalogue.sqlite*"))
     for collection in found:
         collection.close()
-    ours, peer = (statistics.median(column) for column in zip(*pairs, strict=True))
-    common = {"n": n, "command": COMMAND}
     return [
-        {
-            "name": "catalogue-scan",
-            "what": f"{n} files that have not changed, compared with the catalogue",
-            "ours": ours,
-            "peer": peer,
-            "peer_name": "os.scandir and os.stat alone",
-            "ratio": statistics.median(b / a for a, b in pairs),
-            "limit": "the peer's time: every file has to be looked at",
-            "unit": "s",
-            "measured": f"median of {rounds} in turns, elapsed time, one core, directories in memory",
-            "first": first,
-            **common,
-        },
-        {
-            "name": "catalogue-open",
-            "what": f"a catalogue of {n} images, opened",
-            "ours": 1000 * opened,
-            "peer": 1000 * read,
-            "peer_name": "reading a row of every image from it",
-            "ratio": read / opened,
-            "limit": "opening a file",
-            "unit": "ms",
-            "measured": f"median of {rounds} (peer: once), elapsed time",
-            "count_ms": 1000 * counted,
-            **common,
-        },
-        {
-            "name": "catalogue-memory",
-            "what": f"rows of {n} images, as a search has them in memory",
-            "ours": held / 1e6,
-            "peer": on_disk / 1e6,
-            "peer_name": "the catalogue on disk",
-            "ratio": on_disk / held,
-            "limit": "its size on disk",
-            "unit": "MB",
-            "measured": "once, Python's objects",
-            **common,
-        },
+        record(
+            "catalogue-scan",
+            f"{n} files that have not changed, compared with the catalogue",
+            "os.scandir and os.stat alone",
+            "the peer's time: every file has to be looked at",
+            scans,
+            measured=f"{scans['measured']}, one core, directories in memory",
+            first=first,
+        ),
+        record(
+            "catalogue-open",
+            f"a catalogue of {n} images, opened",
+            "reading a row of every image from it",
+            "opening a file",
+            compared(1000 * statistics.median(opened), 1000 * read, "ms", n),
+            measured=f"median of {rounds} (peer: once), elapsed time",
+            count_ms=1000 * counted,
+        ),
+        record(
+            "catalogue-memory",
+            f"rows of {n} images, as a search has them in memory",
+            "the catalogue on disk",
+            "its size on disk",
+            compared(held / 1e6, on_disk / 1e6, "MB", n),
+            measured="once, Python's objects",
+        ),
     ]
 
 
 def memory(folder: Path, n: int, n_photos: int) -> dict:
     """Peak memory of ``visterm features`` in one process, for n images and for 4n."""
     (folder / "photos").mkdir()
-    train, _ = photos(n_photos, 0, folder / "photos")
-
-    def peak(n: int) -> float:
-        for i in range(n):
-            target = folder / f"{n}" / str(i % 10) / f"{i}.jpg"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(train[i % len(train)].resolve())
-        settings = ("features.n_visterms=1000", "features.max_training_images=200", "compute.n_jobs=1")
-        command = [sys.executable, "-c", PROCESS, "--quiet", "features", folder / f"{n}"]
-        command += [part for setting in settings for part in ("--set", setting)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
-        return int(done.stdout.split()[-1]) / 1024
-
-    few, many = peak(n), peak(4 * n)
-    return {
-        "name": "features-memory",
-        "what": f"visterm features of {4 * n} photos",
-        "ours": many,
-        "peer": few,
-        "peer_name": f"ourselves with {n} photos",
-        "ratio": few / many,
-        "limit": "1: memory does not depend on the number of images",
-        "unit": "MiB at the peak",
-        "n": 4 * n,
-        "measured": "peak of one process that learns from 200 photos and extracts all",
-        "bytes_per_image": (many - few) * 2**20 / (3 * n),
-        "command": COMMAND,
-    }
+    train, _ = some_photos(n_photos, 0, folder / "photos")
+    settings = ("features.n_visterms=1000", "features.max_training_images=200", "compute.n_jobs=1")
+    few, many = (peak_of_features(folder, train, size, *set_options(settings)) for size in (n, 4 * n))
+    return record(
+        "features-memory",
+        f"visterm features of {4 * n} photos",
+        f"ourselves with {n} photos",
+        "1: memory does not depend on the number of images",
+        compared(many, few, "MiB at the peak", 4 * n),
+        measured="peak of one process that learns from 200 photos and extracts all",
+        bytes_per_image=(many - few) * 2**20 / (3 * n),
+    )
 
 
 def run(quick: bool = False) -> list[dict]:

@@ -22,6 +22,7 @@ from visterm.pipeline.store.models import TRAINED
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 
+from .page import replace, table
 from .vectors import CACHE, DATA, ROOT
 
 FILE = ROOT / "benchmarks" / "choosing.json"
@@ -32,6 +33,7 @@ CLOSED = {
     **{"train.world": "seen", "train.learned": 1.0, "aroma.init": "zero"},
     **{f"{learner}.whiten": False for learner in ("oasis", "aroma", "wsabie")},
 }
+COLUMNS = ("", "mAP", "times cosine", "P@1", "held-out mAP", "F1 of labels", "training, s")
 WITHOUT_SIMILARITY = ("knn",)  # its similarity is cosine; it is there for labels
 
 
@@ -99,23 +101,15 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
 
 def write_page(found: dict[str, Any]) -> None:
     """Replace the tables between the marks of docs/choosing.md."""
-    lines = []
+    parts = []
     for name in SETS:
         for kind in KINDS:
             if f"{name}-{kind}" not in found:
                 continue
             one = found[f"{name}-{kind}"]
-            lines += [f"**{name}, {kind}**", ""]
-            lines += [
-                "| | mAP | times cosine | P@1 | held-out mAP | F1 of labels | training, s |",
-                "|---|---|---|---|---|---|---|",
-            ]
-            lines += [f"| {' | '.join(row)} |" for row in rows(one)]
-            reasons = [f"Refused: {reason}." for reason in one["refused"].values()]
-            lines += ["", *(line for reason in reasons for line in (reason, ""))]
-    before, _, rest = PAGE.read_text().partition("<!-- choosing: begin -->\n")
-    _, _, after = rest.partition("<!-- choosing: end -->")
-    PAGE.write_text(before + "<!-- choosing: begin -->\n\n" + "\n".join(lines) + "<!-- choosing: end -->" + after)
+            parts += [f"**{name}, {kind}**\n", table(COLUMNS, rows(one))]
+            parts += [f"Refused: {reason}.\n" for reason in one["refused"].values()]
+    replace(PAGE, "choosing", "\n".join(parts).strip("\n"))
 
 
 def say_whether_it_holds(found: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,18 +18,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console
-from visterm.pipeline.stages import extraction as extraction_stage
+from visterm.pipeline.stages.extraction import ImageSource, extract
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content
 
-from .extraction import photos
+from .photos import some_photos
+from .processes import link_images
+from .records import ELAPSED, compared, record, seconds
 
-COMMAND = "python -m benchmarks cluster"
 N_WORKERS = 4
 # As joblib does it, and without Dask's sampling of what its workers are at, every 10 ms.
 SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
@@ -67,25 +69,14 @@ def dask_cluster(folder: Path) -> Iterator[str]:
             process.wait()
 
 
-def linked(paths: list[Path], folder: Path, times: int) -> None:
-    """Give each image several names."""
-    for i in range(times):
-        for j, path in enumerate(paths):
-            target = folder / str(j % 10) / f"{i}-{j}.jpg"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(path.resolve())
-
-
-def seconds(run: Run, config: Config, collection: Collection, root: Path) -> float:
+def extraction_seconds(run: Run, config: Config, collection: Collection, root: Path) -> float:
     """Extract every image again."""
     collection.use_extractor("")
     collection.use_extractor(extractor_content(run))
-    pending = collection.pending()
-    started = time.perf_counter()
-    extraction_stage.extract(run, config, collection, root, pending, Console(quiet=True))
-    found = time.perf_counter() - started
+    source, pending = ImageSource.of(run, config, collection, root), collection.pending()
+    spent = seconds(extract, run, config, source, collection, pending, Console(quiet=True), clock=ELAPSED)
     collection.clean()
-    return found
+    return spent
 
 
 def run(quick: bool = False) -> list[dict]:
@@ -93,32 +84,28 @@ def run(quick: bool = False) -> list[dict]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "photos").mkdir()
-        linked(photos(n, 0, folder / "photos")[0], folder / "images", times)
+        link_images(folder / "images", some_photos(n, 0, folder / "photos")[0], n * times)
         settings = [*SETTINGS, f"features.n_visterms={n_visterms}", f"compute.segment_size={32 if quick else 256}"]
         here = load_config(None, [*settings, f"compute.n_jobs={os.cpu_count()}"])
         place, root = Run(folder / "runs" / "photos"), folder / "images"
         features_stage(place, here, root, Console(quiet=True))
-        with dask_cluster(folder) as address, place.locked():
+        with dask_cluster(folder) as address, place.locked(), Collection(place.collection) as collection:
             there = load_config(None, [*settings, f"cluster.scheduler={address}"])
-            collection = Collection(place.collection)
-            for config in (here, there):
-                seconds(place, config, collection, root)
-            both = there, here
-            pairs = [[seconds(place, config, collection, root) for config in both] for _ in range(rounds)]
-            collection.close()
-    ours, peer = (n * times / statistics.median(column) for column in zip(*pairs, strict=True))
+            spent = np.array(
+                [
+                    [extraction_seconds(place, config, collection, root) for config in (there, here)]
+                    for _ in range(rounds + 1)
+                ]
+            )[1:]  # the first round starts processes and compiles
+    ours, peer = n * times / np.median(spent, axis=0)
+    ratio = float(np.median(spent[:, 1] / spent[:, 0]))
     return [
-        {
-            "name": "cluster-extraction",
-            "what": f"{n * times} photos to {n_visterms} visterms by {N_WORKERS} Dask workers",
-            "ours": ours,
-            "peer": peer,
-            "peer_name": f"joblib, {os.cpu_count()} processes on {os.cpu_count()} cores",
-            "ratio": statistics.median(b / a for a, b in pairs),
-            "limit": "1: both do the same work on the same cores",
-            "unit": "photos a second",
-            "n": n * times,
-            "measured": f"median of {rounds} in turns, elapsed time of extraction with connecting to the cluster",
-            "command": COMMAND,
-        }
+        record(
+            "cluster-extraction",
+            f"{n * times} photos to {n_visterms} visterms by {N_WORKERS} Dask workers",
+            f"joblib, {os.cpu_count()} processes on {os.cpu_count()} cores",
+            "1: both do the same work on the same cores",
+            compared(ours, peer, "photos a second", n * times, ratio=ratio),
+            measured=f"median of {rounds} in turns, elapsed time of extraction with connecting to the cluster",
+        )
     ]

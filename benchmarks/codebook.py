@@ -1,6 +1,6 @@
 """Time and quality of k-means for a codebook, beside scikit-learn's: ``python -m benchmarks codebook [--quick]``.
 
-Points: distinct block descriptors of photos (see benchmarks/extraction.py). KMeans begins, as ours, with points drawn
+Points: distinct block descriptors of photos (see benchmarks/photos.py). KMeans begins, as ours, with points drawn
 at random, and makes as many rounds; ``Codebook`` stops when a round gains little, which is switched off here.
 MiniBatchKMeans looks at as many batches as are those rounds, or stops by its own rule. Inertia: mean squared distance
 of a point to its centre, in the end. Elapsed time, two threads each.
@@ -8,7 +8,6 @@ of a point to its centre, in the end. Elapsed time, two threads each.
 
 import pathlib
 import tempfile
-import time
 import warnings
 
 import numpy as np
@@ -20,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from visterm.features import Codebook, Palette, describe, read_image
 
 from . import machine
-from .extraction import photos
+from .photos import some_photos
+from .records import ELAPSED, compared, record, seconds
 
-COMMAND = "python -m benchmarks codebook"
 N_THREADS = 2
 ROUNDS = 10
 MIN_BATCH = 2048  # of MiniBatchKMeans; smaller ones leave a thread without work, and one smaller than k some centres
@@ -31,7 +30,7 @@ MIN_BATCH = 2048  # of MiniBatchKMeans; smaller ones leave a thread without work
 def descriptors(n_photos: int) -> np.ndarray:
     """Distinct descriptors of blocks, float32 (n, 79)."""
     with tempfile.TemporaryDirectory() as folder:
-        images = [read_image(path) for path in photos(n_photos, 1, pathlib.Path(folder))[0]]
+        images = [read_image(path) for path in some_photos(n_photos, 1, pathlib.Path(folder))[0]]
     pixels = np.concatenate([image.reshape(-1, 3)[::50] for image in images])
     palette = Palette(random_state=0).fit(pixels)
     return np.unique(np.concatenate([describe(image, palette) for image in images]), axis=0)
@@ -46,11 +45,9 @@ def fit(learner, points: np.ndarray) -> tuple[float, float]:
     """Seconds and inertia."""
     with threadpool_limits(N_THREADS), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the rounds are bounded on purpose
-        start = time.perf_counter()
-        learner.fit(points)
-        seconds = time.perf_counter() - start
+        spent = seconds(learner.fit, points, clock=ELAPSED)
     centers = learner.centers_ if isinstance(learner, Codebook) else learner.cluster_centers_
-    return seconds, inertia(points, centers)
+    return spent, inertia(points, centers)
 
 
 def compare(points: np.ndarray, k: int, repeats: int) -> list[dict]:
@@ -71,31 +68,26 @@ def compare(points: np.ndarray, k: int, repeats: int) -> list[dict]:
     seeds = f"median of {repeats} seeds"
     what = f"k-means of {len(points)} descriptors, {k} centres, {ROUNDS} rounds"
     limit = f"{bound:.2g} s for whoever computes all distances as matrix products; ours rules most centres out"
-    minibatch = f"MiniBatchKMeans of scikit-learn, batches of {batch}"
+    lloyds, minibatch = "KMeans of scikit-learn", f"MiniBatchKMeans of scikit-learn, batches of {batch}"
     rows = (
-        (f"codebook-{k}", "s", ours[0], lloyd[0], "KMeans of scikit-learn", limit, times),
-        (f"codebook-{k}-inertia", "mean squared distance", ours[1], lloyd[1], "KMeans of scikit-learn", "0", seeds),
-        (f"codebook-{k}-minibatch", "s", ours[0], batches[0], minibatch, "as above", times),
-        (f"codebook-{k}-minibatch-inertia", "mean squared distance", ours[1], batches[1], minibatch, "0", seeds),
+        ("", "s", 0, lloyds, lloyd, limit, times),
+        ("-inertia", "mean squared distance", 1, lloyds, lloyd, "0", seeds),
+        ("-minibatch", "s", 0, minibatch, batches, "as above", times),
+        ("-minibatch-inertia", "mean squared distance", 1, minibatch, batches, "0", seeds),
     )
     return [
-        {
-            "name": name,
-            "what": what,
-            "ours": float(mine),
-            "peer": float(peer),
-            "peer_name": peer_name,
-            "ratio": float(peer / mine),
-            "limit": limit,
-            "unit": unit,
-            "n": len(points),
-            "measured": measured,
-            "command": COMMAND,
-        }
-        for name, unit, mine, peer, peer_name, limit, measured in rows
+        record(
+            f"codebook-{k}{end}",
+            what,
+            peer_name,
+            limit,
+            compared(ours[place], peer[place], unit, len(points)),
+            measured=measured,
+        )
+        for end, unit, place, peer_name, peer, limit, measured in rows
     ]
 
 
 def run(quick: bool = False) -> list[dict]:
     points = descriptors(100 if quick else 600)
-    return [record for k in (1000, 10_000)[: 1 if quick else 2] for record in compare(points, k, 1 if quick else 3)]
+    return [one for k in (1000, 10_000)[: 1 if quick else 2] for one in compare(points, k, 1 if quick else 3)]

@@ -15,19 +15,19 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from visterm.learners import MCML, OASIS, TripletSampler
+from visterm.learners.baselines.lego import lego_pass, lego_step
+from visterm.learners.baselines.mcml import collapse_loss
 from visterm.learners.draws import stream
-from visterm.learners.lego import lego_pass, lego_step
-from visterm.learners.mcml import collapse_loss
 from visterm.retrieval import evaluate_test_test
 
 from . import machine
 from .aroma import dense_classes
 from .metric_learn_peer import REQUIREMENTS, Linear, learn_metric
-from .oasis import SETTINGS, cpu_time
+from .oasis import SETTINGS
 from .peers import PeerTimeout, attempt, environment
+from .records import THREAD, compared, in_turns, race, record, seconds
 from .vectors import load_vectors
 
-COMMAND = "python -m benchmarks comparison"
 D = 1000
 
 # Of metric-learn, at its defaults but for these. It gets 200 principal components: its LMNN takes seconds an iteration
@@ -40,41 +40,31 @@ PEER_SECONDS = 150
 def time_metric_learn(method: str, quick: bool) -> dict:
     """Seconds to learn of OASIS, with the settings of its page, and of a method of metric-learn; mAP of both."""
     X, y, train = load_vectors(D)
-    seconds, repeats = (20, 1) if quick else (PEER_SECONDS, 5)
+    limit, repeats = (20, 1) if quick else (PEER_SECONDS, 5)
     oasis = OASIS(random_state=0, **SETTINGS[D]).set_params(pass_steps=SETTINGS[D]["n_steps"])
-    oasis.fit(X[train], y[train])  # compiles
-    ours = float(np.median([cpu_time(oasis.fit, X[train], y[train]) for _ in range(repeats)]))
+    ours = float(np.median(in_turns(lambda _: oasis.fit(X[train], y[train]), rounds=repeats)))
 
     def map_of(system):
         return evaluate_test_test(system, X[~train], y[~train]).mean_average_precision
 
     environment("metric-learn", REQUIREMENTS)  # not on the peer's time
-    found = {}
+    found = {"ours_map": map_of(oasis)}
     try:
-        components, peer = learn_metric(
-            method, X[train], y[train], n_components=PEER_COMPONENTS, timeout=seconds, threads=1, **PEERS[method]
-        )
+        given = {"n_components": PEER_COMPONENTS, "timeout": limit, "threads": 1}
+        components, peer = learn_metric(method, X[train], y[train], **given, **PEERS[method])
         found["peer_map"] = map_of(Linear(components))
         quality = f"mAP {found['peer_map']:.3f}"
     except PeerTimeout:
-        peer = float(seconds)
-        found["at_least"] = True
-        quality = f"stopped at the limit of {seconds} s"
-    found["ours_map"] = map_of(oasis)
-    return {
-        "name": f"oasis-time-{method}",
-        "what": f"learning a similarity of {train.sum()} images, {D} visterms: OASIS, mAP {found['ours_map']:.3f}",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": f"{method.upper()} of metric-learn, {PEER_COMPONENTS} principal components, {quality}",
-        "ratio": peer / ours,
-        "limit": f"OASIS: {SETTINGS[D]['n_steps']:,} triplets, see oasis-1000",
-        "unit": "s",
-        "n": int(train.sum()),
-        "measured": f"median of {repeats} (peer: once), 1 thread each, processor time",
-        "command": COMMAND,
+        peer, found["at_least"], quality = float(limit), True, f"stopped at the limit of {limit} s"
+    return record(
+        f"oasis-time-{method}",
+        f"learning a similarity of {train.sum()} images, {D} visterms: OASIS, mAP {found['ours_map']:.3f}",
+        f"{method.upper()} of metric-learn, {PEER_COMPONENTS} principal components, {quality}",
+        f"OASIS: {SETTINGS[D]['n_steps']:,} triplets, see oasis-1000",
+        compared(ours, peer, "s", int(train.sum())),
+        measured=f"median of {repeats} (peer: once), {THREAD.title}",
         **found,
-    }
+    )
 
 
 def blas_pass(X: np.ndarray, triplets: np.ndarray, eta: float, A: np.ndarray) -> None:
@@ -97,31 +87,26 @@ def time_lego(name: str, what: str, X, y, quick: bool) -> dict:
     dense, d = X.toarray() if sp.issparse(X) else X, X.shape[1]
     sampler, eta = TripletSampler(y), 0.02
     n_steps, repeats = (128, 2) if quick else (384, 7)
-    passes = {
-        "ours": lambda k, A: lego_pass(X, sampler.draw(stream(k), n_steps), eta, 1.0, A),
-        "peer": lambda k, A: blas_pass(dense, sampler.draw(stream(k), n_steps), eta, A),
-    }
-    with threadpool_limits(1):
-        times = [[cpu_time(run, k, np.eye(d, dtype=np.float32)) for run in passes.values()] for k in range(repeats + 1)]
-    ours, peer = 1e6 * np.median(times[1:], axis=0) / n_steps  # the first round compiles
     # Products of u and v with A, where they are dense, and the sums of g g' and h h', which are symmetric.
     operations = (2 if sp.issparse(X) else 6) * d**2
-    bound = 1e6 * operations / machine.flops(1)
-    return {
-        "name": name,
-        "what": f"a triplet of LEGO, {what}",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "the same steps with BLAS (gemv, ger in place), single precision",
-        "ratio": peer / ours,
-        "limit": f"{bound:.2g} us: {operations // d**2} d^2 operations at the speed of matrix products",
-        "bound": bound,
-        "unit": "us per triplet",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} triplets from the identity on, median of {repeats} in turns, 1 thread each, "
-        "processor time",
-        "command": COMMAND,
-    }
+    matrices = [[np.eye(d, dtype=np.float32) for _ in range(repeats + 1)] for _ in range(2)]
+    with threadpool_limits(1):
+        times = race(
+            lambda k: lego_pass(X, sampler.draw(stream(k), n_steps), eta, 1.0, matrices[0][k]),
+            lambda k: blas_pass(dense, sampler.draw(stream(k), n_steps), eta, matrices[1][k]),
+            repeats,
+            unit="us per triplet",
+            things=n_steps,
+            of=f"{n_steps} triplets from the identity on",
+        )
+    return record(
+        name,
+        f"a triplet of LEGO, {what}",
+        "the same steps with BLAS (gemv, ger in place), single precision",
+        f": {operations // d**2} d^2 operations at the speed of matrix products",
+        times,
+        bound=operations / machine.flops(1),
+    )
 
 
 def projected_gradient(X, y, penalty: float, target: float, seconds: float) -> tuple[float, float]:
@@ -165,7 +150,7 @@ def time_mcml(quick: bool) -> dict:
     X, y, train = load_vectors(D)
     X, y, penalty = X[train], y[train], 0.003
     # How low it goes, and then how long both take to come within 1e-3 of that.
-    lowest = MCML(trace_penalty=penalty, n_steps=60).fit(X, y).history_[-1]["loss"]
+    lowest = MCML(trace_penalty=penalty, n_steps=60, pass_steps=20).fit(X, y).history_[-1]["loss"]
     target, limit = lowest + 1e-3, 10 if quick else 120
     classes = np.unique(y, return_inverse=True)[1]
 
@@ -185,28 +170,23 @@ def time_mcml(quick: bool) -> dict:
 
     with threadpool_limits(1):
         repeats = 1 if quick else 3
-        seconds = np.median([cpu_time(ours) for _ in range(repeats)])
+        spent = float(np.median([seconds(ours) for _ in range(repeats)]))
         peer, value = projected_gradient(X.toarray().astype(float), classes, penalty, target, limit)
     note = "" if value <= target else f", stopped {value - target:.2g} short of it"
-    evaluation = cpu_time(collapse_loss, np.eye(D), sp.csr_array(X, dtype=float), classes, penalty)
-    return {
-        "name": "mcml-1000",
-        "what": f"MCML of {len(y)} images, {D} visterms, to within 0.001 of its least loss",
-        "ours": seconds,
-        "peer": peer,
-        "peer_name": f"projected gradient in NumPy to the same loss{note}",
-        "ratio": peer / seconds,
-        "limit": f"arithmetic: {evaluation:.2g} s an evaluation of the loss, which takes "
+    evaluation = seconds(collapse_loss, np.eye(D), sp.csr_array(X, dtype=float), classes, penalty)
+    return record(
+        "mcml-1000",
+        f"MCML of {len(y)} images, {D} visterms, to within 0.001 of its least loss",
+        f"projected gradient in NumPy to the same loss{note}",
+        f"arithmetic: {evaluation:.2g} s an evaluation of the loss, which takes "
         f"{2 * 2 * len(y) ** 2 * D / machine.flops(1):.2g} s at the speed of matrix products",
-        "unit": "s",
-        "n": len(y),
-        "measured": f"median of {repeats} (peer: once), 1 thread each, processor time",
-        "command": COMMAND,
-    }
+        compared(spent, peer, "s", len(y)),
+        measured=f"median of {repeats} (peer: once), {THREAD.title}",
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
-    peers = [record for method in PEERS for record in attempt(time_metric_learn, method, quick)]
+    peers = [one for method in PEERS for one in attempt(time_metric_learn, method, quick)]
     X, y, train = load_vectors(D)
     lego = [
         time_lego("lego-1000", f"{D} visterms", X[train], y[train], quick),

@@ -10,7 +10,6 @@ difference.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,10 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.store.catalogue import Collection
 from visterm.retrieval import evaluate_test_test
 
-from .vectors import CACHE, DATA, ROOT, keep
+from .photos import folds_of
+from .records import kept_in
+from .statistics import mean_and_error
+from .vectors import CACHE, DATA, ROOT
 
 N_FOLDS = 5
 # For choosing among many settings: as many triplets as held-out images of such sets ask for, so that no time goes into
@@ -42,16 +44,6 @@ def training_images(images: Path, config) -> tuple[list[Path], np.ndarray]:
         paths = [images / path for path in collection.training_paths()]
         collection.close()
     return paths, np.array([path.parent.name for path in paths])
-
-
-def folds_of(y: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each image; each class is spread evenly over all folds."""
-    rng = np.random.default_rng(seed)
-    folds = np.empty(len(y), dtype=int)
-    for label in np.unique(y):
-        members = rng.permutation(np.flatnonzero(y == label))
-        folds[members] = np.arange(len(members)) % n_folds
-    return folds
 
 
 def vectors_of_folds(
@@ -97,8 +89,7 @@ def measured_once(settings: tuple, measure: Callable[[], Any], rooms: Sequence[s
     """Return the JSON value of `measure`, kept under build/bench for the settings and the code of the rooms."""
     code = [path.read_bytes() for room in rooms for path in sorted((ROOT / room).glob("**/*.py"))]
     digest = zlib.crc32(b"".join(code) + repr(settings).encode())
-    kept = keep(CACHE / f"scores-{digest:08x}.json", lambda path: path.write_text(json.dumps(measure())))
-    return json.loads(kept.read_text())
+    return kept_in(CACHE / f"scores-{digest:08x}.json", measure)
 
 
 def main() -> None:
@@ -117,8 +108,8 @@ def main() -> None:
         scores.append([evaluate_test_test(system, held_out, truth).mean_average_precision for system in systems])
         print(f"fold {fold}: OASIS {scores[-1][0]:.4f}  cosine {scores[-1][1]:.4f}", flush=True)
     oasis, cosine = np.mean(scores, axis=0)
-    error = np.std(np.subtract(*np.transpose(scores)), ddof=1) / np.sqrt(len(scores))
-    print(f"mean:   OASIS {oasis:.4f}  cosine {cosine:.4f}  difference {oasis - cosine:.4f} +- {error:.4f}")
+    difference, error = mean_and_error(np.subtract(*np.transpose(scores)))
+    print(f"mean:   OASIS {oasis:.4f}  cosine {cosine:.4f}  difference {difference:.4f} +- {error:.4f}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 
@@ -24,82 +23,77 @@ from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import write_segment
 
+from .records import ELAPSED, compared, record, seconds
 from .search import gallery
 
 N_ADDED = 100
 N_CLASSES = 100
-ROWS = 256  # of a segment
+SPLIT = "train", "train", "train", "test", "test"
 
 
-def fill(collection: Collection, n_images: int) -> None:
-    """Enter synthetic images, extracted and labelled."""
+def fill(collection: Collection, n_images: int, segment_size: int, n_classes: int | None = None) -> None:
+    """Enter synthetic images without files, extracted; labelled if there are classes."""
     counts = gallery(n_images, 10_000, np.random.default_rng(0))
     counts.data = (1 + 10 * counts.data).astype(np.int32)
-    n_segments = -(-n_images // ROWS)
-    first, last = collection.reserve_segments(n_segments), collection.last_id
+    counts.sum_duplicates()
+    first, last = collection.reserve_segments(-(-n_images // segment_size)), collection.last_id
+    rows = [
+        (
+            b"made-up/%07d.jpg" % i,
+            *((f'{{"made-up {i % n_classes}": 1.0}}', SPLIT[i % 5]) if n_classes else (None, None)),
+        )
+        for i in range(n_images)
+    ]
     with collection.transaction():
         collection.executemany(
-            "INSERT INTO images (path, size, mtime_ns, labels, split, status) VALUES (?, 1, 1, ?, ?, 'pending')",
-            [
-                (b"made-up/%07d.jpg" % i, f'{{"made-up {i % N_CLASSES}": 1.0}}', "train" if i % 5 < 3 else "test")
-                for i in range(n_images)
-            ],
+            "INSERT INTO images (path, size, mtime_ns, labels, split, status) VALUES (?, 1, 1, ?, ?, 'pending')", rows
         )
-    for i in range(n_segments):
-        part = counts[i * ROWS : (i + 1) * ROWS]
-        write_segment(collection.segments / str(first + i), part)
-        start = last + 1 + i * ROWS
-        outcomes = [Outcome(start + row, f"{start + row:064x}", 300, 240, row, None) for row in range(part.shape[0])]
-        collection.enter_segment(first + i, outcomes)
+    for number, start in enumerate(range(0, n_images, segment_size), first):
+        part = counts[start : start + segment_size]
+        write_segment(collection.segments / str(number), part)
+        ids = range(last + 1 + start, last + 1 + start + part.shape[0])
+        outcomes = [Outcome(id_, f"{id_:064x}", 300, 240, row, None) for row, id_ in enumerate(ids)]
+        collection.enter_segment(number, outcomes)
 
 
 def run(quick: bool = False) -> list[dict]:
     n_images, repeats = (10_000, 2) if quick else (100_000, 7)
     console = Console(quiet=True, progress=False)
-    with tempfile.TemporaryDirectory() as folder:
-        place, config = Run(Path(folder) / "runs/bench"), load_config(None, ["features.n_visterms=10000"])
-        write_demo_images(Path(folder) / "crops")
-        crops = sorted((Path(folder) / "crops").rglob("*.*"))
-        (Path(folder) / "new").mkdir()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        crops, new = folder / "crops", folder / "new"
+        place, config = Run(folder / "runs/bench"), load_config(None, ["features.n_visterms=10000"])
+        write_demo_images(crops)
+        new.mkdir()
+        files = sorted(crops.rglob("*.*"))
         for i in range(N_ADDED):
-            os.link(crops[i % len(crops)], Path(folder) / f"new/{i}{crops[i % len(crops)].suffix}")
-        features(place, config, Path(folder) / "crops", console)
+            os.link(files[i % len(files)], new / f"{i}{files[i % len(files)].suffix}")
+        features(place, config, crops, console)
         collection = Collection(place.collection)
-        fill(collection, n_images)
+        fill(collection, n_images, 256, N_CLASSES)
         version = collection["extractor"]
-        images = [(i, os.fspath(path)) for i, path in enumerate(sorted((Path(folder) / "new").iterdir()))]
+        images = [(i, os.fspath(path)) for i, path in enumerate(sorted(new.iterdir()))]
 
-        def extracting() -> float:
-            started = time.perf_counter()
-            source = ImageSource(place.extractor / "files", version, Path(folder), 10**8, N_ADDED)
-            extract_segment(source, images, Path(folder) / "alone/1", 0, {})
-            return time.perf_counter() - started
+        def extract() -> None:
+            source = ImageSource(place.extractor / "files", version, folder, 10**8, N_ADDED)
+            extract_segment(source, images, folder / "alone/1", 0, {})
 
-        def adding() -> float:
-            started = time.perf_counter()
-            done = add(place, config, [Path(folder) / "new"], console, labels=["made-up 0"])
-            assert done["extracted"] == N_ADDED
-            seconds = time.perf_counter() - started
-            remove(place, [Path(folder) / "new"], console)
-            return seconds
+        def add_new() -> None:
+            assert add(place, config, [new], console, labels=["made-up 0"])["extracted"] == N_ADDED
 
-        extracting(), adding()  # compile, and fill the caches
-        times = [(extracting(), adding()) for _ in range(repeats)]
-        peer = median(alone for alone, _ in times)
-        ours = median(whole - alone for alone, whole in times)
+        times = []
+        for _ in range(repeats + 1):  # the first round compiles, and fills the caches
+            times.append([seconds(work, clock=ELAPSED) for work in (extract, add_new)])
+            remove(place, [new], console)
         collection.close()
+    alone, beyond = median(first for first, _ in times[1:]), median(whole - first for first, whole in times[1:])
     return [
-        {
-            "name": "features-add",
-            "what": f"adding {N_ADDED} images to {n_images:,}, beyond extracting them",
-            "ours": ours,
-            "peer": peer,
-            "peer_name": "extracting them, one core",
-            "ratio": peer / ours,
-            "limit": "one look at the catalogue: labels and splits of a class, copies, segments",
-            "unit": "s",
-            "n": n_images,
-            "measured": f"median of {repeats} in turns, elapsed time",
-            "command": "python -m benchmarks edit",
-        },
+        record(
+            "features-add",
+            f"adding {N_ADDED} images to {n_images:,}, beyond extracting them",
+            "extracting them, one core",
+            "one look at the catalogue: labels and splits of a class, copies, segments",
+            compared(beyond, alone, "s", n_images),
+            measured=f"median of {repeats} in turns, elapsed time",
+        )
     ]

@@ -16,11 +16,13 @@ import numpy as np
 import skimage
 from sklearn.ensemble import ExtraTreesClassifier
 
-from benchmarks.extraction import SCALE, SHIPPED, in_turns, one_core, photos, record
-from visterm.features import VistermExtractor, level_shapes
+from visterm.features import VistermExtractor
 
-COMMAND = "python -m benchmarks forest"
-N_VISTERMS, N_TREES, BLOCK, STRIDE, CELL = 1000, 10, 64, 32, 4
+from .extraction import corners_of_blocks, of_photos, one_core, scaled_levels
+from .photos import SHIPPED, some_photos
+from .records import record
+
+N_VISTERMS, N_TREES, CELL = 1000, 10, 4
 
 
 def labels_of(paths):
@@ -56,35 +58,27 @@ class PlainForest:
         return np.concatenate([np.asarray(nodes.sum(axis=0)).ravel() for nodes in paths])
 
     def _responses(self, path):
-        image = skimage.io.imread(path)
-        if image.ndim == 2:
-            image = skimage.color.gray2rgb(image)
         channel, *borders = self.filters.T
         rows = []
-        for level, _ in enumerate(level_shapes(*image.shape[:2])):
-            scaled = skimage.transform.rescale(image, SCALE**-level, channel_axis=2) if level else image / 255
+        for scaled in scaled_levels(path):
             dy, dx = np.gradient(skimage.color.rgb2gray(scaled))
             orientation = (np.degrees(np.arctan2(dy, dx)) % 180 // 22.5).astype(int) % 8
             magnitude = np.hypot(dx, dy)
             gradients = [np.where(orientation == k, magnitude, 0) for k in range(8)]
             channels = [*np.moveaxis(skimage.color.rgb2luv(scaled), 2, 0), *gradients]
             tables = np.stack([np.pad(skimage.transform.integral_image(c), ((1, 0), (1, 0))) for c in channels])
-            height, width = magnitude.shape
-            for y in range(0, height - BLOCK + 1, STRIDE):
-                for x in range(0, width - BLOCK + 1, STRIDE):
+            for y, x in corners_of_blocks(magnitude.shape):
 
-                    def boxes(top, left, bottom, right, y=y, x=x, tables=tables):
-                        top, bottom, left, right = (
-                            y + CELL * top, y + CELL * bottom, x + CELL * left, x + CELL * right
-                        )  # fmt: skip
-                        sums = tables[channel, bottom, right] - tables[channel, top, right]
-                        sums += tables[channel, top, left] - tables[channel, bottom, left]
-                        return sums, (bottom - top) * (right - left)
+                def boxes(top, left, bottom, right, y=y, x=x, tables=tables):
+                    top, bottom, left, right = y + CELL * top, y + CELL * bottom, x + CELL * left, x + CELL * right
+                    sums = tables[channel, bottom, right] - tables[channel, top, right]
+                    sums += tables[channel, top, left] - tables[channel, bottom, left]
+                    return sums, (bottom - top) * (right - left)
 
-                    whole, n = boxes(*borders[:4])
-                    (light, n_light), (second, n_second) = boxes(*borders[4:8]), boxes(*borders[8:])
-                    light, n_light = light + second, n_light + n_second
-                    rows.append(np.where(n == n_light, light, (n - n_light) * light - n_light * (whole - light)))
+                whole, n = boxes(*borders[:4])
+                (light, n_light), (second, n_second) = boxes(*borders[4:8]), boxes(*borders[8:])
+                light, n_light = light + second, n_light + n_second
+                rows.append(np.where(n == n_light, light, (n - n_light) * light - n_light * (whole - light)))
         return np.array(rows, dtype=np.float32)
 
 
@@ -92,7 +86,7 @@ def run(quick: bool = False) -> list[dict]:
     """Run the benchmarks of the forest; `quick` takes few images and rounds."""
     n_train, n_test, rounds = (200, 96, 3) if quick else (600, 640, 9)
     with tempfile.TemporaryDirectory() as folder:
-        train, test = photos(n_train, n_test, pathlib.Path(folder))
+        train, test = some_photos(n_train, n_test, pathlib.Path(folder))
         y = labels_of(train)
         settings = {"n_visterms": N_VISTERMS, "n_trees": N_TREES, "random_state": 0, "n_jobs": -1}
         forest = VistermExtractor(codebook="forest", **settings).fit(train, y).set_params(n_jobs=1)
@@ -101,20 +95,13 @@ def run(quick: bool = False) -> list[dict]:
         plain = PlainForest(forest.codebook_.filters_, few, y[:: 4 if quick else 10])
         for extractor in (forest, kmeans):
             extractor.count(test[:2])  # compiles
+        some, few_rounds = (test[:4], 1) if quick else (test[:24], 3)
         with one_core():
-            against_kmeans = in_turns(lambda: forest.count(test), lambda: kmeans.count(test), len(test), rounds)
-            some, few_rounds = (test[:4], 1) if quick else (test[:24], 3)
-            against_plain = in_turns(lambda: forest.count(some), lambda: plain.count(some), len(some), few_rounds)
-    what = f"a photo, file to counts of {N_VISTERMS} nodes of a forest"
-    names = (
-        ("extract-forest", what, "scikit-image and scikit-learn, one core", against_plain, len(some), few_rounds),
-        ("extract-forest-kmeans", "the same", "our k-means codebook, one core", against_kmeans, len(test), rounds),
-    )
-    limit = "decoding, as of extract-10000"
+            against_plain = of_photos(lambda: forest.count(some), lambda: plain.count(some), len(some), few_rounds)
+            against_kmeans = of_photos(lambda: forest.count(test), lambda: kmeans.count(test), len(test), rounds)
+    what, limit = f"a photo, file to counts of {N_VISTERMS} nodes of a forest", "decoding, as of extract-10000"
+    plain_name, kmeans_name = "scikit-image and scikit-learn, one core", "our k-means codebook, one core"
     return [
-        record(
-            name, what, ours, peer, peer_name, ratio, limit, "ms an image", n,
-            f"{n} photos, median of {repeats} in turns, 1 core each, processor time",
-        ) | {"command": COMMAND}
-        for name, what, peer_name, (ours, peer, ratio), n, repeats in names
-    ]  # fmt: skip
+        record("extract-forest", what, plain_name, limit, against_plain),
+        record("extract-forest-kmeans", "the same", kmeans_name, limit, against_kmeans),
+    ]

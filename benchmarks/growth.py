@@ -6,10 +6,6 @@ triplet is an update. Each point is a process of its own; memory is its peak les
 Peers in the same process, after the peak was read: the paper's loop in double precision, and scipy's sparse product.
 """
 
-import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,47 +16,32 @@ from visterm.learners.oasis import oasis_pass
 from visterm.learners.rows import as_rows
 from visterm.retrieval import ExactIndex
 
-from .oasis import plain_pass
+from .oasis import PLAIN, plain_learning
+from .processes import forget_peak, in_own_process, peak_memory
+from .records import PROCESS, Clock, race, record
 from .search import ENTRIES, InnerProduct, gallery, queries, scipy_search
-from .vectors import ROOT
 
-COMMAND = "python -m benchmarks growth"
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 PER_CLASS = 50
 N_STEPS = 20_000
 N_QUERIES = 64
 K = 10
+# Of all threads: the peer has its own.
+CLOCK = Clock(PROCESS.read, "1 thread each, processor time; memory: peak of a process")
 
 
 # -- one point, in a process of its own --------------------------------------------------------------------------------
 
 
-def memory(key: str) -> float:
-    """MB of this process: VmRSS, now, or VmHWM, the peak since `forget_peak`."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(key))) * 1024 / 1e6
-
-
-def forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def seconds(function, k: int) -> float:
-    """Processor time of all threads; the peer has its own."""
-    start = time.process_time()
-    function(k)
-    return time.process_time() - start
-
-
-def median_in_turns(first, second, repeats: int) -> tuple[float, float]:
-    times = [(seconds(first, k), seconds(second, k)) for k in range(repeats + 1)]
-    ours, peer = np.median(times[1:], axis=0)  # the first round compiles and touches all memory
-    return float(ours), float(peer)
+def start() -> int:
+    """Bytes of this process now."""
+    forget_peak()
+    return peak_memory()
 
 
 def triplet(d: int, n_images: int, repeats: int) -> dict:
     """Microseconds per triplet of OASIS and of the plain loop, and MB of learning."""
-    start = memory("VmRSS")
+    before = start()
     X = gallery(n_images, d, np.random.default_rng(0))
     X.sum_duplicates()
     y = np.random.default_rng(1).permutation(np.arange(n_images) // PER_CLASS)
@@ -73,64 +54,55 @@ def triplet(d: int, n_images: int, repeats: int) -> dict:
     forget_peak()
     for k in range(3):
         ours(k)
-    used = memory("VmHWM") - start
-    plain_W, data = np.eye(d), rows[2].astype(float)
-    own, peer = median_in_turns(
-        ours, lambda k: plain_pass(rows, data, sampler.draw(stream(k), N_STEPS), 0.1, plain_W), repeats
-    )
-    return {"ours": 1e6 * own / N_STEPS, "peer": 1e6 * peer / N_STEPS, "memory": used}
+    used = peak_memory() - before
+    plain, given = plain_learning(rows, sampler, N_STEPS, d), {"things": N_STEPS, "of": f"{N_STEPS} at once"}
+    return race(ours, plain, repeats, CLOCK, unit="us per triplet", n=N_STEPS, **given) | {"memory_mb": used / 1e6}
 
 
 def query(d: int, n_images: int, repeats: int) -> dict:
     """Milliseconds per query of ours and of scipy's, and MB of searching."""
-    start = memory("VmRSS")
+    before = start()
     rng = np.random.default_rng(0)
     X, Q = gallery(n_images, d, rng), queries(N_QUERIES, d, rng)
     index = ExactIndex(InnerProduct(), X)
     forget_peak()
     index.search(Q, K)
-    used = memory("VmHWM") - start
-    own, peer = median_in_turns(lambda k: index.search(Q, K), lambda k: scipy_search(X, Q, K, 1), repeats)
-    return {"ours": 1e3 * own / N_QUERIES, "peer": 1e3 * peer / N_QUERIES, "memory": used}
+    used = peak_memory() - before
+    runs = lambda _: index.search(Q, K), lambda _: scipy_search(X, Q, K, 1)
+    given = {"unit": "ms per query", "things": N_QUERIES, "of": f"{N_QUERIES} at once", "n": N_QUERIES}
+    return race(*runs, repeats, CLOCK, **given) | {"memory_mb": used / 1e6}
 
 
-POINTS = {"triplet": triplet, "query": query}
+POINTS = {"triplet": (triplet, PLAIN), "query": (query, "scipy's sparse product")}
 
 
 def measure(kind: str, d: int, n_images: int, repeats: int) -> dict:
-    arguments = [sys.executable, "-m", "benchmarks.growth", kind, *map(str, (d, n_images, repeats))]
-    return json.loads(subprocess.run(arguments, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    """Figures of one point, after one that compiles."""
+    point, _ = POINTS[kind]
+    point(1000, 1000, 1)
+    return point(d, n_images, repeats)
 
 
 # -- records and figure ------------------------------------------------------------------------------------------------
 
 
-def record(kind: str, d: int, n_images: int, repeats: int) -> dict:
-    found = measure(kind, d, n_images, repeats)
+def compare(kind: str, d: int, n_images: int, repeats: int) -> dict:
+    found = in_own_process(measure, kind, d, n_images, repeats)
     own = 8 * ENTRIES[d] * n_images / 1e6 + (4 * d * d / 1e6 if kind == "triplet" else 0)
-    learning = kind == "triplet"
-    return {
-        "name": f"growth-{kind}-{d}-{n_images}",
-        "what": f"a {kind}, {n_images:,} images, {d} visterms; {found['memory']:.3g} MB",
-        "images": n_images,
-        "d": d,
-        "ours": found["ours"],
-        "peer": found["peer"],
-        "memory_mb": found["memory"],
-        "peer_name": "plain double-precision loop of the paper, Numba" if learning else "scipy's sparse product",
-        "ratio": found["peer"] / found["ours"],
-        "limit": f"memory: {own:,.0f} MB of " + ("W and images" if learning else "images"),
-        "unit": "us per triplet" if learning else "ms per query",
-        "n": N_STEPS if learning else N_QUERIES,
-        "measured": f"{N_STEPS if learning else N_QUERIES} at once, median of {repeats} in turns, 1 thread each, "
-        "processor time; memory: peak of a process",
-        "command": COMMAND,
-    }
+    return record(
+        f"growth-{kind}-{d}-{n_images}",
+        f"a {kind}, {n_images:,} images, {d} visterms; {found['memory_mb']:.3g} MB",
+        POINTS[kind][1],
+        f"memory: {own:,.0f} MB of " + ("W and images" if kind == "triplet" else "images"),
+        found,
+        images=n_images,
+        d=d,
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
     sizes, repeats = (SIZES[:2], 1) if quick else (SIZES, 3)
-    return [record(kind, d, n, repeats) for kind in POINTS for d in ENTRIES for n in sizes]
+    return [compare(kind, d, n, repeats) for kind in POINTS for d in ENTRIES for n in sizes]
 
 
 def draw(records: list[dict], path: Path) -> None:
@@ -156,9 +128,3 @@ def draw(records: list[dict], path: Path) -> None:
             axes.minorticks_off()
     legend(figure, panels[0])
     save(figure, path)
-
-
-if __name__ == "__main__":
-    kind, *numbers = sys.argv[1:]
-    POINTS[kind](1000, 1000, 1)  # compiles; not counted
-    print(json.dumps(POINTS[kind](*map(int, numbers))))

@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 
+from .photos import caltech_or_demo
+from .processes import visterm
+from .records import ELAPSED, compared, record, seconds
+
 
 def run(quick: bool = False) -> list[dict]:
-    data = Path(os.environ.get("VISTERM_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
     with tempfile.TemporaryDirectory() as folder:
-        images = data / "caltech101"
-        if quick or not images.is_dir():  # crops of photos that come with the libraries
-            from visterm.pipeline.stages.demo_images import write_demo_images
-
-            images = Path(folder) / "images"
-            write_demo_images(images)
+        images = caltech_or_demo(Path(folder) / "images", quick)
         n = sum(len(files) for _, _, files in os.walk(images))
-        visterm = Path(sys.executable).with_name("visterm")
-        command = [visterm, "features", images, "--run", "bench", "--set", "features.n_visterms=1000"]
-
-        def seconds() -> float:
-            started = time.perf_counter()
-            subprocess.run(command, check=True, env=os.environ | {"VISTERM_RUNS": folder}, capture_output=True)
-            return time.perf_counter() - started
-
-        first = seconds()
-        second = median(seconds() for _ in range(5))
+        command = (visterm, folder, "features", images, "--set", "features.n_visterms=1000")
+        first = seconds(*command, clock=ELAPSED)
+        second = median(seconds(*command, clock=ELAPSED) for _ in range(5))
     return [
-        {
-            "name": "features-again",
-            "what": f"looking through {n} images that have not changed",
-            "ours": second,
-            "peer": first,
-            "peer_name": "the first run on these images",
-            "ratio": first / second,
-            "limit": "starting Python, and one stat call an image",
-            "unit": "s",
-            "n": 5,
-            "measured": "median of 5 (peer: once), elapsed time of the command, all cores",
-            "command": "python -m benchmarks incremental",
-        }
+        record(
+            "features-again",
+            f"looking through {n} images that have not changed",
+            "the first run on these images",
+            "starting Python, and one stat call an image",
+            compared(second, first, "s", 5),
+            measured="median of 5 (peer: once), elapsed time of the command, all cores",
+        )
     ]

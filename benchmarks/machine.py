@@ -7,14 +7,14 @@ independent of the next. Arithmetic: single-precision matrix products. As these 
 """
 
 import functools
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit
 from threadpoolctl import threadpool_limits
 
-COMMAND = "python -m benchmarks machine"
+from .records import ELAPSED, compared, record, seconds
+
 MB = 1 << 20
 REPEATS = 7
 
@@ -41,14 +41,13 @@ def touch(a, lines):
         a[16 * np.int64(line)] += np.float32(1)
 
 
-def seconds(function, arguments) -> float:
+def least_seconds(function, arguments) -> float:
     """Least elapsed time of the function called with all tuples of arguments at once, one thread per tuple."""
-    times = []
     with ThreadPoolExecutor(len(arguments)) as pool:
-        for _ in range(REPEATS + 1):
-            start = time.perf_counter()
-            list(pool.map(lambda given: function(*given), arguments))
-            times.append(time.perf_counter() - start)
+        times = [
+            seconds(lambda: list(pool.map(lambda given: function(*given), arguments)), clock=ELAPSED)
+            for _ in range(REPEATS + 1)
+        ]
     return min(times[1:])  # the first one compiles and touches the pages
 
 
@@ -57,14 +56,14 @@ def memory_bandwidth(threads: int) -> float:
     """Bytes per second of all threads together."""
     n = 64 * MB // 4
     arguments = [(*(np.ones(n, np.float32) for _ in range(3)), np.float32(2)) for _ in range(threads)]
-    return 12 * n * threads / seconds(triad, arguments)
+    return 12 * n * threads / least_seconds(triad, arguments)
 
 
 @functools.cache
 def cache_bandwidth(size: int) -> float:
     """Bytes per second that one core reads from an array of `size` bytes, repeatedly."""
     times = max(1, 256 * MB // size)
-    return times * size / seconds(read, [(np.ones(size // 4, np.float32), times)])
+    return times * size / least_seconds(read, [(np.ones(size // 4, np.float32), times)])
 
 
 @functools.cache
@@ -72,7 +71,7 @@ def line_seconds(size: int) -> float:
     """Seconds that one core takes to read and write back one random cache line of an array of `size` bytes."""
     a = np.zeros(size // 4, np.float32)
     lines = np.random.default_rng(0).integers(0, len(a) // 16, 1_000_000, np.uint32)
-    return seconds(touch, [(a, lines)]) / len(lines)
+    return least_seconds(touch, [(a, lines)]) / len(lines)
 
 
 @functools.cache
@@ -80,58 +79,33 @@ def flops(threads: int) -> float:
     """Additions and multiplications per second in a product of single-precision matrices."""
     A = np.ones((2000, 2000), np.float32)
     with threadpool_limits(threads):
-        return 2 * 2000**3 / seconds(np.matmul, [(A, A)])
+        return 2 * 2000**3 / least_seconds(np.matmul, [(A, A)])
 
 
 def run(quick: bool = False) -> list[dict]:
-    common = {"n": REPEATS, "command": COMMAND, "limit": "itself one"}
-    rows = (
-        ("memory", "triad over 3 x 64 MB a thread", "GB/s", [memory_bandwidth(threads) / 1e9 for threads in (2, 1)]),
-        (
-            "flops",
-            "product of 2,000 x 2,000 matrices, float32",
-            "Gflop/s",
-            [flops(threads) / 1e9 for threads in (2, 1)],
-        ),
-    )
-    records = [
-        {
-            "name": f"machine-{name}",
-            "what": what,
-            "ours": two,
-            "peer": one,
-            "peer_name": "one thread",
-            "ratio": two / one,
-            "unit": unit,
-            "measured": f"best of {REPEATS}, 2 threads, elapsed time",
-            **common,
-        }
-        for name, what, unit, (two, one) in rows
-    ]
     small, large = 4 * MB, 400 * MB
+    cores = "one thread", "2 threads"
+    sizes = "400 MB, as W at d = 10,000", "1 thread"
     rows = (
-        ("cache", "reading an array of 4 MB, as W at d = 1,000", "GB/s", cache_bandwidth, 1e-9),
+        ("memory", "triad over 3 x 64 MB a thread", "GB/s", *cores, [memory_bandwidth(n) / 1e9 for n in (2, 1)]),
+        ("flops", "product of 2,000 x 2,000 matrices, float32", "Gflop/s", *cores, [flops(n) / 1e9 for n in (2, 1)]),
         (
-            "lines",
-            "random lines of 4 MB read and written",
-            "million lines/s",
-            lambda size: 1 / line_seconds(size),
-            1e-6,
+            *("cache", "reading an array of 4 MB, as W at d = 1,000", "GB/s", *sizes),
+            [cache_bandwidth(size) / 1e9 for size in (small, large)],
+        ),
+        (
+            *("lines", "random lines of 4 MB read and written", "million lines/s", *sizes),
+            [1e-6 / line_seconds(size) for size in (small, large)],
         ),
     )
-    for name, what, unit, measure, scale in rows:
-        near, far = measure(small) * scale, measure(large) * scale
-        records.append(
-            {
-                "name": f"machine-{name}",
-                "what": what,
-                "ours": near,
-                "peer": far,
-                "peer_name": "400 MB, as W at d = 10,000",
-                "ratio": near / far,
-                "unit": unit,
-                "measured": f"best of {REPEATS}, 1 thread, elapsed time",
-                **common,
-            }
+    return [
+        record(
+            f"machine-{name}",
+            what,
+            peer_name,
+            "itself one",
+            compared(ours, peer, unit, REPEATS, higher=True),
+            measured=f"best of {REPEATS}, {threads}, elapsed time",
         )
-    return records
+        for name, what, unit, peer_name, threads, (ours, peer) in rows
+    ]

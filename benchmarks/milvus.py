@@ -7,10 +7,8 @@ embeddings are compared, that are among the candidates, all inner products of em
 The peer of the random directions are the best ones, of which Z, S and U come as in two_stage.
 """
 
-import resource
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +19,11 @@ from visterm.learners import OASIS
 from visterm.retrieval import ExactIndex, MilvusIndex
 from visterm.retrieval.milvus import CANDIDATES, DIRECTIONS, signs
 
-from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, repeated
+from .processes import peak_memory
+from .records import ELAPSED, compared, record, seconds
+from .two_stage import N_QUERIES, SAMPLE, SET, D, K, alone, recall, repeated
 from .vectors import load_vectors
 
-COMMAND = "python -m benchmarks milvus"
 N_ALONE = 20
 N_CHANGED = 1_000
 ALL_DIRECTIONS = (128, 256, 512, 1024)
@@ -54,27 +53,16 @@ def directions(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.nd
         best = (T @ (H.T @ Ut[:n].T)).astype(np.float32)
         peer = among_candidates(best, queries @ ((sample.T @ Z[:, :n]) / S[:n]), wanted)
         records.append(
-            {
-                "name": f"milvus-directions-{n}",
-                "what": f"{CANDIDATES} candidates of {T.shape[0]} images by embeddings of {n} random directions, OASIS",
-                "ours": ours,
-                "peer": peer,
-                "peer_name": f"the {n} directions that err least on average",
-                "ratio": ours / peer,
-                "unit": f"recall at {K}",
-                "limit": "1",
-                "n": T.shape[0],
-                "measured": f"{len(wanted)} queries",
-                "command": COMMAND,
-            }
+            record(
+                f"milvus-directions-{n}",
+                f"{CANDIDATES} candidates of {T.shape[0]} images by embeddings of {n} random directions, OASIS",
+                f"the {n} directions that err least on average",
+                "1",
+                compared(ours, peer, f"recall at {K}", T.shape[0], higher=True),
+                measured=f"{len(wanted)} queries",
+            )
         )
     return records
-
-
-def seconds(work) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def check(index: MilvusIndex) -> None:
@@ -82,14 +70,13 @@ def check(index: MilvusIndex) -> None:
     held = index.held()
     assert np.array_equal(held.ids, index.entries.ids)
     assert np.array_equal(held.fingerprints, index.entries.fingerprints)
-    assert index.in_step()
+    assert index.is_synchronized()
 
 
 def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.ndarray, more: sp.csr_matrix) -> list:
     """Create a collection, query it, add some images and remove as many."""
     n = T.shape[0]
     ids = np.arange(n + N_CHANGED)
-    common = {"n": n, "command": COMMAND}
     with tempfile.TemporaryDirectory() as folder:
         file = str(Path(folder) / "milvus.db")
 
@@ -97,74 +84,63 @@ def in_milvus(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix, wanted: np.nda
             return MilvusIndex(learner, gallery, ids=names, uri=file, collection="visterm_benchmark_oasis")
 
         index, exact = opened(T, ids[:n]), ExactIndex(learner, T, n_jobs=2)
-        filling = seconds(index.bring_in_step)
-        found = index.search(Q, K).indices
-        recall = float(np.mean([np.isin(*both).mean() for both in zip(wanted, found, strict=True)]))
+        filling = seconds(index.synchronize, clock=ELAPSED)
+        share = recall(wanted, index.search(Q, K).indices)
         ours, peer = alone(index, Q[:N_ALONE]), alone(exact, Q[:N_ALONE])
-        together = seconds(lambda: index.search(Q, K)) / Q.shape[0]
+        together = seconds(index.search, Q, K, clock=ELAPSED) / Q.shape[0]
 
         grown = opened(sp.vstack([T, more], format="csr"), ids)
-        adding = seconds(lambda: grown.bring_in_step(index.entries))
+        adding = seconds(grown.synchronize, index.entries, clock=ELAPSED)
         check(grown)
         assert (grown.search(more[:100], 1).indices[:, 0] == n + np.arange(100)).all()  # new images are found
 
         stay = np.sort(np.random.default_rng(1).permutation(n + N_CHANGED)[:n])
         shrunk = opened(grown.gallery_[stay], ids[stay])
-        removing = seconds(lambda: shrunk.bring_in_step(grown.entries))
+        removing = seconds(shrunk.synchronize, grown.entries, clock=ELAPSED)
         check(shrunk)
-    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    gigabytes = peak_memory() / 1e9
     made = f"milvus-lite, {DIRECTIONS} directions, {CANDIDATES} candidates, {n} images, {D} visterms, OASIS"
-    again = {"peer": filling, "peer_name": f"writing all {n} images", "unit": "s", "measured": "once, elapsed time"}
+    writing, once = f"writing all {n} images", "once, elapsed time"
     return [
-        {
-            "name": "milvus-recall",
-            "what": made,
-            "ours": recall,
-            "peer": 1.0,
-            "peer_name": "exact search",
-            "ratio": recall,
-            "unit": f"recall at {K}",
-            "limit": "1",
-            "measured": f"{Q.shape[0]} queries; at most {gigabytes:.1f} GB of memory, all of the benchmark included",
-            **common,
-        },
-        {
-            "name": "milvus-query",
-            "what": f"a query alone, {made}",
-            "ours": 1000 * ours,
-            "peer": 1000 * peer,
-            "peer_name": "exact search, 2 threads",
-            "ratio": peer / ours,
-            "unit": "ms per query",
-            "limit": "milvus-lite looks at every image in Python for a request, and makes a list of each candidate",
-            "measured": f"median of {N_ALONE} queries; {1000 * together:.0f} ms in a batch of {Q.shape[0]}",
-            **common,
-        },
-        {
-            "name": "milvus-add-1000",
-            "what": f"{N_CHANGED} images added to {n} in milvus-lite",
-            "ours": adding,
-            "ratio": filling / adding,
-            "limit": "the images that came, and none of the others",
-            **again,
-            **common,
-        },
-        {
-            "name": "milvus-remove-1000",
-            "what": f"{N_CHANGED} images removed from {n + N_CHANGED} in milvus-lite",
-            "ours": removing,
-            "ratio": filling / removing,
-            "limit": "their ids",
-            **again,
-            **common,
-        },
+        record(
+            "milvus-recall",
+            made,
+            "exact search",
+            "1",
+            compared(share, 1.0, f"recall at {K}", n, higher=True),
+            measured=f"{Q.shape[0]} queries; at most {gigabytes:.1f} GB of memory, all of the benchmark included",
+        ),
+        record(
+            "milvus-query",
+            f"a query alone, {made}",
+            "exact search, 2 threads",
+            "milvus-lite looks at every image in Python for a request, and makes a list of each candidate",
+            compared(1000 * ours, 1000 * peer, "ms per query", n),
+            measured=f"median of {N_ALONE} queries; {1000 * together:.0f} ms in a batch of {Q.shape[0]}",
+        ),
+        record(
+            "milvus-add-1000",
+            f"{N_CHANGED} images added to {n} in milvus-lite",
+            writing,
+            "the images that came, and none of the others",
+            compared(adding, filling, "s", n),
+            measured=once,
+        ),
+        record(
+            "milvus-remove-1000",
+            f"{N_CHANGED} images removed from {n + N_CHANGED} in milvus-lite",
+            writing,
+            "their ids",
+            compared(removing, filling, "s", n),
+            measured=once,
+        ),
     ]
 
 
 def run(quick: bool = False) -> list[dict]:
     X, y, train = load_vectors(D, SET)
     X = sp.csr_matrix(X)
-    learner = OASIS(random_state=0).fit(X[train], y[train])
+    learner = OASIS(n_steps=2_000_000, random_state=0).fit(X[train], y[train])
     rng = np.random.default_rng(0)
     n = 10_000 if quick else 200_000
     T, Q, more = repeated(X, n, rng), repeated(X, N_QUERIES, rng), repeated(X, N_CHANGED, rng)

@@ -13,10 +13,7 @@ benchmark resumes; delete a file to measure it again. Writes the tables of docs/
 from __future__ import annotations
 
 import itertools
-import json
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,11 +32,10 @@ from visterm.pipeline.store.vectors import supervision, vectors
 from visterm.retrieval import ExactIndex
 
 from .choosing import open_set
-from .growth import median_in_turns
-from .page import DOCS
-from .vectors import CACHE, DATA
+from .page import DOCS, replace, table
+from .records import ELAPSED, FIRST, PROCESS, compared, kept_in, race, record, timed
+from .vectors import CACHE
 
-COMMAND = "python -m benchmarks open"
 SETS = {
     "caltech101": "Caltech-101, 38 classes",
     "flowers": "flowers, 9 classes",
@@ -123,9 +119,8 @@ def fitted(
     kind: Any = LEARNERS[TRAINED[name]]
     settings = with_settings(config, BEFORE[name]) if before else config
     learner = kind(**constructor_parameters(kind, settings, name, X.shape[0], y, names))
-    started = time.perf_counter()
-    learner.fit(X, y, **({} if before else config.train.model_dump()))
-    return learner, time.perf_counter() - started
+    options = {} if before else config.train.model_dump()
+    return timed(lambda: learner.fit(X, y, **options), clock=ELAPSED)
 
 
 def of_set(name: str, kind: str, learner: str, n_splits: int) -> dict[str, Any]:
@@ -162,23 +157,18 @@ def record_of(name: str, kind: str, learner: str, found: dict[str, Any]) -> dict
     """The mixture of both worlds."""
     cosine, before, now = (means(found, which) for which in ("cosine", "before", "now"))
     best, of = max((cosine[2, 0], "cosine"), (before[2, 0], f"{learner} before there was an open world"))
-    return {
-        "name": f"open-{name}-{kind}-{learner}",
-        "what": f"{learner}, {SETS[name]}, {kind}: mAP of all test images, half of the classes trained on",
-        "ours": now[2, 0],
-        "peer": best,
-        "peer_name": of,
-        "ratio": now[2, 0] / best,
-        "limit": "1.0: every image of the query's class first",
-        "unit": "mAP",
-        "n": len(found["cosine"]),
-        "measured": f"means of {len(found['cosine'])} class splits",
-        "command": COMMAND,
-        "map": {
+    return record(
+        f"open-{name}-{kind}-{learner}",
+        f"{learner}, {SETS[name]}, {kind}: mAP of all test images, half of the classes trained on",
+        of,
+        FIRST,
+        compared(now[2, 0], best, "mAP", len(found["cosine"]), higher=True),
+        measured=f"means of {len(found['cosine'])} class splits",
+        map={
             which: dict(zip(WORLDS, means(found, which)[:, 0].tolist(), strict=True))
             for which in ("cosine", "before", "now")
         },
-    }
+    )
 
 
 def search_times(learner: str, n_queries: int = 64, repeats: int = 31) -> list[dict]:
@@ -188,36 +178,29 @@ def search_times(learner: str, n_queries: int = 64, repeats: int = 31) -> list[d
     """
     config, X, y, names = images_of("caltech101", "deep")
     model, _ = fitted(learner, config, X, y, names)
-    shared = ExactIndex(Blend(model, 0.5), X)
+    shared, Q = ExactIndex(Blend(model, 0.5), X), X[:n_queries]
     shared.learner = Blend(model, 0.2)
-    peers = {"all": ("search by all of what was learned", model), "cosine": ("cosine", Cosine().fit(X))}
-    return [
-        _search_record(learner, name, shared, title, ExactIndex(peer, X), X[:n_queries], repeats)
-        for name, (title, peer) in peers.items()
-    ]
-
-
-def _search_record(
-    learner: str, name: str, shared: ExactIndex, title: str, other: ExactIndex, Q: Any, repeats: int
-) -> dict:
-    ours, peer = (
-        1000 * seconds / Q.shape[0]
-        for seconds in median_in_turns(lambda _: shared.search(Q, 100), lambda _: other.search(Q, 100), repeats)
-    )
-    return {
-        "name": f"open-search-{learner}-{name}",
-        "what": f"exact search by a share of {learner}: {shared.gallery_.shape[1]} numbers an image, {title} "
-        f"{other.gallery_.shape[1]}",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": title,
-        "ratio": peer / ours,
-        "limit": "a share of a learner whose gallery side is not the vectors reads these, too",
-        "unit": "ms",
-        "n": Q.shape[0],
-        "measured": f"processor time, median of {repeats} in turns, {shared.n_gallery} images, k = 100, one thread",
-        "command": COMMAND,
-    }
+    records = []
+    for name, title, peer in (
+        ("all", "search by all of what was learned", model),
+        ("cosine", "cosine", Cosine().fit(X)),
+    ):
+        other = ExactIndex(peer, X)
+        runs = (lambda _: shared.search(Q, 100), lambda _, other=other: other.search(Q, 100))
+        times = race(*runs, repeats, PROCESS, unit="ms", things=n_queries, n=n_queries)
+        measured = f"processor time, median of {repeats} in turns, {shared.n_gallery} images, k = 100, one thread"
+        records.append(
+            record(
+                f"open-search-{learner}-{name}",
+                f"exact search by a share of {learner}: {shared.gallery_.shape[1]} numbers an image, {title} "
+                f"{other.gallery_.shape[1]}",
+                title,
+                "a share of a learner whose gallery side is not the vectors reads these, too",
+                times,
+                measured=measured,
+            )
+        )
+    return records
 
 
 # ---------------------------------------------------------------------------------------------------- what is written
@@ -226,57 +209,63 @@ def _search_record(
 Results = dict[tuple[str, str, str], dict[str, Any]]  # by set, kind of vectors and learner
 
 
-def table(results: Results, kind: str, measure: int) -> str:
+def title_of(name: str) -> str:
+    return SETS[name].partition(",")[0]
+
+
+def triple(figures: Iterable[float]) -> str:
+    """Figures of the three worlds, as a cell."""
+    return " / ".join(f"{figure:.3f}" for figure in figures)
+
+
+def of_kind(results: Results, kind: str, measure: int) -> str:
     """Seen, unseen and both by set and learner: cosine, before and now."""
-    rows = "| seen / unseen / both | cosine | before | now | share | training, s |\n|---|---|---|---|---|---|\n"
+    rows = []
     for (name, of, learner), found in results.items():
-        if of != kind:
-            continue
-        words = [
-            " / ".join(f"{figure:.3f}" for figure in means(found, which)[:, measure])
-            for which in ("cosine", "before", "now")
-        ]
-        shares = sorted({f"{share:g}" for share in found["share"]}, key=float)
-        seconds = np.sum(found["seconds"], axis=0)
-        rows += f"| {SETS[name].partition(',')[0]}, {learner} | {' | '.join(words)} | {', '.join(shares)} | "
-        rows += f"{seconds[0]:.1f} to {seconds[1]:.1f} |\n"
-    return rows
+        if of == kind:
+            cells = [triple(means(found, which)[:, measure]) for which in ("cosine", "before", "now")]
+            shares = sorted({f"{share:g}" for share in found["share"]}, key=float)
+            before, now = np.sum(found["seconds"], axis=0)
+            times = f"{before:.1f} to {now:.1f}"
+            rows.append([f"{title_of(name)}, {learner}", *cells, ", ".join(shares), times])
+    return table(("seen / unseen / both", "cosine", "before", "now", "share", "training, s"), rows)
 
 
 def curves(results: Results) -> str:
     """MAP of OASIS by the share of what was learned."""
-    rows = "| seen / unseen / both | " + " | ".join(f"{share:g}" for share in SHARES) + " |\n|---"
-    rows += "|---" * len(SHARES) + "|\n"
-    for (name, kind, learner), found in results.items():
-        if learner == "oasis":
-            curve = np.mean(found["curve"], axis=0)[:, :, 0]
-            cells = [" / ".join(f"{figure:.3f}" for figure in figures) for figures in curve]
-            rows += f"| {SETS[name].partition(',')[0]}, {kind} | {' | '.join(cells)} |\n"
-    return rows
+    rows = [
+        [f"{title_of(name)}, {kind}", *map(triple, np.mean(found["curve"], axis=0)[:, :, 0])]
+        for (name, kind, learner), found in results.items()
+        if learner == "oasis"
+    ]
+    return table(("seen / unseen / both", *(f"{share:g}" for share in SHARES)), rows)
 
 
 def bounds(results: Results) -> str:
     """What was asked for of OASIS and AROMA, and what was measured: a row for each bound."""
-    rows = "| OASIS and AROMA | Asked | Measured: the worst two |\n|---|---|---|\n"
+    rows = []
     some = {key: found for key, found in results.items() if key[2] in ("oasis", "aroma")}
     for measure, title in enumerate(("mAP", "P@1")):
         figures = {
             key: [means(found, which)[:, measure] for which in ("cosine", "before", "now")]
             for key, found in some.items()
         }
-        for text, asked, worst in (
-            ("unseen, less cosine", "-0.005", _worst(figures, lambda c, b, n: n[1] - c[1])),
-            ("both, of cosine", "1", _worst(figures, lambda c, b, n: n[2] / c[2])),
-            ("both, of before", "1", _worst(figures, lambda c, b, n: n[2] / b[2])),
-            ("seen, of before", "0.95", _worst(figures, lambda c, b, n: n[0] / b[0])),
-        ):
-            rows += f"| {title}, {text} | at least {asked} | {worst} |\n"
+        rows += [
+            [f"{title}, {text}", f"at least {asked}", _worst(figures, figure)]
+            for text, asked, figure in (
+                ("unseen, less cosine", "-0.005", lambda c, b, n: n[1] - c[1]),
+                ("both, of cosine", "1", lambda c, b, n: n[2] / c[2]),
+                ("both, of before", "1", lambda c, b, n: n[2] / b[2]),
+                ("seen, of before", "0.95", lambda c, b, n: n[0] / b[0]),
+            )
+        ]
         deep = [found for key, found in figures.items() if key[1] == "deep"]
-        gains = np.mean([[n[1] / c[1], n[2] / max(c[2], b[2])] for c, b, n in deep], axis=0)
-        rows += f"| {title}, unseen, deep sets, mean | 1.02 of cosine | {gains[0]:.3f} |\n"
-        rows += f"| {title}, both, deep sets, mean | 1.10 of the better of cosine and before | {gains[1]:.3f} |\n"
-    seconds = np.sum([np.sum(found["seconds"], axis=0) for found in some.values()], axis=0)
-    return rows + f"| training time | 1.3 times | {seconds[1] / seconds[0]:.2f} times |\n"
+        unseen, both = np.mean([[n[1] / c[1], n[2] / max(c[2], b[2])] for c, b, n in deep], axis=0)
+        rows.append([f"{title}, unseen, deep sets, mean", "1.02 of cosine", f"{unseen:.3f}"])
+        rows.append([f"{title}, both, deep sets, mean", "1.10 of the better of cosine and before", f"{both:.3f}"])
+    before, now = np.sum([np.sum(found["seconds"], axis=0) for found in some.values()], axis=0)
+    rows.append(["training time", "1.3 times", f"{now / before:.2f} times"])
+    return table(("OASIS and AROMA", "Asked", "Measured: the worst two"), rows)
 
 
 def _worst(figures: dict[tuple[str, str, str], list], figure: Callable[..., float]) -> str:
@@ -286,15 +275,12 @@ def _worst(figures: dict[tuple[str, str, str], list], figure: Callable[..., floa
 
 def of_both(results: Results) -> str:
     """MAP of all test images in one gallery, deep vectors: a row for each learner."""
-    sets = [name for name in SETS if (name, "deep", "oasis") in results]
-    rows = f"| | {' | '.join(SETS[name].partition(',')[0] for name in sets)} |\n{'|---' * (len(sets) + 1)}|\n"
+    sets, rows = [name for name in SETS if (name, "deep", "oasis") in results], []
     for learner in ("cosine", *NAMES):
-        cells = []
-        for name in sets:
-            found = results.get((name, "deep", "oasis" if learner == "cosine" else learner))
-            cells.append(f"{means(found, 'cosine' if learner == 'cosine' else 'now')[2, 0]:.3f}" if found else "")
-        rows += f"| {learner} | {' | '.join(cells)} |\n"
-    return rows
+        key, which = ("oasis", "cosine") if learner == "cosine" else (learner, "now")
+        found = [results.get((name, "deep", key)) for name in sets]
+        rows.append([learner, *(f"{means(one, which)[2, 0]:.3f}" if one else "" for one in found)])
+    return table(("", *map(title_of, sets)), rows)
 
 
 def write(results: Results) -> None:
@@ -302,35 +288,21 @@ def write(results: Results) -> None:
     parts = [bounds(results)]
     for kind in KINDS:
         if any(key[1] == kind for key in results):
-            parts.append(f"**{kind}, mAP**\n\n{table(results, kind, 0)}")
-            parts.append(f"**{kind}, precision at 1**\n\n{table(results, kind, 1)}")
+            parts.append(f"**{kind}, mAP**\n\n{of_kind(results, kind, 0)}")
+            parts.append(f"**{kind}, precision at 1**\n\n{of_kind(results, kind, 1)}")
     parts.append(f"**OASIS by the share of what was learned, mAP**\n\n{curves(results)}")
     replace(PAGE, "open", "\n".join(parts))
     replace(DOCS / "choosing.md", "both", of_both(results))
 
 
-def replace(page: Path, name: str, text: str) -> None:
-    """Write what stands between two comments of a page."""
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    before, _, rest = page.read_text().partition(begin)
-    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
-
-
 def run(quick: bool = False) -> list[dict]:
     """Measure the learners, sets and kinds of vectors that are not kept, and write the pages."""
-    if not (DATA / "caltech101").is_dir():
-        print(f"  skipped: no images at {DATA}")
-        return []
-    folder = CACHE / "open"
-    folder.mkdir(parents=True, exist_ok=True)
     results: Results = {}
     for key in [("flowers", "deep", "oasis")] if quick else itertools.product(SETS, KINDS, NAMES):
-        file = folder / f"{'-'.join(key)}{'-quick' if quick else ''}.json"
-        if not file.exists():
-            file.write_text(json.dumps(of_set(*key, 2 if quick else SPLITS)))
-        results[key] = json.loads(file.read_text())
+        file = CACHE / "open" / f"{'-'.join(key)}{'-quick' if quick else ''}.json"
+        results[key] = kept_in(file, lambda key=key: of_set(*key, 2 if quick else SPLITS))
     records = [record_of(*key, found) for key, found in results.items()]
     if not quick:
         write(results)
-        records += [record for learner in ("oasis", "wsabie") for record in search_times(learner)]
+        records += [one for learner in ("oasis", "wsabie") for one in search_times(learner)]
     return records

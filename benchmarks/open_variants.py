@@ -23,7 +23,8 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import extractor_of
 
 from .choosing import open_set
-from .open import PAGE, SETS, Split, class_splits, images_of, measures, replace
+from .open import PAGE, SETS, Split, class_splits, images_of, measures, title_of, triple
+from .page import replace, table
 from .vectors import CACHE, DATA
 
 STEPS, SPLITS, SHARES = 500_000, 3, (CAUTIOUS, 1.0)
@@ -79,18 +80,18 @@ def whitened(X: np.ndarray, y: Any, split: Split, shrinkage: float = 0.01, *, to
 
 
 def learn(training: np.ndarray, y: Any, C: float = 0.1) -> np.ndarray:
-    return OASIS(C=C, n_steps=STEPS, random_state=0, n_jobs=2).fit(training, y).W_
+    return OASIS(C=C, whiten=False, n_steps=STEPS, random_state=0, n_jobs=2).fit(training, y).W_
 
 
 def learn_from_hardest(training: np.ndarray, y: Any) -> np.ndarray:
-    learner = HardestOfTen(n_steps=STEPS, pass_steps=PASS, random_state=0, n_jobs=2)
+    learner = HardestOfTen(whiten=False, n_steps=STEPS, pass_steps=PASS, random_state=0, n_jobs=2)
     learner.images = training
     return learner.fit(training, y).W_
 
 
 def learn_in_turns(training: np.ndarray, y: Any, others: Any) -> np.ndarray:
     """Every second pass from other labels."""
-    learner = OASIS(n_steps=PASS, pass_steps=PASS, random_state=0, n_jobs=2)
+    learner = OASIS(whiten=False, n_steps=PASS, pass_steps=PASS, random_state=0, n_jobs=2)
     for k in range(STEPS // PASS):
         learner.partial_fit(training, y if k % 2 == 0 else others)
     return learner.W_
@@ -188,16 +189,14 @@ def main() -> None:
             for title, row in variants(X, copies_of(name), y, split).items():
                 found.setdefault(title, {}).setdefault(name, []).append(row)
             print(name, {title: np.round(sets[name][-1], 3).tolist() for title, sets in found.items() if name in sets})
-    titles = [title.partition(",")[0] for title in SETS.values()]
-    text = ""
+    parts = []
     for place, share in enumerate(SHARES):
-        text += f"| seen / unseen / both, share {share:g} | {' | '.join(titles)} |\n{'|---' * (len(titles) + 1)}|\n"
+        rows = []
         for title, sets in found.items():
-            means = [np.mean(sets[name], axis=0)[place] if name in sets else [] for name in SETS]
-            cells = [" / ".join(f"{figure:.3f}" for figure in figures) for figures in means]
-            text += f"| {title} | {' | '.join(cells)} |\n"
-        text += "\n"
-    replace(PAGE, "variants", text.strip("\n") + "\n")
+            figures = [np.mean(sets[name], axis=0)[place] if name in sets else [] for name in SETS]
+            rows.append([title, *map(triple, figures)])
+        parts.append(table((f"seen / unseen / both, share {share:g}", *map(title_of, SETS)), rows))
+    replace(PAGE, "variants", "\n".join(parts))
 
 
 if __name__ == "__main__":

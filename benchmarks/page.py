@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -34,10 +35,7 @@ Written by `make bench`, which also keeps the raw figures in `benchmarks/results
 on the same data. A ratio above 1 means that ours is better. Figures are medians where "measured" says so. Machines
 differ: compare ratios. [performance.md](performance.md) explains the figures.
 """
-COLUMNS = """
-| What | Ours | Peer | Ratio | Physical limit | Measured |
-|---|---|---|---|---|---|
-"""
+COLUMNS = ("What", "Ours", "Peer", "Ratio", "Physical limit", "Measured")
 FIGURES = {
     "Growth": "![Time a triplet, time a query, and memory, against the number of images](growth.png)",
     "Web scale": "![mAP against triplets, and time a triplet against the number of images](scale.png)",
@@ -63,16 +61,19 @@ def line(record: dict) -> str:
     return f"{record['name']:28} {ours:24} {peer(record):>12} ({record['peer_name']})  ratio {record['ratio']:.2f}"
 
 
-def row(record: dict) -> str:
+def row(record: dict) -> list[str]:
     more = "more than " if record.get("at_least") else ""
     # If the limit is a figure: how close ours comes to it.
     near = f"; ours takes {record['ours'] / record['bound']:.1f} times that" if "bound" in record else ""
     ratio = f"{record['ratio']:.2f}" if record["ratio"] < 100 else number(record["ratio"])
-    return (
-        f"| `{record['name']}`: {record['what']} | {number(record['ours'])} {record['unit']} "
-        f"| {peer(record)}: {record['peer_name']} | {more}{ratio} | {record['limit']}{near} "
-        f"| {record['measured']}; `{record['command']}` |\n"
-    )
+    return [
+        f"`{record['name']}`: {record['what']}",
+        f"{number(record['ours'])} {record['unit']}",
+        f"{peer(record)}: {record['peer_name']}",
+        f"{more}{ratio}",
+        f"{record['limit']}{near}",
+        f"{record['measured']}; `{record['command']}`",
+    ]
 
 
 def text(records: list[dict]) -> str:
@@ -82,8 +83,22 @@ def text(records: list[dict]) -> str:
         rows = [row(record) for record in records if topic(record) == name]
         if rows:
             figure = f"\n{FIGURES[name]}\n" if name in FIGURES else ""
-            page += f"\n## {name}\n{figure}{COLUMNS}{''.join(rows)}"
+            page += f"\n## {name}\n{figure}\n{table(COLUMNS, rows)}"
     return page
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    names = "".join(f" {name} |" if name else " |" for name in head)
+    lines = [f"|{names}", "|---" * len(head) + "|", *(f"| {' | '.join(cells)} |" for cells in rows)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def replace(page: Path, name: str, text: str) -> None:
+    """Write what stands between two comments of a page."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    before, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 def write(records: list[dict]) -> None:

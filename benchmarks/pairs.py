@@ -17,8 +17,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,10 +29,12 @@ from visterm.learners.rows import as_rows
 
 from . import plots
 from .oasis import plain_pass, quality
+from .page import DOCS
+from .photos import of_each_class
+from .records import THREAD, compared, fit_seconds, record, seconds
 from .vectors import dense_vectors, load_vectors
 
-COMMAND = "python -m benchmarks pairs"
-FIGURE = Path(__file__).resolve().parent.parent / "docs" / "pairs.png"
+FIGURE = DOCS / "pairs.png"
 FOLDS = range(5)
 ONE_PAIR_STEPS = 600_000
 NEAR = 0.995  # of the precision that one pair a query ends with
@@ -47,30 +47,21 @@ PAIRS = (1, 8, 32, 64, 128, 256)
 LOOKS = 24
 
 
-def draw(y: np.ndarray, n_train: int, n_test: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw(y: np.ndarray, n_train: int, n_test: int, seed: int) -> list[np.ndarray]:
     """Rows to learn from and rows to query, so many of each class."""
-    rng = np.random.default_rng(seed)
-    members = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
-    return (
-        np.concatenate([some[:n_train] for some in members]),
-        np.concatenate([some[n_train : n_train + n_test] for some in members]),
-    )
+    return of_each_class(y, np.random.default_rng(seed), n_train, n_test)
 
 
 def curve(X: Any, y: np.ndarray, learned: np.ndarray, queries: np.ndarray, **parameters: Any) -> np.ndarray:
     """Seconds of learning, and mAP of the queries among each other, at some steps up to the last: (LOOKS, 2)."""
-    points, spent = [], 0.0
-    learner = OASIS(random_state=0, **parameters)
+    points = []
+    learner = OASIS(whiten=False, random_state=0, **parameters)
     learner.set_params(pass_steps=-(-learner.n_steps // LOOKS))
-    begun = time.thread_time()
 
-    def look(found: OASIS) -> None:
-        nonlocal spent
-        now = time.thread_time()
-        points.append((now - begun - spent, quality(found, X[queries], y[queries])))
-        spent += time.thread_time() - now
+    def look(found: OASIS, spent: float) -> None:
+        points.append((spent, quality(found, X[queries], y[queries])))
 
-    learner.fit(X[learned], y[learned], callback=look)
+    fit_seconds(learner, X[learned], y[learned], look)
     return np.array(points)
 
 
@@ -90,11 +81,8 @@ def plain_seconds(X: Any, y: np.ndarray, n_steps: int) -> float:
     """Seconds a triplet of the plain loop, after as many triplets to settle."""
     rows, sampler = as_rows(sp.csr_array(X)), TripletSampler(y)
     data, W = rows[2].astype(np.float64), np.eye(X.shape[1])
-    for turn in range(2):
-        triplets = sampler.draw(stream(turn), n_steps)
-        begun = time.thread_time()
-        plain_pass(rows, data, triplets, 0.1, W)
-    return (time.thread_time() - begun) / n_steps
+    triplets = [sampler.draw(stream(turn), n_steps) for turn in range(2)]
+    return [seconds(plain_pass, rows, data, some, 0.1, W) for some in triplets][1] / n_steps
 
 
 @functools.cache
@@ -103,16 +91,16 @@ def vectors(name: str) -> tuple:
     return X, y, train
 
 
-def race(name: str, quick: bool) -> dict:
+def compare(name: str, quick: bool) -> dict:
     X, y, _ = vectors(name)
     steps = 20_000 if quick else ONE_PAIR_STEPS
-    own = {"n_steps": 100_000} if quick else {}
+    own = {"n_steps": 100_000 if quick else 2_000_000}
     times, finals = [], []
     for fold in FOLDS[: 1 if quick else None]:
         learned, queries = draw(y, 40, 25, fold)
         one = curve(X, y, learned, queries, pairs_per_query=1, n_steps=steps)
-        seconds = plain_seconds(X[learned], y[learned], 2_000 if name == "dense" else 20_000)
-        one[:, 0] = seconds * np.linspace(0, steps, len(one) + 1)[1:]
+        spent = plain_seconds(X[learned], y[learned], 2_000 if name == "dense" else 20_000)
+        one[:, 0] = spent * np.linspace(0, steps, len(one) + 1)[1:]
         ours = curve(X, y, learned, queries, **own)
         wanted = NEAR * one[-1, 1]
         times.append((seconds_to(ours, wanted), seconds_to(one, wanted)))
@@ -120,27 +108,22 @@ def race(name: str, quick: bool) -> dict:
     ours, peer = np.median(times, axis=0)
     last, last_peer = np.mean(finals, axis=0)
     defaults = OASIS(**own)
-    return {
-        "name": f"oasis-race-{name}",
-        "what": f"to {100 * NEAR:g} % of the mAP that one pair a query ends with, {VECTORS[name][0]}: "
-        f"{defaults.pairs_per_query} pairs a query; mAP after {defaults.n_steps:,} triplets {last:.4f}, of the peer "
-        f"after {steps:,} {last_peer:.4f}",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "plain double-precision loop, one pair a query",
-        "ratio": float(np.median([b / a for a, b in times])),
-        "ratio_of_folds": [b / a for a, b in times],
-        "finals": finals,
-        "limit": "W, read and written once a block of queries",
-        "unit": "s",
-        "n": len(times),
-        "measured": f"{len(times)} draws of 40 and 25 images a class, median, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    return record(
+        f"oasis-race-{name}",
+        f"to {100 * NEAR:g} % of the mAP that one pair a query ends with, {VECTORS[name][0]}: "
+        f"{defaults.pairs_per_query} pairs a query; mAP after {defaults.n_steps:,} triplets {last:.4f}, of the "
+        f"peer after {steps:,} {last_peer:.4f}",
+        "plain double-precision loop, one pair a query",
+        "W, read and written once a block of queries",
+        compared(ours, peer, "s", len(times), ratio=float(np.median([b / a for a, b in times]))),
+        measured=f"{len(times)} draws of 40 and 25 images a class, median, {THREAD.title}",
+        ratio_of_folds=[b / a for a, b in times],
+        finals=finals,
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
-    return [race(name, quick) for name in VECTORS]
+    return [compare(name, quick) for name in VECTORS]
 
 
 # -- the study ---------------------------------------------------------------------------------------------------------

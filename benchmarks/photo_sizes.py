@@ -11,9 +11,7 @@ training images of flowers and Caltech-101, as they come and enlarged. Test imag
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import cv2
@@ -25,11 +23,12 @@ from visterm.pipeline.config.loading import load_config
 
 from . import vectors
 from .cross_validation import scores_of, training_images
-from .spatial import CHOICE_FOLDS, of_set
+from .photos import files_of, folder_of, settings_of
+from .records import PROCESS, compared, record, seconds, timed
+from .spatial import CHOICE_FOLDS
 from .statistics import mean_and_error
-from .vectors import DATA, choose_images
+from .vectors import choose_images
 
-COMMAND = "python -m benchmarks photo_sizes"
 PIXELS = 12_000_000
 NOISE = 6  # grey levels, as of a phone's camera in a room
 QUALITY = 90, 85  # of the JPEGs, and of those encoded once more
@@ -68,12 +67,10 @@ class Photos:
             photo = enlarged(path)
             master = write(folder / "master.jpg", photo, QUALITY[0])
             data = np.frombuffer(master.read_bytes(), np.uint8)
-            started = time.process_time()
-            cv2.imdecode(data, cv2.IMREAD_COLOR)
-            decoded = time.process_time()
-            vectors["gallery"].append(extractor.transform([master]))
-            self.decoding.append(1000 * (decoded - started))
-            self.milliseconds.append(1000 * (time.process_time() - decoded))
+            self.decoding.append(1000 * seconds(cv2.imdecode, data, cv2.IMREAD_COLOR, clock=PROCESS))
+            row, spent = timed(extractor.transform, [master], clock=PROCESS)
+            vectors["gallery"].append(row)
+            self.milliseconds.append(1000 * spent)
             if at_500:
                 small = smaller(photo, max(photo.shape) / 500)
                 vectors[500].append(extractor.transform([cv2.cvtColor(small, cv2.COLOR_BGR2RGB)]))
@@ -92,18 +89,10 @@ class Photos:
         return np.diff(self.vectors[name].indptr)
 
 
-def record(name, what, ours, peer, peer_name, ratio, limit, unit, n, measured) -> dict:
-    figures = {"ours": ours, "peer": peer, "peer_name": peer_name, "ratio": ratio, "limit": limit, "unit": unit}
-    return {"name": name, "what": what, **figures, "n": n, "measured": measured, "command": COMMAND}
-
-
 def run(quick: bool = False) -> list[dict]:
-    if not (DATA / "caltech101").is_dir():
-        print(f"    left out: no {DATA / 'caltech101'}", file=sys.stderr)
-        return []
     n_photos, n_as_they_come = (12, 4) if quick else (200, 20)
     paths, _, train = choose_images("caltech101-38")
-    sources = sorted((DATA / "flowers").glob("*/*.jpg")) + sorted((DATA / "textures").glob("*/*.jpg"))
+    sources = files_of("flowers", "textures")
     sources = sources[:: len(sources) // n_photos][:n_photos]
     learned = [path for path, used in zip(paths, train, strict=True) if used][:: 10 if quick else 1]
     settings = {"n_visterms": 1000 if quick else 10_000, "random_state": 0}
@@ -122,38 +111,49 @@ def run(quick: bool = False) -> list[dict]:
         finally:
             cv2.setNumThreads(threads)
     shares = {divisor: photos.found_first(divisor, others) for divisor in DIVISORS}
-    ours, decoding = np.median(photos.milliseconds), np.median(photos.decoding)
-    as_they_come = np.median(plain.milliseconds)
-    ratios = photos.nonzeros("gallery") / photos.nonzeros(500)
+    lowest, peer_found = min(shares.values()), plain.found_first(8, others)
+    decoding, gallery = np.median(photos.decoding), photos.nonzeros("gallery")
+    at_500, as_they_come = photos.nonzeros(500), np.median(plain.nonzeros("gallery"))
+    times, ratio = gallery / at_500, as_they_come / np.median(gallery)
     measured = f"{len(sources)} photos of flowers and textures, enlarged, one core"
     return [
         record(
-            "extract-12mp", "a JPEG of 12 megapixels to weighted visterms, max_side 500", ours, as_they_come,
-            "max_side null", as_they_come / ours, f"decoding at full size alone takes {decoding:.0f} ms", "ms an image",
-            len(sources), f"{measured}, processor time, medians; peer: {len(few)} photos",
-        ) | {"decoding": decoding},
+            "extract-12mp",
+            "a JPEG of 12 megapixels to weighted visterms, max_side 500",
+            "max_side null",
+            f"decoding at full size alone takes {decoding:.0f} ms",
+            compared(np.median(photos.milliseconds), np.median(plain.milliseconds), "ms an image", len(sources)),
+            measured=f"{measured}, processor time, medians; peer: {len(few)} photos",
+            decoding=decoding,
+        ),
         record(
-            "extract-12mp-nonzeros", "non-zeros of 12 megapixels against those of the same photo at 500 pixels",
-            float(np.median(ratios)), float(np.median(plain.nonzeros("gallery")) / np.median(photos.nonzeros(500))),
-            "max_side null", float(np.median(plain.nonzeros("gallery")) / np.median(photos.nonzeros("gallery"))),
-            "1: the same vector", "times", len(sources), f"{measured}, median; largest {ratios.max():.2f}",
-        ) | {"largest": float(ratios.max())},
+            "extract-12mp-nonzeros",
+            "non-zeros of 12 megapixels against those of the same photo at 500 pixels",
+            "max_side null",
+            "1: the same vector",
+            compared(np.median(times), as_they_come / np.median(at_500), "times", len(sources), ratio=ratio),
+            measured=f"{measured}, median; largest {times.max():.2f}",
+            largest=float(times.max()),
+        ),
         record(
-            "extract-12mp-found", f"the same photo found first among {others.shape[0] + len(sources) - 1:,} others",
-            min(shares.values()), plain.found_first(8, others), "max_side null, 1/8",
-            min(shares.values()) / max(plain.found_first(8, others), 1e-2), "1", "of the queries", len(sources),
-            f"{measured}, encoded again at 1/1, 1/2, 1/4, 1/8: "
-            + ", ".join(f"{share:.3f}" for share in shares.values()) + "; the lowest",
-        ) | {"shares": list(shares.values())},
-    ]  # fmt: skip
+            "extract-12mp-found",
+            f"the same photo found first among {others.shape[0] + len(sources) - 1:,} others",
+            "max_side null, 1/8",
+            "1",
+            compared(lowest, peer_found, "of the queries", len(sources), ratio=lowest / max(peer_found, 1e-2)),
+            measured=f"{measured}, encoded again at 1/1, 1/2, 1/4, 1/8: "
+            + ", ".join(f"{share:.3f}" for share in shares.values())
+            + "; the lowest",
+            shares=list(shares.values()),
+        ),
+    ]
 
 
 def study() -> None:
     """Print the mAP and the non-zeros of each setting of `max_side`, by set of photos."""
     print(f"{'photos':32}" + "".join(f"    max_side {side}, non-zeros" for side in SIDES))
     for name, longest in STUDIED:
-        folder, settings, _ = of_set(name)
-        paths, y = training_images(DATA / folder, load_config(None, [*settings, "split.seed=0"]))
+        paths, y = training_images(folder_of(name), load_config(None, [*settings_of(name), "split.seed=0"]))
         if longest:
             paths = [vectors.enlarged(path, longest) for path in paths]
         line = f"{name}, " + (f"enlarged to {longest}" if longest else "as they come")

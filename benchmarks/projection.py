@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from . import page
 from .__main__ import RESULTS
 
 IMAGES = {100e6: "100 million images", 10e9: "10 billion images"}
@@ -24,10 +25,10 @@ HOURS_A_MONTH = 730
 
 def table(records: dict[str, dict]) -> str:
     """Markdown table: one row per part, one column for each of `IMAGES`."""
-    rows: list[tuple[str, list[str]]] = []
+    rows: list[list[str]] = []
 
     def add(what: str, formula) -> None:
-        rows.append((what, [formula(n) for n in IMAGES]))
+        rows.append([what, *(formula(n) for n in IMAGES)])
 
     core_hours = 2 * records["extract-10000-2cores"]["ours"] / 1000 / 3600  # an image
     row = {
@@ -65,8 +66,7 @@ def table(records: dict[str, dict]) -> str:
     )
     add("these machines, dollars a month", lambda n: number(machines(n) * MACHINE_CORES * CORE_HOUR * HOURS_A_MONTH))
     add(f"embeddings of {DIRECTIONS} numbers in Milvus", lambda n: size(n * DIRECTIONS * 4))
-    head = "| | " + " | ".join(IMAGES.values()) + " |\n" + "|---" * 3 + "|\n"
-    return head + "".join(f"| {what} | {' | '.join(cells)} |\n" for what, cells in rows)
+    return page.table(("", *IMAGES.values()), rows)
 
 
 def number(value: float) -> str:

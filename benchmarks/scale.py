@@ -21,10 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from . import machine
+from .processes import peak_memory
+from .records import ELAPSED, compared, kept_in, record, seconds
 from .vectors import ROOT
 from .webscale import D, load
 
-COMMAND = "python -m benchmarks scale"
 PAIRS = 128  # of a query
 C = 0.3  # of 0.1, 0.3 and 1, the best mAP at 230,000 images
 WATCHED = 20_000  # validation images that mAP is measured on, and as many that nothing sees until the end
@@ -49,7 +50,7 @@ class Size(NamedTuple):
 
 FULL = Size(2_300_000, 400_000, 160_000_000, 1_000_000, 60.0, 3, 1)
 MEDIUM = Size(230_000, 40_000, 16_000_000, 500_000, 15.0, 10, 3)
-SMALL = Size(23_000, 4_000, 300_000, 25_000, 3.0, 2, 1)
+SMALL = Size(10_000, 2_000, 300_000, 50_000, 3.0, 2, 1)
 
 
 def watched_of(size: Size) -> int:
@@ -73,9 +74,8 @@ def train(size: Size, folder: str, options: dict) -> None:
     begun = saved = time.monotonic()
 
     def tell(**line) -> None:
-        status = Path("/proc/self/status").read_text()
-        peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
-        print(json.dumps(line | {"seconds": time.monotonic() - begun, "at": time.time(), "peak": peak}), flush=True)
+        line |= {"seconds": time.monotonic() - begun, "at": time.time(), "peak": peak_memory()}
+        print(json.dumps(line), flush=True)
 
     def report(learner) -> None:
         nonlocal saved
@@ -94,7 +94,9 @@ def train(size: Size, folder: str, options: dict) -> None:
     else:
         tell(resumed=0)
         parameters = {"C": C, "n_steps": size.steps, "pass_steps": size.pass_steps, "pairs_per_query": PAIRS}
-        learner = OASIS(**(parameters | {"click_cutoff": 0.0, "random_state": 0} | options))
+        learner = OASIS(
+            **(parameters | {"click_cutoff": 0.0, "patience": None, "refit": False, "random_state": 0} | options)
+        )
         learner.fit(X, y, validation_rows=watched, callback=report)
     looks = [entry for entry in learner.history_ if entry["validation"] is not None]
     tell(history=[(look["step"], look["validation"]) for look in looks], unwatched=unwatched(learner, size))
@@ -180,16 +182,13 @@ def kept(name: str, size: Size, measure, *, keep: bool) -> dict:
     learners = (f"learners/{name}.py" for name in ("blocks", "oasis", "online", "triplets"))
     for file in (*learners, "benchmarks/webscale.py"):
         digest.update((ROOT / file).read_bytes())
+
+    def measured() -> dict:
+        print(f"    {name}: {size.images:,} images, {size.steps:,} triplets", file=sys.stderr, flush=True)
+        return json.loads(json.dumps(measure(size)))
+
     file = ROOT / "build" / "webscale" / f"{name}-{size.images}-{digest.hexdigest()[:8]}.json"
-    if keep and file.exists():
-        return json.loads(file.read_text())
-    print(f"    {name}: {size.images:,} images, {size.steps:,} triplets", file=sys.stderr, flush=True)
-    found = measure(size)
-    if keep:
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(found))
-        temporary.replace(file)
-    return json.loads(json.dumps(found))
+    return kept_in(file, measured) if keep else measured()
 
 
 def whole_training(size: Size) -> dict:
@@ -251,16 +250,18 @@ def linear(size: Size) -> dict:
         some = np.arange(n)
         worlds.append((n, as_rows(take_rows(X, some)), TripletSampler(y[some], cutoff=0.0)))
     n_steps = min(200_000, size.pass_steps)
+
+    def learn(turn: int, rows, sampler, W: np.ndarray) -> None:
+        triplets = sampler.draw_pass((turn,), 0, n_steps, pairs_per_query=PAIRS)
+        _learn(rows, triplets, (C, None, block_size(rows, D, PAIRS)), W)
+
     times: dict[int, list[float]] = {n: [] for n, _, _ in worlds}
     for turn in range(6):
         for n, rows, sampler in worlds:
             W = np.zeros((D, D), np.float32)
             np.fill_diagonal(W, 1.0)
             W[:] += 0  # pages that exist: the first touch of a page is no part of a triplet
-            begun = time.perf_counter()
-            triplets = sampler.draw_pass((turn,), 0, n_steps, pairs_per_query=PAIRS)
-            _learn(rows, triplets, (C, None, block_size(rows, D, PAIRS)), W)
-            times[n].append((time.perf_counter() - begun) / n_steps)
+            times[n].append(seconds(learn, turn, rows, sampler, W, clock=ELAPSED) / n_steps)
     return {str(n): 1e6 * float(np.median(found[1:])) for n, found in times.items()}
 
 
@@ -273,64 +274,49 @@ def run(quick: bool = False) -> list[dict]:
     maps = [value for _, value in found["history"]]
     minutes = found["elapsed"] / 60
     moved = 3 * 4 * entries * D / PAIRS
-    bound = big.steps * moved / machine.memory_bandwidth(THREADS) / 60
     records = [
-        {
-            "name": "webscale-training",
-            "what": f"{big.steps:,} triplets, {size}; watched on {watched_of(big):,} images, killed "
+        record(
+            "webscale-training",
+            f"{big.steps:,} triplets, {size}; watched on {watched_of(big):,} images, killed "
             f"{len(found['repeated'])} times",
-            "ours": minutes,
-            "peer": PAPER["minutes"] * big.steps / PAPER["triplets"],
-            "peer_name": "OASIS-JMLR section 5.2, one CPU of 2009, as many triplets",
-            "unit": "min",
-            "n": big.steps,
-            "limit": f"{bound:.3g} min: {moved / 1e3:.3g} kB of rows of W a triplet, read, and read and written",
-            "bound": bound,
-            "measured": f"once, {THREADS} threads without locks, elapsed, with validation, checkpoints and what was "
-            "repeated",
-        },
-        {
-            "name": "webscale-peak-memory",
-            "what": f"peak of the process, mapped vectors counted, {size}",
-            "ours": found["peak"] / 1e6,
-            "peer": 6_000.0,
-            "peer_name": "what is aimed at",
-            "unit": "MB",
-            "n": big.images,
-            "limit": "W and the best W: 800 MB",
-            "measured": "VmHWM",
-        },
-        {
-            "name": "webscale-map",
-            "what": f"mAP of 500 queries among {watched_of(big):,} images, {size}; half of the gain after "
+            "OASIS-JMLR section 5.2, one CPU of 2009, as many triplets",
+            f": {moved / 1e3:.3g} kB of rows of W a triplet, read, and read and written",
+            compared(minutes, PAPER["minutes"] * big.steps / PAPER["triplets"], "min", big.steps),
+            measured=f"once, {THREADS} threads without locks, elapsed, with validation, checkpoints and "
+            "what was repeated",
+            bound=big.steps * moved / machine.memory_bandwidth(THREADS),
+        ),
+        record(
+            "webscale-peak-memory",
+            f"peak of the process, mapped vectors counted, {size}",
+            "what is aimed at",
+            "W and the best W: 800 MB",
+            compared(found["peak"] / 1e6, 6_000.0, "MB", big.images),
+            measured="VmHWM",
+        ),
+        record(
+            "webscale-map",
+            f"mAP of 500 queries among {watched_of(big):,} images, {size}; half of the gain after "
             f"{steps_to_half(found['history']):,} triplets",
-            "ours": max(maps),
-            "peer": maps[0],
-            "peer_name": "cosine",
-            "unit": "mAP",
-            "higher": True,
-            "n": watched_of(big),
-            "limit": "1",
-            "measured": "best of all looks",
-            "curve": found["history"],
-        },
+            "cosine",
+            "1",
+            compared(max(maps), maps[0], "mAP", watched_of(big), higher=True),
+            measured="best of all looks",
+            curve=found["history"],
+        ),
     ]
     if "unwatched" in found:  # a training that was kept from before has none
         own, cosine = found["unwatched"]["learned"], found["unwatched"]["cosine"]
         records.append(
-            {
-                "name": "webscale-unwatched",
-                "what": f"precision at 10 of {QUERIES} images that validation never watched, among {watched_of(big):,} "
+            record(
+                "webscale-unwatched",
+                f"precision at 10 of {QUERIES} images that validation never watched, among {watched_of(big):,} "
                 f"of these, {size}; " + ", ".join(f"at {k} {own[k]:.3f}, cosine {cosine[k]:.3f}" for k in own),
-                "ours": own["10"],
-                "peer": cosine["10"],
-                "peer_name": "cosine",
-                "unit": "precision",
-                "higher": True,
-                "n": QUERIES,
-                "limit": "1",
-                "measured": "once, at the end, with the W that was best on watched images",
-            }
+                "cosine",
+                "1",
+                compared(own["10"], cosine["10"], "precision", QUERIES, higher=True),
+                measured="once, at the end, with the W that was best on watched images",
+            )
         )
     found = kept("threads", small, threads, keep=not quick)
     one, maps = found["one"], {name: [run["history"][-1][1] for run in found[name]] for name in ("more", "lock_free")}
@@ -338,39 +324,33 @@ def run(quick: bool = False) -> list[dict]:
         ("webscale-threads", "more", f"{THREADS} threads share the work of one model"),
         ("webscale-lock-free", "lock_free", f"{THREADS} threads learn into one W without locks"),
     ):
+        spent = [run["seconds"] for run in found[runs]]
         records.append(
-            {
-                "name": name,
-                "what": f"{how}: {small.steps // 2:,} triplets, {small.images:,} images; mAP "
+            record(
+                name,
+                f"{how}: {small.steps // 2:,} triplets, {small.images:,} images; mAP "
                 f"{np.mean(maps[runs]):.4f}, of one thread {one['history'][-1][1]:.4f}",
-                "ours": float(np.median([run["seconds"] for run in found[runs]])),
-                "peer": one["seconds"],
-                "peer_name": "one thread",
-                "unit": "s",
-                "n": small.steps // 2,
-                "limit": f"{one['seconds'] / THREADS:.3g} s: half",
-                "measured": f"one thread once, {THREADS} threads {len(found[runs])} times (median, mean mAP), with "
+                "one thread",
+                f"{one['seconds'] / THREADS:.3g} s: half",
+                compared(float(np.median(spent)), one["seconds"], "s", small.steps // 2),
+                measured=f"one thread once, {THREADS} threads {len(found[runs])} times (median, mean mAP), with "
                 "start and validation",
-                "maps": [one["history"][-1][1], *maps[runs]],
-            }
+                maps=[one["history"][-1][1], *maps[runs]],
+            )
         )
     found = kept("killed", small, killed_training, keep=not quick)
     whole, killed = found["whole"], found["killed"]
     records.append(
-        {
-            "name": "webscale-killed",
-            "what": f"final mAP of {small.steps // 4:,} triplets, killed {len(killed['repeated'])} times; "
+        record(
+            "webscale-killed",
+            f"final mAP of {small.steps // 4:,} triplets, killed {len(killed['repeated'])} times; "
             f"{killed['lost']} checkpoints lost, at most {max(killed['repeated'], default=0):.1f} s done again",
-            "ours": killed["history"][-1][1],
-            "peer": whole["history"][-1][1],
-            "peer_name": "never killed",
-            "unit": "mAP",
-            "higher": True,
-            "n": len(killed["repeated"]),
-            "limit": "the same: the streams are",
-            "measured": f"checkpoints after a pass, {small.checkpoint_seconds:.0f} s after the last one",
-            "repeated": killed["repeated"],
-        }
+            "never killed",
+            "the same: the streams are",
+            compared(killed["history"][-1][1], whole["history"][-1][1], "mAP", len(killed["repeated"]), higher=True),
+            measured=f"checkpoints after a pass, {small.checkpoint_seconds:.0f} s after the last one",
+            repeated=killed["repeated"],
+        )
     )
     found = kept("mixing", small, mixing, keep=not quick)
     one, mixed = found["one"], found["mixing"]
@@ -379,40 +359,30 @@ def run(quick: bool = False) -> list[dict]:
     as_long = np.interp(mixed["seconds"], np.array(steps) * one["seconds"] / steps[-1], maps)
     for name, peer, value in (("triplets", "as many triplets", last["one"]), ("time", "as long", float(as_long))):
         records.append(
-            {
-                "name": f"webscale-mixing-equal-{name}",
-                "what": f"mAP of {THREADS} workers that mix every {small.pass_steps:,} triplets, {small.steps // 2:,} "
+            record(
+                f"webscale-mixing-equal-{name}",
+                f"mAP of {THREADS} workers that mix every {small.pass_steps:,} triplets, {small.steps // 2:,} "
                 f"in all; averaged only at the end {last['averaged at the end']:.4f}",
-                "ours": last["mixing"],
-                "peer": value,
-                "peer_name": f"one worker, {peer} ({one['seconds']:.0f} s in all; mixing {mixed['seconds']:.0f} s)",
-                "unit": "mAP",
-                "higher": True,
-                "n": small.steps // 2,
-                "limit": "1",
-                "measured": "once each",
-            }
+                f"one worker, {peer} ({one['seconds']:.0f} s in all; mixing {mixed['seconds']:.0f} s)",
+                "1",
+                compared(last["mixing"], value, "mAP", small.steps // 2, higher=True),
+                measured="once each",
+            )
         )
     found = kept("linear", big, linear, keep=not quick)
     first, final = list(found)[0], list(found)[-1]
     records.append(
-        {
-            "name": "webscale-linear",
-            "what": "a triplet by the number of images: "
+        record(
+            "webscale-linear",
+            "a triplet by the number of images: "
             + ", ".join(f"{int(n):,}: {microseconds:.1f} us" for n, microseconds in found.items()),
-            "ours": found[final],
-            "peer": found[first],
-            "peer_name": f"with {int(first):,} images",
-            "unit": "us",
-            "n": int(final),
-            "limit": "the same: a triplet touches three images",
-            "measured": "median of 5 in turns, one thread",
-            "curve": [(int(n), microseconds) for n, microseconds in found.items()],
-        }
+            f"with {int(first):,} images",
+            "the same: a triplet touches three images",
+            compared(found[final], found[first], "us", int(final)),
+            measured="median of 5 in turns, one thread",
+            curve=[(int(n), microseconds) for n, microseconds in found.items()],
+        )
     )
-    for record in records:
-        ours, peer = record["ours"], record["peer"]
-        record |= {"ratio": ours / peer if record.pop("higher", False) else peer / ours, "command": COMMAND}
     return records
 
 

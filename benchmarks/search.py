@@ -8,9 +8,7 @@ A million images (`search-1m`): 35 entries each, the best 100, ours on two threa
 `X @ Q.T`, which runs on one thread and leaves the scores unsorted, and that product with argpartition.
 """
 
-import time
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +17,8 @@ from visterm.retrieval import ExactIndex
 
 from . import machine
 from .peers import attempt, run_in
+from .records import ELAPSED, compared, in_turns, race, record
 
-COMMAND = "python -m benchmarks search"
 ENTRIES = {1000: 25, 10_000: 45}  # non-zeros of an image, by the number of visterms
 N_QUERIES = 256
 K = 10
@@ -84,17 +82,6 @@ def scipy_search(X: sp.csr_matrix, Q: np.ndarray, k: int, threads: int) -> np.nd
         return np.concatenate(list(pool.map(block, range(0, len(Q), PEER_BLOCK))))
 
 
-def seconds(functions, repeats: int) -> list[float]:
-    """Median time of each function; they run in turns, so that a busy moment of the machine affects all of them."""
-    times = [[] for _ in functions]
-    for _ in range(repeats):
-        for function, own in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            own.append(time.perf_counter() - start)
-    return [median(own) for own in times]
-
-
 def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
     """Least seconds per query: one number of the query is read from the cache per entry of the gallery.
 
@@ -108,26 +95,20 @@ def bound(X: sp.csr_matrix, n_queries: int, threads: int) -> float:
 def against_scipy(name: str, X: sp.csr_matrix, n_queries: int, threads: int, repeats: int) -> dict:
     Q = queries(n_queries, X.shape[1], np.random.default_rng(1))
     index = ExactIndex(InnerProduct(), X, n_jobs=threads)
-    # Rankings agree except where sums differ in their last bits. This also compiles the kernel.
+    # Rankings agree except where sums differ in their last bits.
     assert (index.search(Q, K).indices == scipy_search(X, Q, K, threads)).mean() > 0.99
-    ours, peer = seconds([lambda: index.search(Q, K), lambda: scipy_search(X, Q, K, threads)], repeats)
-    least = bound(X, n_queries, threads)
     batch = f"in batches of {n_queries}" if n_queries > 1 else "alone"
     limit = "the query's number for each entry read" if n_queries > 1 else "8 bytes an entry of the gallery read"
-    return {
-        "name": name,
-        "what": f"a query {batch}, {X.shape[0]} images, {X.shape[1]} visterms, {threads} thread{'s'[: threads > 1]}",
-        "ours": 1000 * ours / n_queries,
-        "peer": 1000 * peer / n_queries,
-        "peer_name": f"scipy's sparse product and argpartition, {threads} thread{'s'[: threads > 1]}",
-        "ratio": peer / ours,
-        "limit": f"{1000 * least:.2g} ms: {limit}, at the bandwidth of the {'cache' if n_queries > 1 else 'memory'}",
-        "bound": 1000 * least,
-        "unit": "ms per query",
-        "n": X.shape[0],
-        "measured": f"median of {repeats} in turns, elapsed time",
-        "command": COMMAND,
-    }
+    many = f"{threads} thread{'s'[: threads > 1]}"
+    runs = lambda _: index.search(Q, K), lambda _: scipy_search(X, Q, K, threads)
+    return record(
+        name,
+        f"a query {batch}, {X.shape[0]} images, {X.shape[1]} visterms, {many}",
+        f"scipy's sparse product and argpartition, {many}",
+        f": {limit}, at the bandwidth of the {'cache' if n_queries > 1 else 'memory'}",
+        race(*runs, repeats, ELAPSED, unit="ms per query", things=n_queries, n=X.shape[0]),
+        bound=bound(X, n_queries, threads),
+    )
 
 
 def of_a_million(n_images: int, repeats: int) -> list[dict]:
@@ -138,33 +119,24 @@ def of_a_million(n_images: int, repeats: int) -> list[dict]:
     records = []
     for name, n_queries in (("", 1), ("-batch", 100)):
         Q = queries(n_queries, d, np.random.default_rng(1))
-
-        def product(Q=Q):
-            return X @ Q.T
-
-        def selection(Q=Q):
-            return np.argpartition(-(X @ Q.T), k, axis=0)[:k]
-
-        index.search(Q, k)  # compiles
-        ours, *peers = seconds([lambda Q=Q: index.search(Q, k), product, selection], repeats)
-        least = bound(X, n_queries, N_THREADS)
+        runs = (
+            lambda _, Q=Q: index.search(Q, k),
+            lambda _, Q=Q: X @ Q.T,
+            lambda _, Q=Q: np.argpartition(-(X @ Q.T), k, axis=0)[:k],
+        )
+        ours, *peers = 1000 * np.median(in_turns(*runs, rounds=repeats, clock=ELAPSED), axis=0) / n_queries
         for end, peer, what in zip(("", "-selection"), peers, ("product", "product and argpartition"), strict=True):
             records.append(
-                {
-                    "name": f"search-1m{name}{end}",
-                    "what": f"the best {k} of {n_images} images, {d} visterms, 35 entries, "
+                record(
+                    f"search-1m{name}{end}",
+                    f"the best {k} of {n_images} images, {d} visterms, 35 entries, "
                     + (f"in batches of {n_queries}" if n_queries > 1 else "a query alone"),
-                    "ours": 1000 * ours / n_queries,
-                    "peer": 1000 * peer / n_queries,
-                    "peer_name": f"scipy's sparse {what}, 1 thread",
-                    "ratio": peer / ours,
-                    "limit": f"{1000 * least:.2g} ms, as above",
-                    "bound": 1000 * least,
-                    "unit": "ms per query",
-                    "n": n_images,
-                    "measured": f"median of {repeats} in turns, ours {N_THREADS} threads, elapsed time",
-                    "command": COMMAND,
-                }
+                    f"scipy's sparse {what}, 1 thread",
+                    ", as above",
+                    compared(ours, peer, "ms per query", n_images),
+                    measured=f"median of {repeats} in turns, ours {N_THREADS} threads, elapsed time",
+                    bound=bound(X, n_queries, N_THREADS),
+                )
             )
     return records
 
@@ -175,30 +147,24 @@ def against_faiss(d: int, n_images: int, repeats: int) -> dict:
     X.sum_duplicates()
     index = ExactIndex(InnerProduct(), X, n_jobs=N_THREADS)
     found = index.search(Q, K).indices
-    (ours,) = seconds([lambda: index.search(Q, K)], repeats)
+    ours = float(np.median(in_turns(lambda _: index.search(Q, K), rounds=repeats, clock=ELAPSED)))
     csr = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
     given = csr | {"Q": Q, "k": K, "threads": N_THREADS, "repeats": repeats}
     peer = run_in("faiss", FAISS, FAISS_SCRIPT, given, threads=N_THREADS)
     assert (found == peer["found"]).mean() > 0.99
     sparse, dense = 8 * X.nnz / 1e6, 4 * n_images * d / 1e6
-    least = 1000 * bound(X, N_QUERIES, N_THREADS)
     arithmetic = 1000 * 2 * n_images * d / machine.flops(N_THREADS)
-    return {
-        "name": f"search-faiss-{d}",
-        "what": f"a query in batches of {N_QUERIES}, {n_images} images, {d} visterms; gallery of {sparse:.0f} MB",
-        "ours": 1000 * ours / N_QUERIES,
-        "peer": 1000 * float(peer["seconds"]) / N_QUERIES,
-        "peer_name": f"FAISS IndexFlatIP, dense gallery of {dense:.0f} MB, {N_THREADS} threads",
-        "ratio": float(peer["seconds"]) / ours,
-        "limit": f"{least:.2g} ms, as above; dense: {arithmetic:.2g} ms at the speed of matrix products",
-        "bound": least,
-        "ours_mb": sparse,
-        "peer_mb": dense,
-        "unit": "ms per query",
-        "n": n_images,
-        "measured": f"median of {repeats}, {N_THREADS} threads each, elapsed time",
-        "command": COMMAND,
-    }
+    return record(
+        f"search-faiss-{d}",
+        f"a query in batches of {N_QUERIES}, {n_images} images, {d} visterms; gallery of {sparse:.0f} MB",
+        f"FAISS IndexFlatIP, dense gallery of {dense:.0f} MB, {N_THREADS} threads",
+        f", as above; dense: {arithmetic:.2g} ms at the speed of matrix products",
+        compared(1000 * ours / N_QUERIES, 1000 * float(peer["seconds"]) / N_QUERIES, "ms per query", n_images),
+        measured=f"median of {repeats}, {N_THREADS} threads each, elapsed time",
+        bound=bound(X, N_QUERIES, N_THREADS),
+        ours_mb=sparse,
+        peer_mb=dense,
+    )
 
 
 def run(quick: bool = False) -> list[dict]:

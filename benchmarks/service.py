@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-COMMAND = "python -m benchmarks service"
-VISTERM = Path(sys.executable).with_name("visterm")
+from .processes import RUN, own_process, serving, visterm
+from .records import compared, record
+
 N_VISTERMS = 10_000
-ENTRIES = 45  # non-zeros of an image, on average
 RATE = 200
 AIM = 100.0  # ms, the 99th percentile to stay below
 NEW = 100  # images added meanwhile
@@ -32,65 +30,23 @@ CONNECTIONS = 64
 SEGMENT = 10_000
 
 
-# -- the run -----------------------------------------------------------------------------------------------------------
-
-
 def make_run(folder: Path, n_images: int) -> Path:
-    """Create a run named bench of n synthetic images and some real ones; return the folder of images to add later."""
+    """Create a run of n synthetic images and some real ones; return the folder of images to add later."""
     from visterm.pipeline.stages.demo_images import write_demo_images
+    from visterm.pipeline.store.catalogue import Collection
 
-    photos, new = folder / "photos", folder / "new"
+    from .edit import fill
+
+    photos, new, runs = folder / "photos", folder / "new", folder / "runs"
     write_demo_images(photos)
     new.mkdir()
     for i, file in enumerate(sorted(photos.rglob("*.jpg"))[::2][:NEW]):
         file.rename(new / f"{i}.jpg")
-    command(folder, "features", photos, "--set", f"features.n_visterms={N_VISTERMS}")
-    command(folder, "train", "--learner", "oasis", "--set", "oasis.n_steps=20000")
-    enter_made_up(folder / "runs" / "bench" / "collection", n_images)
+    visterm(runs, "features", photos, "--set", f"features.n_visterms={N_VISTERMS}")
+    visterm(runs, "train", "--learner", "oasis", "--set", "oasis.n_steps=20000")
+    with Collection(runs / RUN / "collection") as collection:
+        fill(collection, n_images, SEGMENT)
     return new
-
-
-def command(folder: Path, name: str, *rest: object) -> subprocess.CompletedProcess:
-    arguments = [VISTERM, "--quiet", name, "--run", "bench", *map(str, rest)]
-    return subprocess.run(arguments, env=environment(folder), check=True, capture_output=True, text=True)
-
-
-def environment(folder: Path) -> dict[str, str]:
-    return os.environ | {"VISTERM_RUNS": str(folder / "runs")}
-
-
-def enter_made_up(folder: Path, n_images: int) -> None:
-    """Enter images without files: rows of the catalogue, and their counts."""
-    import scipy.sparse as sp
-
-    from visterm.pipeline.store.catalogue import Collection, Outcome
-    from visterm.pipeline.store.segments import write_segment
-
-    rng = np.random.default_rng(0)
-    collection = Collection(folder)
-    for start in range(0, n_images, SEGMENT):
-        n = min(SEGMENT, n_images - start)
-        number = collection.reserve_segments(1)
-        # Some visterms are frequent, most are rare, as in photographs.
-        columns = (N_VISTERMS * rng.random((n, ENTRIES), np.float32) ** 2).astype(np.int32)
-        rows = np.repeat(np.arange(n), ENTRIES)
-        ones = rng.integers(1, 6, rows.size, dtype=np.int32)
-        counts = sp.csr_matrix((ones, (rows, columns.ravel())), shape=(n, N_VISTERMS), dtype=np.int32)
-        counts.sum_duplicates()
-        write_segment(folder / "segments" / str(number), counts)
-        paths = [os.fsencode(f"made/{start + i:07}.jpg") for i in range(n)]
-        db = collection
-        db.execute("BEGIN")
-        ids = [
-            db.execute(
-                "INSERT INTO images (path, size, mtime_ns, status) VALUES (?, 1, 1, 'pending')", (path,)
-            ).lastrowid
-            for path in paths
-        ]
-        db.execute("COMMIT")
-        outcomes = [Outcome(id_, rng.bytes(32).hex(), 300, 240, i, None) for i, id_ in enumerate(ids)]
-        collection.enter_segment(number, outcomes)
-    collection.close()
 
 
 # -- the client, a process of its own ----------------------------------------------------------------------------------
@@ -173,32 +129,21 @@ async def ask(port: int, n_images: int, rate: float, seconds: float) -> dict:
 # -- all of it ---------------------------------------------------------------------------------------------------------
 
 
+def send_requests(port: int, n_images: int, rate: float, seconds: float) -> dict:
+    return asyncio.run(ask(port, n_images, rate, seconds))
+
+
 def measure(n_images: int, seconds: float, rate: float = RATE) -> dict:
     with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:
         folder = Path(name)
-        new = make_run(folder, n_images)
-        serving = subprocess.Popen(
-            [VISTERM, "--quiet", "serve", "--run", "bench", "--port", "0"],
-            env=environment(folder),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            port = serving.stdout.readline().strip().rstrip("/").rpartition(":")[2]
-            client = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.service", port, str(n_images), str(rate), str(seconds)],
-                cwd=Path(__file__).parents[1],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+        new, runs = make_run(folder, n_images), folder / "runs"
+        with serving(runs) as port, own_process() as client:
+            asking = client.submit(send_requests, port, n_images, rate, seconds)
             time.sleep(seconds / 4)
-            command(folder, "train", "--learner", "oasis", "--set", "oasis.n_steps=25000")
+            visterm(runs, "train", "--learner", "oasis", "--set", "oasis.n_steps=25000")
             time.sleep(seconds / 10)
-            command(folder, "add", new)
-            found = json.loads(client.communicate(timeout=10 * seconds)[0])
-        finally:
-            serving.terminate()
-            serving.wait(30)
+            visterm(runs, "add", new)
+            found = asking.result(timeout=10 * seconds)
     assert len(found["versions"]) == 3, f"not all changes were taken up: {found['versions']}"
     return found
 
@@ -209,23 +154,13 @@ def run(quick: bool = False) -> list[dict]:
     print(json.dumps(found, indent=1), file=sys.stderr)
     times = found["milliseconds"]
     return [
-        {
-            "name": "service-p99",
-            "what": f"99 of 100 requests by id at {RATE}/s, {n_images:,} images, {N_VISTERMS:,} visterms, with a model "
+        record(
+            "service-p99",
+            f"99 of 100 requests by id at {RATE}/s, {n_images:,} images, {N_VISTERMS:,} visterms, with a model "
             f"swap and {NEW} images added in the middle; {len(found['errors'])} errors, {found['stale']} stale answers",
-            "ours": times["99"],
-            "peer": AIM,
-            "peer_name": "what is aimed at",
-            "ratio": AIM / times["99"],
-            "limit": f"half took {times['50']:.1f} ms, the slowest of {found['n']:,} {times['100']:.0f} ms",
-            "unit": "ms",
-            "n": found["n"],
-            "measured": f"{seconds} s, 2 cores for service, client, training and extraction; from when it was due",
-            "command": COMMAND,
-        }
+            "what is aimed at",
+            f"half took {times['50']:.1f} ms, the slowest of {found['n']:,} {times['100']:.0f} ms",
+            compared(times["99"], AIM, "ms", found["n"]),
+            measured=f"{seconds} s, 2 cores for service, client, training and extraction; from when it was due",
+        )
     ]
-
-
-if __name__ == "__main__":
-    port, n_images, rate, seconds = sys.argv[1:]
-    print(json.dumps(asyncio.run(ask(int(port), int(n_images), float(rate), float(seconds)))))

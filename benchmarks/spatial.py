@@ -7,29 +7,21 @@ images query test images. Three splits, but for Corel-5K, which has one of its o
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from visterm.pipeline.config.loading import load_config
 
-from .configurations import FOLDS
+from .configurations import FOLDS, QUICK
 from .cross_validation import measured_once, scores_of, training_images
+from .photos import evaluated, folder_of, settings_of
+from .records import compared, record
 from .statistics import mean_and_error
-from .vectors import DATA, ROOT, choose_images
+from .vectors import ROOT
 
-COMMAND = "python -m benchmarks spatial"
-SETS = {  # folder, settings, whether it has a split of its own
-    "caltech101-20": ("caltech101", ["split.train=40", "split.test=25"], False),
-    "flowers": ("flowers", [], False),
-    "textures": ("textures", [], False),
-    "corel5k": ("corel5k", [f"collection.labels={DATA / 'corel5k' / 'labels.csv'}"], True),
-}
+SETS = "caltech101-20", "flowers", "textures", "corel5k"
 CHOICE_SETS = "caltech101-20", "flowers", "textures"  # small, with one label per image
 CHOICE_FOLDS = 2
 # Blocks of 16 and 32 in 3 x 3 cells, and blocks of 24 in 2 x 2, did no better on textures beyond noise.
@@ -43,63 +35,39 @@ MIXTURES = {
 STEPS = 0.1, 0.3  # oasis.C
 
 
-def mean_average_precision(folder: str, config: Path | None, options: list[str]) -> float:
-    """That of OASIS on a set of photos, with some options of the commands."""
-    options = [*(["--config", str(config)] if config else []), *options]
+def mean_average_precision(name: str, config: Path | None, settings: list[str]) -> float:
+    """That of OASIS on a set of photos."""
 
     def measure() -> float:
-        with tempfile.TemporaryDirectory() as runs:
-            for stage in (["features", str(DATA / folder)], ["train"], ["evaluate"]):
-                command = [Path(sys.executable).with_name("visterm"), *stage, "--run", "bench", *options]
-                subprocess.run(command, check=True, capture_output=True, env=os.environ | {"VISTERM_RUNS": runs})
-            metrics = json.loads((Path(runs) / "bench" / "evaluations" / "oasis" / "metrics.json").read_text())
-        return metrics["systems"]["oasis"]["map"]
+        options = ["--config", str(config)] if config else []
+        return evaluated(folder_of(name), *options, settings=settings)["oasis"]["map"]
 
-    settings = folder, options, config.read_text() if config else None
-    return measured_once(settings, measure, ("features", "learners", "retrieval", "pipeline"))
+    made_from = name, settings, config.read_text() if config else None
+    return measured_once(made_from, measure, ("features", "learners", "retrieval", "pipeline"))
 
 
-def of_set(name: str) -> tuple[str, list[str], bool]:
-    """Folder and settings of a set of photos, and whether it has a split of its own."""
-    folder, settings, has_split = SETS[name]
-    if name == "caltech101-20":
-        classes = sorted({path.parent.name for path in choose_images(name)[0]})
-        settings = [*settings, f"collection.classes={json.dumps(classes)}"]
-    return folder, settings, has_split
-
-
-def record(name: str, quick: bool) -> dict:
-    folder, settings, has_split = of_set(name)
-    if quick:
-        settings = [*settings, "oasis.n_steps=20000", "features.max_training_images=100"]
+def compare(name: str, quick: bool) -> dict:
+    settings = [*settings_of(name), *(QUICK if quick else [])]
+    has_split = name == "corel5k"
     found = []
     for fold in FOLDS[: 1 if quick or has_split else 3]:
         chosen = [*settings, *([] if has_split else [f"split.seed={fold}"])]
-        options = [part for setting in chosen for part in ("--set", setting)]
         spatial = ROOT / "configs" / "spatial.yaml"
-        found.append([mean_average_precision(folder, config, options) for config in (spatial, None)])
-    ours, peer = np.transpose(found)
-    folds = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in found)
-    return {
-        "name": f"spatial-map-{name}",
-        "what": f"configs/spatial.yaml on {name}, OASIS",
-        "ours": mean_and_error(ours)[0],
-        "peer": mean_and_error(peer)[0],
-        "peer_name": "the defaults",
-        "ratio": float(np.mean(ours) / np.mean(peer)),
-        "limit": "1.0: every relevant image first",
-        "unit": "mAP",
-        "n": len(found),
-        "measured": f"mean of {len(found)} split{'s' if len(found) > 1 else ''}: {folds}",
-        "command": COMMAND,
-    }
+        found.append([mean_average_precision(name, config, chosen) for config in (spatial, None)])
+    ours, peer = np.mean(found, axis=0)
+    return record(
+        f"spatial-map-{name}",
+        f"configs/spatial.yaml on {name}, OASIS",
+        "the defaults",
+        "1.0: every relevant image first",
+        compared(ours, peer, "mAP", len(found), higher=True),
+        measured=f"mean of {len(found)} split{'s' if len(found) > 1 else ''}: "
+        + ", ".join(f"{a:.3f} and {b:.3f}" for a, b in found),
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
-    if not (DATA / "caltech101").is_dir():
-        print(f"    left out: no {DATA / 'caltech101'}", file=sys.stderr)
-        return []
-    return [record(name, quick) for name in (["textures"] if quick else SETS)]
+    return [compare(name, quick) for name in (["textures"] if quick else SETS)]
 
 
 def steps_of(mixture: str) -> tuple[float, ...]:
@@ -109,8 +77,7 @@ def steps_of(mixture: str) -> tuple[float, ...]:
 
 def cross_validated(name: str, mixture: str) -> dict:
     """Scores on the training images of a set, see `scores_of`."""
-    folder, settings, _ = of_set(name)
-    paths, y = training_images(DATA / folder, load_config(None, [*settings, "split.seed=0"]))
+    paths, y = training_images(folder_of(name), load_config(None, [*settings_of(name), "split.seed=0"]))
     return scores_of(paths, y, MIXTURES[mixture], steps_of(mixture), CHOICE_FOLDS)
 
 

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from pathlib import Path
-from statistics import median
 
+import numpy as np
 
-def _seconds(command: list[str], n: int) -> float:
-    times = []
-    for _ in range(n + 1):  # the first one fills the caches of the file system
-        started = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - started)
-    return median(times[1:])
+from .processes import VISTERM
+from .records import ELAPSED, compared, in_turns, record
 
 
 def run(quick: bool = False) -> list[dict]:
     n = 5 if quick else 20
-    ours = _seconds([str(Path(sys.executable).with_name("visterm")), "--help"], n)
-    peer = _seconds([sys.executable, "-c", "import sklearn"], n)
-    bare = _seconds([sys.executable, "-c", "pass"], n)
+    commands = [VISTERM, "--help"], [sys.executable, "-c", "import sklearn"], [sys.executable, "-c", "pass"]
+    runs = [lambda _, call=call: subprocess.run(call, check=True, stdout=subprocess.DEVNULL) for call in commands]
+    ours, peer, bare = np.median(in_turns(*runs, rounds=n, clock=ELAPSED), axis=0)
     return [
-        {
-            "name": "startup",
-            "what": "visterm --help",
-            "ours": ours,
-            "peer": peer,
-            "peer_name": "python -c 'import sklearn'",
-            "ratio": peer / ours,
-            "limit": f"an interpreter that does nothing takes {bare:.3f} s",
-            "unit": "s",
-            "n": n,
-            "measured": f"median of {n}, elapsed time",
-            "command": "python -m benchmarks startup",
-        }
+        record(
+            "startup",
+            "visterm --help",
+            "python -c 'import sklearn'",
+            f"an interpreter that does nothing takes {bare:.3f} s",
+            compared(ours, peer, "s", n),
+            measured=f"median of {n}, elapsed time",
+        )
     ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t as student
 
-TEST_PER_TRAIN = 25 / 40  # test images per training image: experiments/protocol.py
+TEST_PER_TRAIN = 25 / 40  # test images per training image: experiments/measured/protocol.py
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

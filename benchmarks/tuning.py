@@ -12,47 +12,33 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
-import yaml
 
 from .configurations import FOLDS
-from .vectors import DATA, ROOT
-
-COMMAND = "python -m benchmarks tuning"
-CLASSES = yaml.safe_load((ROOT / "configs" / "caltech101-20-10000.yaml").read_text())["collection"]["classes"]
-SETS = {  # folder and settings
-    "caltech101-20": (
-        "caltech101",
-        [f"collection.classes={json.dumps(CLASSES)}", "split.train=40", "split.test=25", "features.stride=16"],
-    ),
-    "flowers": ("flowers", []),
-    "textures": ("textures", []),
-}
-
-
-def visterm(*arguments: str, runs: str, **options) -> subprocess.CompletedProcess:
-    program = Path(sys.executable).with_name("visterm")
-    environment = os.environ | {"VISTERM_RUNS": runs}
-    return subprocess.run([program, *arguments, "--run", "bench"], env=environment, capture_output=True, **options)
+from .photos import SETS, folder_of, settings_of
+from .processes import command, environment, set_options, visterm
+from .records import ELAPSED, compared, record, timed
 
 
 def evaluated(runs: str) -> float:
-    visterm("train", runs=runs, check=True)
-    return json.loads(visterm("evaluate", "--json", runs=runs, check=True).stdout)["systems"]["oasis"]["map"]
+    visterm(runs, "train")
+    return json.loads(visterm(runs, "evaluate", "--json"))["systems"]["oasis"]["map"]
 
 
 def extracted(name: str, fold: int, runs: str) -> None:
-    folder, settings = SETS[name]
-    options = [part for setting in (*settings, f"split.seed={fold}") for part in ("--set", setting)]
-    visterm("features", str(DATA / folder), *options, runs=runs, check=True)
+    settings = [*settings_of(name), f"split.seed={fold}"]
+    if name == "caltech101-20":
+        settings.append("features.stride=16")
+    visterm(runs, "features", folder_of(name), *set_options(settings))
+
+
+def tuned(runs: str, *options: str) -> dict:
+    return json.loads(visterm(runs, "tune", *options, "--json"))
 
 
 def gain(name: str, fold: int, *limit: str) -> dict:
@@ -60,13 +46,11 @@ def gain(name: str, fold: int, *limit: str) -> dict:
     with tempfile.TemporaryDirectory() as runs:
         extracted(name, fold, runs)
         defaults = evaluated(runs)
-        started = time.perf_counter()
-        result = json.loads(visterm("tune", *limit, "--apply", "--json", runs=runs, check=True).stdout)
-        seconds = time.perf_counter() - started
+        result, spent = timed(tuned, runs, *limit, "--apply", clock=ELAPSED)
         return {
             "defaults": defaults,
             "tuned": evaluated(runs),
-            "seconds": seconds,
+            "seconds": spent,
             "trials": len(result["trials"]),
             "best": result["best"],
             "validation": [result["own_score"], result["score"]],
@@ -79,16 +63,13 @@ def resumed(name: str, fold: int, budget: str) -> dict:
 
     with tempfile.TemporaryDirectory() as runs:
         extracted(name, fold, runs)
-        command = ("tune", "--budget", budget, "--json")
-        program = [Path(sys.executable).with_name("visterm"), *command, "--run", "bench"]
-        killed = subprocess.Popen(
-            program, env=os.environ | {"VISTERM_RUNS": runs}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        options = ("--budget", budget)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        killed = subprocess.Popen(command("tune", *options), env=environment(runs), **quiet)
         time.sleep(seconds_of(budget) / 2)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        again = json.loads(visterm(*command, runs=runs, check=True).stdout)
-        whole = json.loads(visterm(*command, "--force", runs=runs, check=True).stdout)
+        again, whole = tuned(runs, *options), tuned(runs, *options, "--force")
     return {
         "same": again["best"] == whole["best"],
         "killed": again["best"],
@@ -99,9 +80,6 @@ def resumed(name: str, fold: int, budget: str) -> dict:
 
 
 def run(quick: bool = False) -> list[dict]:
-    if not (DATA / "caltech101").is_dir():
-        print(f"    left out: no {DATA / 'caltech101'}", file=sys.stderr)
-        return []
     budget, folds = ("60s", FOLDS[:2]) if quick else ("5m", FOLDS)
     found = {name: [gain(name, fold, "--budget", budget) for fold in folds] for name in SETS}
     return records(found, resumed("textures", 0, budget), budget)
@@ -111,54 +89,40 @@ def records(found: dict[str, list[dict]], again: dict, budget: str) -> list[dict
     """What `run` reports of what `gain` found for each set and split, and of what `resumed` found."""
     from visterm.pipeline.cli.tuning import seconds_of
 
-    limit, made = seconds_of(budget), []
+    maps = []
     for name, splits in found.items():
-        tuned, defaults = (np.array([one[key] for one in splits]) for key in ("tuned", "defaults"))
-        both = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in zip(tuned, defaults, strict=True))
-        made.append(
-            {
-                "name": f"tune-map-{name}",
-                "what": f"tuned settings on {name}, OASIS, --budget {budget}",
-                "ours": float(tuned.mean()),
-                "peer": float(defaults.mean()),
-                "peer_name": "the defaults",
-                "ratio": float(tuned.mean() / defaults.mean()),
-                "limit": "1.0: every relevant image first",
-                "unit": "mAP",
-                "n": len(splits),
-                "measured": f"test images, mean of {len(splits)} splits: {both}",
-                "command": COMMAND,
-            }
+        pairs = [(one["tuned"], one["defaults"]) for one in splits]
+        ours, peer = np.mean(pairs, axis=0)
+        both = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in pairs)
+        maps.append(
+            record(
+                f"tune-map-{name}",
+                f"tuned settings on {name}, OASIS, --budget {budget}",
+                "the defaults",
+                "1.0: every relevant image first",
+                compared(ours, peer, "mAP", len(splits), higher=True),
+                measured=f"test images, mean of {len(splits)} splits: {both}",
+            )
         )
-    seconds = [one["seconds"] for splits in found.values() for one in splits]
+    spent = [one["seconds"] for splits in found.values() for one in splits]
     return [
-        *made,
-        {
-            "name": "tune-budget",
-            "what": f"the longest tuning with --budget {budget}, with the start of Python and the plot",
-            "ours": max(seconds),
-            "peer": float(limit),
-            "peer_name": "the budget",
-            "ratio": limit / max(seconds),
-            "limit": "1: the budget is used and kept",
-            "unit": "s",
-            "n": len(seconds),
-            "measured": f"elapsed time of {len(seconds)} tunings, {min(seconds):.0f} to {max(seconds):.0f} s",
-            "command": COMMAND,
-        },
-        {
-            "name": "tune-resumed",
-            "what": "a tuning that is killed after half of its time and resumed: the same choice as one that is not",
-            "ours": float(again["same"]),
-            "peer": 1.0,
-            "peer_name": "the same choice",
-            "ratio": float(again["same"]),
-            "limit": "1",
-            "unit": "of 1",
-            "n": 1,
-            "measured": f"textures, SIGKILL; {again['trials'][0]} and {again['trials'][1]} trials",
-            "command": COMMAND,
-        },
+        *maps,
+        record(
+            "tune-budget",
+            f"the longest tuning with --budget {budget}, with the start of Python and the plot",
+            "the budget",
+            "1: the budget is used and kept",
+            compared(max(spent), float(seconds_of(budget)), "s", len(spent)),
+            measured=f"elapsed time of {len(spent)} tunings, {min(spent):.0f} to {max(spent):.0f} s",
+        ),
+        record(
+            "tune-resumed",
+            "a tuning that is killed after half of its time and resumed: the same choice as one that is not",
+            "the same choice",
+            "1",
+            compared(float(again["same"]), 1.0, "of 1", 1, higher=True),
+            measured=f"textures, SIGKILL; {again['trials'][0]} and {again['trials'][1]} trials",
+        ),
     ]
 
 

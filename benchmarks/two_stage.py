@@ -14,7 +14,6 @@ Largest inner products become smallest distances by the further coordinate sqrt(
 Recall is the share of the exact 10 best among the candidates, which is what exact scores of the candidates leave.
 """
 
-import time
 from statistics import median
 
 import numpy as np
@@ -27,10 +26,10 @@ from visterm.retrieval import ExactIndex, TwoStageIndex
 
 from . import machine
 from .peers import attempt, run_in
+from .records import ELAPSED, compared, record, seconds, timed
 from .search import FAISS
 from .vectors import load_vectors
 
-COMMAND = "python -m benchmarks two_stage"
 SET = "caltech101-38"
 D = 10_000
 K = 10
@@ -79,12 +78,12 @@ def repeated(X: sp.csr_matrix, n: int, rng: np.random.Generator) -> sp.csr_matri
 def alone(index: ExactIndex, Q: sp.csr_matrix) -> float:
     """Median seconds of a single query."""
     index.search(Q[:1], K)
-    times = []
-    for row in range(Q.shape[0]):
-        start = time.perf_counter()
-        index.search(Q[row], K)
-        times.append(time.perf_counter() - start)
-    return median(times)
+    return median(seconds(index.search, Q[row], K, clock=ELAPSED) for row in range(Q.shape[0]))
+
+
+def recall(wanted: np.ndarray, found: np.ndarray) -> float:
+    """Mean share of the wanted images of each query that are among those found."""
+    return float(np.mean([np.isin(*both).mean() for both in zip(wanted, found, strict=True)]))
 
 
 def embed(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
@@ -105,72 +104,43 @@ def against_faiss(kind: str, learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix)
     n = index.n_candidates
     given = {"gallery": gallery, "queries": queries, "candidates": n, "kind": kind, "threads": 2}
     peer = run_in("faiss", FAISS, FAISS_SCRIPT, given, timeout=1800, threads=2)
-    wanted = ExactIndex(learner, T).search(Q, K).indices
-    recall = np.mean([np.isin(*both).mean() for both in zip(wanted, peer["found"], strict=True)])
-    common = {
-        "n": T.shape[0],
-        "command": COMMAND,
-        "what": f"{n} candidates of {T.shape[0]} images, {D} visterms, OASIS",
-        "peer_name": f"FAISS {INDEXES[kind]}, of {N_COMPONENTS} directions",
-        "measured": f"{Q.shape[0]} queries, one after the other, 1 thread",
-    }
-    ours, found = alone(index, Q), index.recall(Q, K)
-    time_of = {"unit": "ms per query", "limit": "ours with W's product and exact scores, the peer without"}
+    theirs = recall(ExactIndex(learner, T).search(Q, K).indices, peer["found"])
+    name, what = f"search-two-stage-{kind}", f"{n} candidates of {T.shape[0]} images, {D} visterms, OASIS"
+    peer_name = f"FAISS {INDEXES[kind]}, of {N_COMPONENTS} directions"
+    measured = f"{Q.shape[0]} queries, one after the other, 1 thread"
+    shares = compared(index.recall(Q, K), theirs, f"recall at {K}", T.shape[0], higher=True)
+    times = compared(1000 * alone(index, Q), 1000 * float(peer["seconds"]), "ms per query", T.shape[0])
+    limit = "ours with W's product and exact scores, the peer without"
     return [
-        {
-            "name": f"search-two-stage-{kind}-recall",
-            "ours": found,
-            "peer": float(recall),
-            "ratio": found / float(recall),
-            "unit": f"recall at {K}",
-            "limit": "1",
-            **common,
-        },
-        {
-            "name": f"search-two-stage-{kind}",
-            "ours": 1000 * ours,
-            "peer": 1000 * float(peer["seconds"]),
-            "ratio": float(peer["seconds"]) / ours,
-            **time_of,
-            **common,
-        },
+        record(f"{name}-recall", what, peer_name, "1", shares, measured=measured),
+        record(name, what, peer_name, limit, times, measured=measured),
     ]
 
 
-def against_exact(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> list[dict]:
-    start = time.perf_counter()
-    index = TwoStageIndex(learner, T)
-    built = time.perf_counter() - start
+def against_exact(learner: OASIS, T: sp.csr_matrix, Q: sp.csr_matrix) -> dict:
+    index, built = timed(TwoStageIndex, learner, T, clock=ELAPSED)
     exact = ExactIndex(learner, T, n_jobs=2)
-    found, ours, peer = index.recall(Q, K), alone(index, Q), alone(exact, Q[:50])
-    least = 4 * T.nnz / T.shape[0] * D / machine.memory_bandwidth(1)  # W's rows of the query's visterms
-    return [
-        {
-            "name": "search-two-stage-1m",
-            "what": f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {found:.4f}",
-            "ours": 1000 * ours,
-            "peer": 1000 * peer,
-            "peer_name": "exact search, 2 threads",
-            "ratio": peer / ours,
-            "unit": "ms per query",
-            "limit": f"{1000 * least:.2g} ms: W's rows of the query's visterms read, at the bandwidth of the memory",
-            "bound": 1000 * least,
-            "n": T.shape[0],
-            "recall": found,
-            "measured": f"median of {Q.shape[0]} queries, 1 thread; built in {built:.1f} s",
-            "command": COMMAND,
-        }
-    ]
+    found = index.recall(Q, K)
+    return record(
+        "search-two-stage-1m",
+        f"a query alone, {T.shape[0]} images, {D} visterms, OASIS; recall at {K} of {found:.4f}",
+        "exact search, 2 threads",
+        ": W's rows of the query's visterms read, at the bandwidth of the memory",
+        compared(1000 * alone(index, Q), 1000 * alone(exact, Q[:50]), "ms per query", T.shape[0]),
+        measured=f"median of {Q.shape[0]} queries, 1 thread; built in {built:.1f} s",
+        bound=4 * T.nnz / T.shape[0] * D / machine.memory_bandwidth(1),
+        recall=found,
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
     X, y, train = load_vectors(D, SET)
     X = sp.csr_matrix(X)
-    learner = OASIS(random_state=0).fit(X[train], y[train])
+    learner = OASIS(n_steps=2_000_000, random_state=0).fit(X[train], y[train])
     rng = np.random.default_rng(0)
     n = 20_000 if quick else 1_000_000
     T, Q = repeated(X, n, rng), repeated(X, N_QUERIES, rng)
-    records = against_exact(learner, T, Q)
+    records = [against_exact(learner, T, Q)]
     for kind in INDEXES:
         records += sum(attempt(against_faiss, kind, learner, T[: n // 5], Q), [])
     return records

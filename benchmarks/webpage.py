@@ -19,7 +19,6 @@ import base64
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,10 +32,11 @@ from typing import Any
 import cv2
 import numpy as np
 
-from .service import VISTERM, environment
+from .photos import files_of
+from .processes import serving, set_options, visterm
+from .records import compared, record
 from .vectors import DATA
 
-COMMAND = "python -m benchmarks webpage"
 AIM = 150.0  # ms to the first results
 AIM_MAP = 180.0  # s
 AIM_FRAME = 50.0  # ms
@@ -66,19 +66,26 @@ DROP = """(data) => new Promise((done) => {
 })"""
 
 
-def drops(address: str, pictures: list[Path]) -> list[tuple[float, float]]:
-    """Milliseconds to the first results and to all pictures in view, for each picture dropped on an empty page."""
+@contextmanager
+def browser(*arguments: str) -> Iterator[Any]:
+    """A page of Chromium."""
     from playwright.sync_api import sync_playwright
 
-    found = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        program = shutil.which("chromium")
+        chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", *arguments])
+        yield chromium.new_page(viewport={"width": 1280, "height": 860})
+        chromium.close()
+
+
+def drops(address: str, pictures: list[Path]) -> list[tuple[float, float]]:
+    """Milliseconds to the first results and to all pictures in view, for each picture dropped on an empty page."""
+    found = []
+    with browser() as page:
         for picture in pictures:
             page.goto(address)
             page.wait_for_load_state("networkidle")
             found.append(tuple(page.evaluate(DROP, base64.b64encode(picture.read_bytes()).decode())))
-        browser.close()
     return found
 
 
@@ -101,7 +108,7 @@ SCROLL = """([seconds, screens]) => new Promise((done) => {
 def write_parts(folder: Path, n: int) -> None:
     """Write n parts of photos, the class of the photo as a folder."""
     cv2.setNumThreads(1)
-    photos = sorted(path for name in ("caltech101", "flowers", "textures") for path in (DATA / name).glob("*/*.jpg"))
+    photos = files_of("caltech101", "flowers", "textures")
     photos += sorted((DATA / "corel5k").rglob("*.jp*g"))
     rng = np.random.default_rng(0)
     places = rng.random((n, 2))
@@ -123,36 +130,19 @@ def write_parts(folder: Path, n: int) -> None:
 @contextmanager
 def served(folder: Path, images: Path, *settings: str) -> Iterator[str]:
     """Make a run of some images, and serve it; the address."""
-    given = [part for setting in settings for part in ("--set", setting)]
     for arguments in (["features", images], ["train", "--learner", "oasis"]):
-        command = [VISTERM, "--quiet", *arguments, "--run", "bench", *given]
-        subprocess.run(command, env=environment(folder), check=True, capture_output=True)
-    serving = subprocess.Popen(
-        [VISTERM, "--quiet", "serve", "--run", "bench", "--port", "0"],
-        env=environment(folder),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield f"http://127.0.0.1:{serving.stdout.readline().strip().rstrip('/').rpartition(':')[2]}"
-    finally:
-        serving.terminate()
-        serving.wait(30)
+        visterm(folder / "runs", *arguments, *set_options(settings))
+    with serving(folder / "runs") as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def scrolled(address: str, seconds: float, screens: float) -> tuple[np.ndarray, float]:
     """Milliseconds of each frame of a scroll at so many screens a second, and the peak of the page's heap, MB."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--enable-precise-memory-info"]
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
-        page = browser.new_page(viewport={"width": 1280, "height": 860})
+    with browser("--enable-precise-memory-info") as page:
         page.goto(f"{address}/?view=photos")
         page.locator("#photos .tile").first.wait_for()
         page.wait_for_load_state("networkidle")
         found = page.evaluate(SCROLL, [seconds, screens])
-        browser.close()
     return np.array(found["frames"]), found["peak"] / 1e6
 
 
@@ -187,28 +177,23 @@ def dropped(folder: Path, quick: bool) -> dict:
     images, flowers = DATA / "caltech101", sorted((DATA / "flowers").rglob("*.jpg"))
     settings = ("features.n_visterms=1000", f"oasis.n_steps={5_000 if quick else 60_000}")
     with served(folder, images, *settings) as address:
-        pictures = flowers[:: len(flowers) // (3 if quick else 21)]
+        pictures = flowers[:: len(flowers) // (6 if quick else 21)]
         begun = statistics.median(listed for listed, _ in drops(address, pictures[1::3])[1:])
         mapped(address)
         found = drops(address, pictures)
     (first, first_seen), later = found[0], found[1:]
     listed, seen = (statistics.median(times) for times in zip(*later, strict=True))
     n_images = sum(1 for _ in images.rglob("*.jpg"))
-    return {
-        "name": "service-page-drop",
-        "what": f"a picture dropped on the page, {n_images:,} images, to the first results; the first of all "
+    return record(
+        "service-page-drop",
+        f"a picture dropped on the page, {n_images:,} images, to the first results; the first of all "
         f"{first:.0f} ms; with all thumbnails in view painted {seen:.0f} ms, the first time {first_seen:.0f} ms; while "
         f"the service still draws the map, after its first start, {begun:.0f} ms to the first results",
-        "ours": listed,
-        "peer": AIM,
-        "peer_name": "what is aimed at",
-        "ratio": AIM / listed,
-        "limit": "reading and describing the picture, some ms, and a frame of the browser",
-        "unit": "ms",
-        "n": len(later),
-        "measured": f"median of {len(later)} pictures, the slowest {max(listed for listed, _ in later):.0f} ms",
-        "command": COMMAND,
-    }
+        "what is aimed at",
+        "reading and describing the picture, some ms, and a frame of the browser",
+        compared(listed, AIM, "ms", len(later)),
+        measured=f"median of {len(later)} pictures, the slowest {max(listed for listed, _ in later):.0f} ms",
+    )
 
 
 def many(folder: Path, quick: bool) -> list[dict]:
@@ -228,45 +213,35 @@ def many(folder: Path, quick: bool) -> list[dict]:
     heap = max(peak for some in scrolls.values() for _, peak in some)
     frames = np.concatenate([frames for frames, _ in scrolls[HAND]])
     return [
-        {
-            "name": "service-page-map",
-            "what": f"the map of {n:,} photos, {n_visterms:,} visterms; searches by id meanwhile "
+        record(
+            "service-page-map",
+            f"the map of {n:,} photos, {n_visterms:,} visterms; searches by id meanwhile "
             f"{statistics.median(searches):.0f} ms",
-            "ours": seconds,
-            "peer": AIM_MAP,
-            "peer_name": "what is aimed at",
-            "ratio": AIM_MAP / seconds,
-            "limit": "UMAP itself, on one core, so that the same seed gives the same map",
-            "unit": "s",
-            "n": n,
-            "measured": f"once, in a process of low priority; {len(searches)} searches, the slowest "
+            "what is aimed at",
+            "UMAP itself, on one core, so that the same seed gives the same map",
+            compared(seconds, AIM_MAP, "s", n),
+            measured=f"once, in a process of low priority; {len(searches)} searches, the slowest "
             f"{max(searches):.0f} ms",
-            "command": COMMAND,
-        },
-        {
-            "name": "service-page-scroll",
-            "what": f"scrolling through {n:,} photos by hand: the longest frame; script heap {heap:.0f} MB at the peak",
-            "ours": statistics.median(longest),
-            "peer": AIM_FRAME,
-            "peer_name": "what is aimed at",
-            "ratio": AIM_FRAME / statistics.median(longest),
-            "limit": "16.7 ms: 60 frames a second",
-            "unit": "ms",
-            "n": len(frames),
-            "measured": f"median of {SCROLLS} scrolls of {SECONDS} s at {HAND} screens a second, some "
+        ),
+        record(
+            "service-page-scroll",
+            f"scrolling through {n:,} photos by hand: the longest frame; script heap {heap:.0f} MB at the peak",
+            "what is aimed at",
+            "16.7 ms: 60 frames a second",
+            compared(statistics.median(longest), AIM_FRAME, "ms", len(frames)),
+            measured=f"median of {SCROLLS} scrolls of {SECONDS} s at {HAND} screens a second, some "
             f"{len(frames) // len(longest)} frames each, of more than {AIM_FRAME:.0f} ms: {in_words(slow[HAND])}; "
-            f"at {FASTER} screens a second {in_words(slow[FASTER])}, dragged {in_words(slow[DRAGGED])}; at {HAND} the "
-            f"median {np.median(frames):.1f} ms, the 99th percentile {np.percentile(frames, 99):.0f} ms",
-            "command": COMMAND,
-            "slow_frames": slow[HAND],
-            "heap_mb": heap,
-        },
+            f"at {FASTER} screens a second {in_words(slow[FASTER])}, dragged {in_words(slow[DRAGGED])}; at {HAND} "
+            f"the median {np.median(frames):.1f} ms, the 99th percentile {np.percentile(frames, 99):.0f} ms",
+            slow_frames=slow[HAND],
+            heap_mb=heap,
+        ),
     ]
 
 
 def run(quick: bool = False) -> list[dict]:
-    if not all((DATA / name).is_dir() for name in ("caltech101", "flowers")) or shutil.which("chromium") is None:
-        print(f"    left out: no {DATA / 'caltech101'}, or no chromium", file=sys.stderr)
+    if shutil.which("chromium") is None:
+        print("    left out: no chromium", file=sys.stderr)
         return []
     with tempfile.TemporaryDirectory(prefix="visterm-bench-") as name:
         few, lots = Path(name) / "few", Path(name) / "many"

@@ -9,9 +9,7 @@ quality, each system takes the settings that were best in a five-fold cross-vali
 split; ``python -m benchmarks.wsabie`` prints what it chose.
 """
 
-import subprocess
 import sys
-import time
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,9 +21,10 @@ from visterm.learners import WSABIE
 from . import machine
 from .annotators import dense_vectors
 from .peers import PeerError, attempt, run_in
-from .vectors import ROOT, load_vectors
+from .processes import in_own_process, peak_memory
+from .records import RIGHT_LABEL, THREAD, compared, record, seconds
+from .vectors import load_vectors
 
-COMMAND = "python -m benchmarks wsabie"
 SET = "caltech101-38"
 LIGHTFM = ["lightfm-next==1.19.0", "numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1"]
 N_COMPONENTS = 100
@@ -111,99 +110,73 @@ def arrays(X, y, train, **more):
 # -- speed -------------------------------------------------------------------------------------------------------------
 
 
+def time_learning(name: str, what: str, learner, X, y, train, given: dict, epochs: int, repeats: int, peer_name: str):
+    """The record of a step, from the first one on, and precisions at 1: ours and the peer's, of each repetition.
+
+    A step is one image and one of its labels. `given` is for the peer's script.
+    """
+    n_steps = epochs * int(train.sum())
+    WSABIE(n_components=N_COMPONENTS, n_steps=1, random_state=0).fit(X[train], y[train])  # compiles
+    learner.set_params(n_components=N_COMPONENTS, n_steps=n_steps, pass_steps=n_steps)
+    times, precisions = [], []
+    for seed in range(repeats):
+        ours = seconds(learner.set_params(random_state=seed).fit, X[train], y[train])
+        peer = run_in("lightfm", LIGHTFM, LIGHTFM_TIME, arrays(X, y, train, epochs=epochs, seed=seed, **given))
+        times.append((ours, float(peer["seconds"])))
+        precisions.append((precision_at_1(learner, X[~train], y[~train]), float(peer["precision"])))
+    ours, peer = 1e6 * np.median(times, axis=0) / n_steps
+    entries = X[train].nnz / train.sum()
+    step = record(
+        name,
+        f"a step of WSABIE's WARP, {N_COMPONENTS} components, {what}",
+        peer_name,
+        f": {entries:.0f} x {N_COMPONENTS} numbers of V, at the bandwidth of the cache",
+        compared(ours, peer, "us per step", n_steps * repeats),
+        measured=f"{n_steps} steps from the start, median of {repeats} in turns, {THREAD.title}",
+        bound=4 * entries * N_COMPONENTS / machine.cache_bandwidth(learner.visterm_vectors_.nbytes),
+    )
+    return step, precisions
+
+
 def time_steps(d: int, quick: bool, defaults: bool = False) -> list[dict]:
-    """Microseconds per step from the first step on; a step is one image and one of its labels.
+    """Microseconds per step.
 
     Either each with the settings most often chosen for it, and the peer draws labels as often as WSABIE does; or each
     with its own `defaults` but for the size, which for the peer are a larger learning rate and ten draws. It then soon
     has few violating labels, and most of its steps change nothing.
     """
-    X, y, train = load_vectors(d, SET)
     epochs, repeats = (10, 1) if quick else (TIMED_EPOCHS, 5)
-    n_steps = epochs * int(train.sum())
-    settings = {} if defaults else TIMED[d]
-    peer_settings = LIGHTFM_DEFAULTS if defaults else {"rate": LIGHTFM_RATE}
-    learner = WSABIE(n_components=N_COMPONENTS, n_steps=n_steps, pass_steps=n_steps, **settings)
-    WSABIE(n_components=N_COMPONENTS, n_steps=1, random_state=0).fit(X[train], y[train])  # compiles
-    ours, peer, found, peer_found = [], [], [], []
-    for seed in range(repeats):
-        start = time.thread_time()
-        learner.set_params(random_state=seed).fit(X[train], y[train])
-        ours.append(time.thread_time() - start)
-        found.append(precision_at_1(learner, X[~train], y[~train]))
-        given = arrays(X, y, train, epochs=epochs, seed=seed, **peer_settings)
-        outputs = run_in("lightfm", LIGHTFM, LIGHTFM_TIME, given)
-        peer.append(float(outputs["seconds"]))
-        peer_found.append(float(outputs["precision"]))
-    ours, peer = (1e6 * np.median(seconds) / n_steps for seconds in (ours, peer))
-    entries = X[train].nnz / train.sum()
-    bound = 1e6 * 4 * entries * N_COMPONENTS / machine.cache_bandwidth(learner.visterm_vectors_.nbytes)
-    kind = "default-" if defaults else ""
-    how = ", each with its defaults" if defaults else ""
-    timed = {
-        "name": f"warp-{kind}{d}",
-        "what": f"a step of WSABIE's WARP, {N_COMPONENTS} components, {d} visterms{how}",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "LightFM's WARP (lightfm-next 1.19.0)",
-        "ratio": peer / ours,
-        "limit": f"{bound:.2g} us: {entries:.0f} x {N_COMPONENTS} numbers of V, at the bandwidth of the cache",
-        "bound": bound,
-        "unit": "us per step",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} steps from the start, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    step, precisions = time_learning(
+        f"warp-default-{d}" if defaults else f"warp-{d}",
+        f"{d} visterms, each with its defaults" if defaults else f"{d} visterms",
+        WSABIE(**({} if defaults else TIMED[d])),
+        *load_vectors(d, SET),
+        LIGHTFM_DEFAULTS if defaults else {"rate": LIGHTFM_RATE},
+        epochs,
+        repeats,
+        "LightFM's WARP (lightfm-next 1.19.0)",
+    )
     if not defaults:
-        return [timed]
-    ours, peer = float(np.mean(found)), float(np.mean(peer_found))
-    learned = {
-        "name": f"warp-default-p1-{d}",
-        "what": f"WSABIE after these steps with its defaults, {N_COMPONENTS} components, {d} visterms",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "LightFM with its defaults",
-        "ratio": ours / peer,
-        "limit": "1.0: every image's best label is its own",
-        "unit": "p@1",
-        "n": repeats,
-        "measured": f"38 classes, mean of {repeats} seeds; the standard error of 950 test images is 0.015",
-        "command": COMMAND,
-    }
-    return [timed, learned]
+        return [step]
+    ours, peer = np.mean(precisions, axis=0)
+    learned = record(
+        f"warp-default-p1-{d}",
+        f"WSABIE after these steps with its defaults, {N_COMPONENTS} components, {d} visterms",
+        "LightFM with its defaults",
+        RIGHT_LABEL,
+        compared(ours, peer, "p@1", repeats, higher=True),
+        measured=f"38 classes, mean of {repeats} seeds; the standard error of 950 test images is 0.015",
+    )
+    return [step, learned]
 
 
 def time_dense_steps(quick: bool) -> dict:
-    """The same on dense vectors, after the first epoch; LightFM with its own limit of draws."""
+    """The same on dense vectors; LightFM with its own limit of draws."""
     X, y = dense_vectors(38)
-    X, y = X[:1520], y[:1520]
-    train, epochs, repeats = np.ones(len(y), bool), 2, 1 if quick else 3
-    n_steps = epochs * len(y)
-    learner = WSABIE(n_components=N_COMPONENTS, n_steps=n_steps, pass_steps=n_steps, random_state=0)
-    ours, peer = [], []
-    for _ in range(repeats):
-        start = time.thread_time()
-        learner.fit(X, y)
-        ours.append(time.thread_time() - start)
-        given = arrays(X, y, train, epochs=epochs, seed=0, **LIGHTFM_DEFAULTS)
-        peer.append(float(run_in("lightfm", LIGHTFM, LIGHTFM_TIME, given)["seconds"]))
-    ours, peer = (1e6 * np.median(seconds) / n_steps for seconds in (ours, peer))
-    d = X.shape[1]
-    bound = 1e6 * 4 * d * N_COMPONENTS / machine.cache_bandwidth(learner.visterm_vectors_.nbytes)
-    return {
-        "name": "warp-dense",
-        "what": f"a step of WSABIE's WARP, {N_COMPONENTS} components, dense vectors of {d} numbers",
-        "ours": ours,
-        "peer": peer,
-        "peer_name": "LightFM's WARP with its defaults (lightfm-next 1.19.0)",
-        "ratio": peer / ours,
-        "limit": f"{bound:.2g} us: {d} x {N_COMPONENTS} numbers of V, at the bandwidth of the cache",
-        "bound": bound,
-        "unit": "us per step",
-        "n": n_steps * repeats,
-        "measured": f"{n_steps} steps from the start, median of {repeats} in turns, 1 thread each, processor time",
-        "command": COMMAND,
-    }
+    train, peer_name = np.arange(len(y)) < 1520, "LightFM's WARP with its defaults (lightfm-next 1.19.0)"
+    what, repeats = f"dense vectors of {X.shape[1]} numbers", 1 if quick else 3
+    step, _ = time_learning("warp-dense", what, WSABIE(), X, y, train, LIGHTFM_DEFAULTS, 2, repeats, peer_name)
+    return step
 
 
 # -- quality -----------------------------------------------------------------------------------------------------------
@@ -297,26 +270,21 @@ def compare_quality(d: int, quick: bool, show=None) -> list[dict]:
             show(d, fold, found, chosen)
         table.append(found)
     mean = {name: float(np.mean([found[name] for found in table])) for name in set.intersection(*map(set, table))}
-    common = {
-        "unit": "p@1",
-        "n": len(folds) * len(seeds),
-        "command": COMMAND,
-        "limit": "1.0: every image's best label is its own",
-        "measured": f"38 classes, means of {len(folds)} splits and {len(seeds)} seeds; the standard error of 2,850 "
-        "test images is 0.009",
-    }
+    measured = (
+        f"38 classes, means of {len(folds)} splits and {len(seeds)} seeds; the standard error of 2,850 test images is "
+        "0.009"
+    )
     names = {"lightfm": "LightFM", "linearsvc": "LinearSVC"}
     titles = {"quality": "WSABIE, sizes chosen too", "single": f"WSABIE, {N_COMPONENTS} components"}
     return [
-        {
-            "name": f"wsabie-{what}-{key}-{d}",
-            "what": f"{titles[what]}, {d} visterms",
-            "ours": mean[ours],
-            "peer": mean[peer],
-            "peer_name": f"{peer}, settings by cross-validation as ours",
-            "ratio": mean[ours] / mean[peer],
-            **common,
-        }
+        record(
+            f"wsabie-{what}-{key}-{d}",
+            f"{titles[what]}, {d} visterms",
+            f"{peer}, settings by cross-validation as ours",
+            RIGHT_LABEL,
+            compared(mean[ours], mean[peer], "p@1", len(folds) * len(seeds), higher=True),
+            measured=measured,
+        )
         # All settings chosen, the sizes too; and a single model of as many components as LightFM has.
         for what, ours in (("quality", "WSABIE"), ("single", "single"))
         for key, peer in names.items()
@@ -326,52 +294,34 @@ def compare_quality(d: int, quick: bool, show=None) -> list[dict]:
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
-MEMORY_PROGRAM = """
-import sys
-from pathlib import Path
-import resource
-from benchmarks.vectors import load_vectors
-from visterm.learners import WSABIE
-size, n_steps = int(sys.argv[1]), int(sys.argv[2])
-X, y, train = load_vectors(10_000, "caltech101-38")
-WSABIE(n_components=10, n_steps=10, validation_fraction=0.2, random_state=0).fit(X[train], y[train])
-def peak():
-    status = Path("/proc/self/status")
-    if status.exists():  # Linux counts the parent's memory in ru_maxrss
-        return 1024 * int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-before = peak()
-learner = WSABIE(n_components=size, n_steps=n_steps, validation_fraction=0.2, random_state=0).fit(X[train], y[train])
-print((peak() - before) / (learner.visterm_vectors_.nbytes + learner.label_vectors_.nbytes))
-"""
+
+def learning_memory(size: int, n_steps: int) -> float:
+    """What learning with early stopping adds to the peak of this process, in copies of the vectors."""
+    X, y, train = load_vectors(10_000, SET)
+    early = {"validation_fraction": 0.2, "patience": None, "refit": False, "random_state": 0}
+    WSABIE(n_components=10, n_steps=10, **early).fit(X[train], y[train])
+    before = peak_memory()
+    learner = WSABIE(n_components=size, n_steps=n_steps, **early).fit(X[train], y[train])
+    return (peak_memory() - before) / (learner.visterm_vectors_.nbytes + learner.label_vectors_.nbytes)
 
 
 def measure_memory(quick: bool) -> dict:
-    """Peak of a process that learns with early stopping, in copies of the vectors."""
     size, n_steps = 2000, 5_000 if quick else 20_000
-    command = [sys.executable, "-c", MEMORY_PROGRAM, str(size), str(n_steps)]
-    copies = float(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
-    return {
-        "name": "wsabie-memory",
-        "what": f"WSABIE with early stopping, {size} components",
-        "ours": copies,
-        "peer": 4.0,
-        "peer_name": "the vectors and the best vectors in double precision",
-        "ratio": 4.0 / copies,
-        "limit": "2: the vectors and the best vectors, float32",
-        "unit": "copies of V and W",
-        "n": n_steps,
-        "measured": f"peak of a process, {n_steps} steps",
-        "command": COMMAND,
-    }
+    return record(
+        "wsabie-memory",
+        f"WSABIE with early stopping, {size} components",
+        "the vectors and the best vectors in double precision",
+        "2: the vectors and the best vectors, float32",
+        compared(in_own_process(learning_memory, size, n_steps), 4.0, "copies of V and W", n_steps),
+        measured=f"peak of a process, {n_steps} steps",
+    )
 
 
 def run(quick: bool = False) -> list[dict]:
     timed = [attempt(time_steps, d, quick, defaults) for defaults in (False, True) for d in (1000, 10_000)]
-    records = [record for attempted in timed for found in attempted for record in found]
+    records = [one for attempted in timed for found in attempted for one in found]
     records += attempt(time_dense_steps, quick)
-    records += [*compare_quality(1000, quick), *compare_quality(10_000, quick)]
-    return [*records, measure_memory(quick)]
+    return [*records, *compare_quality(1000, quick), *compare_quality(10_000, quick), measure_memory(quick)]
 
 
 def show_choice(d, fold, found, chosen) -> None:

@@ -2,6 +2,11 @@
 
 Writes one page per experiment and a summary to docs/results, with --quick to build/results-quick. The result of each
 job is cached under build/experiments: an interrupted run resumes where it stopped.
+
+An experiment is declared once, in three files of its name, and named in `NAMES` and in coverage.py. A module in
+measured/ has its systems, grids and data, and `measure`, which runs one job. A module here has `jobs`, the parameters
+of all calls of `measure`; `ALONE`, whether jobs run one at a time; and `facts`, the numbers, rows and drawings of its
+page. A template in templates/ has the page's prose, and the claims with the rule that judges each.
 """
 
 from __future__ import annotations
@@ -33,16 +38,16 @@ def main() -> int:
         return 2
     quick = arguments.quick
     folder = ROOT / "build" / "results-quick" if quick else ROOT / "docs" / "results"
+    modules = {name: importlib.import_module(f"experiments.{name}") for name in NAMES}
+    codes = {name: code_of(module.measure) for name, module in modules.items()}
     started = time.monotonic()
     for name in arguments.names or NAMES:
-        module = importlib.import_module(f"experiments.{name}")
-        results = run_jobs(name, module.jobs(quick), alone=module.ALONE)
+        module = modules[name]
+        results = run_jobs(module.measure, module.jobs(quick), alone=module.ALONE)
         command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"
-        seconds = sum(result["seconds"] for result in results)
-        page = module.page(results)
-        write_page(folder, name, page, command=command, code=code_of(name), quick=quick, seconds=seconds)
+        write_page(folder, module, results, command=command, code=codes[name], quick=quick)
         print(f"{name}: {folder / name}.md after {(time.monotonic() - started) / 60:.1f} min", flush=True)
-    broken = write_summary(folder, {name: code_of(name) for name in NAMES})
+    broken = write_summary(folder, codes)
     write_coverage(folder, NAMES)
     print(f"summary: {folder / 'README.md'}, {folder / 'coverage.md'}")
     for line in broken:

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .pages import KINDS, Finding, holding, markdown_table
+from .pages import by_kind, holding, markdown_table, read_records
 
 PAPERS = {
     "JMLR": "G. Chechik, V. Sharma, U. Shalit, S. Bengio: *Large Scale Online Learning of Image Similarity through "
@@ -54,7 +53,7 @@ ROWS = (
     Row("JMLR", "LEGO", "retrieval", "of pairs, as compared; triplets beside it"),
     Row("JMLR", "LMNN", "retrieval", "metric-learn's, on principal components"),
     Row("JMLR", "RCA, Xing's method (tried, not reported)", "retrieval", "baselines; Xing's of 10 classes"),
-    Row("JMLR", "figure 1: the algorithm", "oasis.md"),
+    Row("JMLR", "figure 1: the algorithm", "api/learners.md"),
     Row("JMLR", "figure 2: the local binary pattern", "features.md"),
     Row("JMLR", "tables 1 to 3: the web data, and answers on it", "", WEB),
     Row("JMLR", "figure 3 A: precision on web images", "scale.md", f"synthetic images, as many: {WEB}"),
@@ -71,7 +70,7 @@ ROWS = (
     Row("JMLR", "figure 7: averaged rankers", "variants"),
     Row("JMLR", "figure 8: symmetric variants", "variants"),
     Row("JMLR", "figure 9: positive semi-definite projections", "variants"),
-    Row("NIPS", "section 4.1: clicks cut off at a share", "oasis.md", f"`click_cutoff` takes a share; {WEB}"),
+    Row("NIPS", "section 4.1: clicks cut off at a share", "api/learners.md", f"`click_cutoff` takes a share; {WEB}"),
     Row("NIPS", "table 1: answers on the web data", "", WEB),
     Row("NIPS", "figure 1 (a): human evaluation", "judging.md", "to be run by people"),
     Row("NIPS", "figure 1 (b): time against the number of images", "speed", "as figure 4 of JMLR"),
@@ -82,7 +81,7 @@ ROWS = (
     Row("AROMA", "AROMA, diagonal and factored", "retrieval"),
     Row("AROMA", "HIER", "retrieval", "with the is-a table of the repository"),
     Row("AROMA", "ITML", "newsgroups", "metric-learn's, on principal components"),
-    Row("AROMA", "figures 1 and 2: the algorithms", "aroma.md"),
+    Row("AROMA", "figures 1 and 2: the algorithms", "api/learners.md"),
     Row("AROMA", "figure 3, left: precision of all systems", "retrieval"),
     Row("AROMA", "figure 3, middle and right: along the steps, and by r", "learning"),
     Row("AROMA", "section 5.1: the lead over OASIS, 0.33 against 0.22", "lead", "on other classes"),
@@ -102,7 +101,7 @@ ROWS = (
     Row("WSABIE", "figure 2: precision along training time", "annotation", "on words of subject lines"),
     Row("WSABIE", "PAMIR's own set, several labels", "corel", "not of this paper: of Grangier and Bengio, 2008"),
     Row("MuSL", "MuSL; one metric, one per category, random and k-means grouping", "musl"),
-    Row("MuSL", "figures 1 and 2: the idea and the algorithm", "musl.md"),
+    Row("MuSL", "figures 1 and 2: the idea and the algorithm", "api/learners.md"),
     Row("MuSL", "figure 3: the matrix L at three stages", "musl"),
     Row("MuSL", "figure 4: the weights of an easy and of a difficult pair", "musl"),
     Row("MuSL", "figure 5 A: Caltech-20", "musl", "settings of merged-20"),
@@ -136,11 +135,14 @@ def write_coverage(folder: Path, names: Sequence[str]) -> None:
     ]
     for paper, title in PAPERS.items():
         rows = [[row.item, _link(folder, row.where), row.note] for row in ROWS if row.paper == paper]
-        lines += [f"## {paper}", "", title, "", *markdown_table(["", "Where", ""], rows), ""]
+        lines += [f"## {paper}", "", title, "", markdown_table(["", "Where", ""], rows), ""]
     lines += ["## Findings", "", "How many hold on each page, by who states them.", ""]
-    found = [[_link(folder, name), *_found(folder, name)] for name in names if (folder / f"{name}.json").is_file()]
-    lines += [*markdown_table(["", "the paper", "the paper, threshold ours", "by construction", "our own"], found), ""]
-    (folder / "coverage.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    counts = [
+        [_link(folder, name), *(holding(group) if group else "" for group in by_kind(record["findings"]).values())]
+        for name, record in read_records(folder, names).items()
+    ]
+    lines += [markdown_table(["", "the paper", "the paper, threshold ours", "by construction", "our own"], counts)]
+    (folder / "coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _link(folder: Path, where: str) -> str:
@@ -149,12 +151,3 @@ def _link(folder: Path, where: str) -> str:
     if (folder / f"{where}.md").is_file():
         return f"[{where}]({where}.md)"
     return f"`make reproduce ONLY={where}`" if where else "**not repeated**"
-
-
-def _found(folder: Path, name: str) -> list[str]:
-    """How many findings of a page hold: those of the papers by kind, then our own checks."""
-    record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    found = [Finding(**finding) for finding in record["findings"]]
-    groups = [[one for one in found if one.of_paper and one.kind == kind] for kind in KINDS]
-    groups.append([one for one in found if not one.of_paper])
-    return [holding(group) if group else "" for group in groups]

@@ -20,9 +20,8 @@ from benchmarks.__main__ import RESULTS, merge
 from benchmarks.vectors import DATA
 
 from .jobs import run_jobs
-from .musl import jobs_grown
-from .musl_page import page_found
-from .musl_trials import STARTS, jobs_chosen
+from .measured.musl import STARTS
+from .musl import choose, collect, grown_grid, measure
 
 NAME = "experiments.musl_records"
 COMMAND = f"python -m {NAME}"
@@ -47,8 +46,8 @@ def main() -> int:
 
 def compare_quality(quick: bool) -> list[dict[str, Any]]:
     """Records: five metrics against other groupings, and whether three groups are the three sources."""
-    grid = run_jobs("musl", jobs_grown(quick))
-    settings, voters = jobs_chosen(grid)
+    grid = run_jobs(measure, grown_grid(quick))
+    settings, voters = choose(grid)
     asked = [("one metric", 1), *((system, k) for k in (5, 3) for system in ("joint", "k-means")), ("random", 5)]
     n_trials = 1 if quick else 10
     trials = [
@@ -56,12 +55,12 @@ def compare_quality(quick: bool) -> list[dict[str, Any]]:
         for system, k in [*asked, (STARTS, 3)]
         for trial in range(n_trials)
     ]
-    found = page_found(run_jobs("musl", trials), settings, voters)
+    figures = collect(run_jobs(measure, trials), settings, voters)
     common = {"n": n_trials, "measured": f"{n_trials} trials", "command": COMMAND}
-    ours = float(np.mean(found["joint", 5]["accuracy"]))
+    ours = float(np.mean(figures["joint", 5]["accuracy"]))
     records = []
     for name, system, k in (("k1", "one metric", 1), ("kmeans", "k-means", 5), ("random", "random", 5)):
-        peer = float(np.mean(found[system, k]["accuracy"]))
+        peer = float(np.mean(figures[system, k]["accuracy"]))
         records.append(
             {
                 "name": f"musl-k5-{name}",
@@ -76,7 +75,7 @@ def compare_quality(quick: bool) -> list[dict[str, Any]]:
                 **common,
             }
         )
-    best, one, means = (np.array(found[system, 3]["sourced"]) for system in (STARTS, "joint", "k-means"))
+    best, one, means = (np.array(figures[system, 3]["sourced"]) for system in (STARTS, "joint", "k-means"))
     records.append(
         {
             "name": "musl-k3-sources",

@@ -1,17 +1,32 @@
-"""Pages of results: what was measured, what the paper found, whether the two agree, and with which command."""
+"""Pages of results: a template per experiment, with its prose, its claims and their rules, filled with its figures.
+
+A template of experiments/templates extends `page.md.jinja`. Its lines are joined to paragraphs; a blank line begins the
+next. In it, `claim` states what a paper found, what was found here, and the rule that judges it; `table` and `plot` set
+rows and drawings. Other names in it are those of the module that measures, those of the experiment's own module, and
+what this one's `facts` returns.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jinja2
+import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.plots import save
+from benchmarks.plots import PLACES, mean_series, new_figure, save
+from benchmarks.statistics import clearly_above, difference, plus_minus, ratio_text
+from visterm.pipeline.console import count
+
+from .measured.grids import MOST_DOUBLINGS
 
 # Kinds of findings, and how the summary counts them.
 KINDS = {
@@ -19,34 +34,9 @@ KINDS = {
     "threshold": "findings of a paper for which the threshold is ours",
     "construction": "findings that hold by construction",
 }
+STATED_BY = {"paper": "the paper", "threshold": "the paper, threshold ours", "construction": "by construction"}
 
-
-@dataclass
-class Table:
-    """Rows of text or numbers under a caption."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-
-
-@dataclass
-class Plot:
-    """A figure, written as `<stem>.png`, and the numbers in it, written as `<stem>.csv`."""
-
-    stem: str
-    caption: str
-    figure: Figure
-    data: Sequence[dict[str, Any]]
-    photos: bool = False  # it has some, so that 256 colours are enough to keep the file small
-
-
-# On every page: how systems are told apart.
-TEST = (
-    "One-sided t tests over folds or repeats are corrected resampled ones (p < 0.025), since these share images: C. "
-    "Nadeau, Y. Bengio, *Inference for the Generalization Error*, Machine Learning 52, 2003. Standard errors of means "
-    "are not corrected: they describe the folds."
-)
+Results = list[dict[str, Any]]
 
 
 @dataclass
@@ -93,47 +83,85 @@ class Finding:
         """Word of the page: yes, no, or open where settings at the edge of the grid may decide it."""
         return "open" if self.edges else "yes" if self.agrees else "**no**"
 
+    @property
+    def stated_by(self) -> str:
+        return STATED_BY[self.kind] if self.of_paper else "our own check"
+
+
+class Plot(NamedTuple):
+    """A figure, written as `<stem>.png`, and the numbers in it, written as `<stem>.csv`."""
+
+    stem: str
+    figure: Figure
+    data: Sequence[dict[str, Any]]
+    photos: bool = False  # it has some, so that 256 colours are enough to keep the file small
+
 
 @dataclass
 class Page:
-    """One experiment: its parts are paragraphs (text), tables and plots, in order."""
+    """One experiment: its text as Markdown, and the findings and plots that its template stated."""
 
-    title: str
-    source: str
-    protocol: str
-    findings: list[Finding]
-    parts: list[str | Table | Plot] = field(default_factory=list)
+    text: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+
+    def claim(
+        self,
+        agrees: Any,
+        *,
+        kind: str = "paper",
+        must: bool = False,
+        of_paper: bool = True,
+        edges: str = "",
+        caller: Callable[[], str],
+    ) -> str:
+        """Add a finding; its text holds what the paper found, what was found here and, perhaps, why not, after `==`."""
+        paper, here, *why = (joined(part) for part in re.split(r"^==", caller(), flags=re.MULTILINE))
+        self.findings.append(Finding(paper, here, agrees, must, "".join(why), of_paper, kind, edges))
+        return ""
+
+    def plot(self, plot: Plot, *, caller: Callable[[], str]) -> str:
+        """Add a plot, and show it over its caption."""
+        self.plots.append(plot)
+        stem, caption = plot.stem, joined(caller())
+        return f"![{caption}]({stem}.png)\n\n{caption} ([numbers]({stem}.csv))\n\n"
 
 
-def write_page(folder: Path, name: str, page: Page, *, command: str, code: str, quick: bool, seconds: float) -> None:
+def joined(text: str) -> str:
+    """A paragraph's lines as one; those of a table and items of a list stay."""
+    lines = "\n".join(line.strip() for line in text.splitlines() if line.strip())
+    return re.sub(r"\n(?!\||- )", " ", lines)
+
+
+def render(experiment: Any, results: Results, quick: bool = False, *, command: str = "", seconds: float = 0.0) -> Page:
+    """The page of an experiment's module."""
+    page = Page()
+    names = vars(sys.modules[experiment.measure.__module__]) | vars(experiment) | experiment.facts(results)
+    given = {"claim": page.claim, "plot": page.plot, "findings": page.findings}
+    page.text = _fill(name_of(experiment), names | given, quick=quick, command=command, minutes=seconds / 60)
+    return page
+
+
+def name_of(experiment: Any) -> str:
+    return experiment.__name__.rpartition(".")[2]
+
+
+def _fill(template: str, names: Mapping[str, Any], **more: Any) -> str:
+    text = _TEMPLATES.get_template(f"{template}.md.jinja").render(names, **more)
+    return "\n\n".join(filter(None, map(joined, re.split(r"\n\s*\n", text)))) + "\n"
+
+
+def write_page(folder: Path, experiment: Any, results: Results, *, command: str, code: str, quick: bool) -> None:
     """Write `<name>.md`, its PNG and CSV files, and `<name>.json` with the findings and the `code` they come from."""
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"# {page.title}", ""]
-    if quick:
-        lines += ["**Quick run: fewer folds and settings than the full experiment.**", ""]
-    lines += [
-        page.source,
-        "",
-        page.protocol,
-        "",
-        TEST,
-        "",
-        f"Written by `{command}`; {seconds / 60:.0f} minutes of one core.",
-        "",
-    ]
-    lines += ["## What the paper found", "", *_findings(page.findings), "## Figures", ""]
-    for part in page.parts:
-        if isinstance(part, Table):
-            lines += [f"**{part.caption}**", "", *markdown_table(part.columns, part.rows), ""]
-        elif isinstance(part, Plot):
-            save(part.figure, folder / f"{part.stem}.png", few_colours=part.photos)
-            write_csv(folder / f"{part.stem}.csv", part.data)
-            lines += [f"![{part.caption}]({part.stem}.png)", "", f"{part.caption} ([numbers]({part.stem}.csv))", ""]
-        else:
-            lines += [part, ""]
-    (folder / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    name, seconds = name_of(experiment), sum(result["seconds"] for result in results)
+    page = render(experiment, results, quick=quick, command=command, seconds=seconds)
+    for plot in page.plots:
+        save(plot.figure, folder / f"{plot.stem}.png", few_colours=plot.photos)
+        write_csv(folder / f"{plot.stem}.csv", plot.data)
+    (folder / f"{name}.md").write_text(page.text, encoding="utf-8")
     record = {
-        "title": page.title,
+        "title": page.text.splitlines()[0].removeprefix("# "),
         "command": command,
         "code": code,
         "quick": quick,
@@ -148,51 +176,58 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
 
     `codes` has what each experiment's results would come from now: a page that comes from other code is said to.
     """
-    records = {
-        name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        for name in codes
-        if (folder / f"{name}.json").exists()
-    }
-    findings = [Finding(**finding) for record in records.values() for finding in record["findings"]]
-    of_kind = {kind: [found for found in findings if found.of_paper and found.kind == kind] for kind in KINDS}
-    own = [found for found in findings if not found.of_paper]
-    lines = [
-        "# The papers, reproduced",
-        "",
-        f"{holding(of_kind['paper'])} {KINDS['paper']} hold on the data at hand too. "
-        f"Counted apart: {holding(of_kind['threshold'])} {KINDS['threshold']}, {holding(of_kind['construction'])} "
-        f"{KINDS['construction']}, and {holding(own)} checks of our own. A verdict is open where the settings chosen "
-        "lie at the edge of those tried in most folds. Each page says what was done, gives tables and "
-        "figures with the numbers beneath them, and says why a finding is not repeated, where that was found out. "
-        "`make reproduce` writes all of it, `make reproduce QUICK=1` a smaller version; these pages "
-        f"took {sum(record['core_seconds'] for record in records.values()) / 60:.0f} minutes of one core in all.",
-        "",
-    ]
-    for name, record in records.items():
-        lines += [f"## [{record['title']}]({name}.md)", "", f"`{record['command']}`", ""]
-        if record.get("code") != codes[name]:
-            lines += ["**These are results of earlier code: run the command again.**", ""]
-        lines += _findings([Finding(**finding) for finding in record["findings"]])
-    (folder / "README.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    records = read_records(folder, codes)
+    groups = by_kind([finding for record in records.values() for finding in record["findings"]])
+    minutes = sum(record["core_seconds"] for record in records.values()) / 60
+    text = _fill("README", {"records": records, "codes": codes, "groups": groups, "kinds": KINDS, "minutes": minutes})
+    (folder / "README.md").write_text(text, encoding="utf-8")
     return [
-        f"{name}: {finding['paper']} Here: {finding['here']}"
+        f"{name}: {finding.paper} Here: {finding.here}"
         for name, record in records.items()
         for finding in record["findings"]
-        if finding["must"] and not finding["agrees"]
+        if finding.must and not finding.agrees
     ]
+
+
+def read_records(folder: Path, names: Sequence[str] | Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What `write_page` recorded of each page in the folder."""
+    files = {name: folder / f"{name}.json" for name in names}
+    records = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.is_file()}
+    return {
+        name: record | {"findings": [Finding(**finding) for finding in record["findings"]]}
+        for name, record in records.items()
+    }
+
+
+def by_kind(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """Findings of the papers by kind, and checks of our own."""
+    groups = {kind: [one for one in findings if one.of_paper and one.kind == kind] for kind in KINDS}
+    return groups | {"own": [one for one in findings if not one.of_paper]}
 
 
 def holding(findings: Sequence[Finding]) -> str:
     """How many of them hold, and how many are open."""
-    n_open = sum(bool(found.edges) for found in findings)
-    holding = f"{sum(found.agrees and not found.edges for found in findings)} of {len(findings)}"
+    n_open = sum(bool(one.edges) for one in findings)
+    holding = f"{sum(one.agrees and not one.edges for one in findings)} of {len(findings)}"
     return f"{holding} ({n_open} open)" if n_open else holding
 
 
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Markdown lines of a table."""
+def findings_text(findings: Sequence[Finding]) -> str:
+    """The findings as a table, then why verdicts are open, then why findings do not agree."""
+    rows = [[one.paper, one.here, one.stated_by, one.verdict] for one in findings]
+    parts = [markdown_table(["The paper", "Here", "Stated by", "Agrees"], rows)]
+    parts += [f"*{one.paper}* {one.edges}" for one in findings if one.edges]
+    reasons: dict[str, list[str]] = {}
+    for one in findings:
+        if not one.agrees and not one.edges and one.why:
+            reasons.setdefault(one.why, []).append(f"*{one.paper}*")
+    return "\n\n".join([*parts, *(f"{' '.join(papers)} {why}" for why, papers in reasons.items())])
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table in Markdown."""
     body = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns), *body]
+    return "\n".join(["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns), *body])
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -204,23 +239,119 @@ def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
             writer.writerow({key: f"{cell:.6g}" if isinstance(cell, float) else cell for key, cell in row.items()})
 
 
-_SHORT = {
-    **{("paper", True): "the paper", ("threshold", True): "the paper, threshold ours"},
-    **{("construction", True): "by construction"},
-    **{(kind, False): "our own check" for kind in KINDS},
+# -- what several pages say and draw -----------------------------------------------------------------------------------
+
+
+class Panel(NamedTuple):
+    """One of a plot's axes.
+
+    Parameters
+    ----------
+    curves : dict
+        x and values of shape (folds, len(x)) by name: means with standard errors are drawn.
+    axes : dict
+        Properties of the axes.
+    columns : dict
+        What the CSV file says of these curves in columns of its own.
+    finish : callable, optional
+        Draws more on the axes.
+    """
+
+    curves: Mapping[str, tuple[Any, Any]]
+    axes: Mapping[str, Any]
+    columns: Mapping[str, Any] = {}
+    finish: Callable[[Any], Any] | None = None
+
+
+def draw(
+    stem: str,
+    panels: Sequence[Panel],
+    *,
+    width: float | None = None,
+    title: str | None = None,
+    order: Sequence[str] = (),
+) -> Plot:
+    """Curves in panels side by side, under one legend with this title.
+
+    A system has its look of `PLACES`, other curves have theirs by their place in `order`, or as they come.
+    """
+    figure, axes = new_figure(len(panels), width=width)
+    rows: list[dict[str, Any]] = []
+    places = {name: place for place, name in enumerate(order)}
+    for one, panel in zip(axes, panels, strict=True):
+        for name, (x, values) in panel.curves.items():
+            place = places.setdefault(name, len(places))
+            drawn = mean_series(one, name if name in PLACES else place, x, values, name)
+            rows += [{**panel.columns, **row} for row in drawn]
+        one.set(**panel.axes)
+        if panel.finish:
+            panel.finish(one)
+    lines = {name: line for one in axes for line, name in zip(*one.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines.keys(), loc="outside right center", frameon=False, title=title)
+    return Plot(stem, figure, rows)
+
+
+def set_ticks(ticks: Sequence[int]) -> Callable[[Any], None]:
+    """Function that labels these places of a logarithmic x axis, and no others."""
+
+    def finish(axes: Any) -> None:
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set_xticks([], minor=True)
+
+    return finish
+
+
+def select(results: Results, **wanted: Any) -> Results:
+    """The results that have these parameters."""
+    return [one for one in results if all(one.get(key) == value for key, value in wanted.items())]
+
+
+def open_text(systems: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Why a verdict over these systems is open: the settings at the edge of each in most folds; empty if none are."""
+    texts = [f"{name}: {', '.join(names)}" for name, records in systems.items() if (names := at_edge(records))]
+    return f"At the edge of what was tried in most folds: {'; '.join(texts)}." if texts else ""
+
+
+def at_edge(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Settings that more than half of the records, one a fold, have at the edge."""
+    counts = Counter(name for record in records for name in record.get("edges", ()))
+    return [name for name, count in counts.items() if 2 * count > len(records)]
+
+
+def settings_text(records: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
+    """Chosen settings with the number of folds that chose each; a star marks those at the edge."""
+    parts = []
+    for name in names or records[0]["settings"]:
+        chosen = Counter((r["settings"][name], name in r["edges"]) for r in records if name in r["settings"])
+        cells = [f"{value:,.10g}{'*' * edge} ({n})" for (value, edge), n in sorted(chosen.items())]
+        parts.append(f"{name} {', '.join(cells)}")
+    return "; ".join(parts)
+
+
+def settings_by_fold(records: Sequence[Mapping[str, Any]]) -> str:
+    """Chosen settings, fold by fold; a star marks those at the edge."""
+    texts = []
+    for key in records[0]["settings"]:
+        values = [f"{one['settings'][key]:g}" + "*" * (key in one["edges"]) for one in records]
+        texts.append(f"{key} {', '.join(values)}")
+    return "; ".join(texts)
+
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"f": format, "plus_minus": plus_minus, "mean": lambda values: float(np.mean(values))}
+_TEMPLATES.globals |= {
+    "clearly_above": clearly_above,
+    "count": count,
+    "difference": difference,
+    "findings_text": findings_text,
+    "holding": holding,
+    "plus_minus": plus_minus,
+    "ratio_text": ratio_text,
+    "table": markdown_table,
 }
-
-
-def _findings(findings: Sequence[Finding]) -> list[str]:
-    rows = [
-        [finding.paper, finding.here, _SHORT[finding.kind, finding.of_paper], finding.verdict] for finding in findings
-    ]
-    lines = [*markdown_table(["The paper", "Here", "Stated by", "Agrees"], rows), ""]
-    lines += [line for found in findings if found.edges for line in (f"*{found.paper}* {found.edges}", "")]
-    reasons: dict[str, list[str]] = {}
-    for finding in findings:
-        if not finding.agrees and not finding.edges and finding.why:
-            reasons.setdefault(finding.why, []).append(f"*{finding.paper}*")
-    for why, papers in reasons.items():
-        lines += [f"{' '.join(papers)} {why}", ""]
-    return lines
+_TEMPLATES.globals["growth"] = joined(_TEMPLATES.get_template("growth.md.jinja").render(doublings=MOST_DOUBLINGS))

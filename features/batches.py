@@ -6,6 +6,8 @@ import collections
 import concurrent.futures
 import itertools
 import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import joblib
 import numpy as np
@@ -17,8 +19,12 @@ from .images import ImageError, read_picture
 BATCH = 32  # images whose blocks are assigned to visterms together
 DISTRIBUTED_BATCH = 128  # images per task of `distribute`, which carries the codebook of some MB
 
+Failure = tuple[int, str, Exception]  # index of an image that could not be read, its path, the error
+Limits = tuple[int, int | None]  # most pixels, and longest side, as of `read_pixels`
+Distribute = Callable[[Callable[..., Any], Iterable[tuple]], Iterable[Any]]  # function and tasks to results, in order
 
-def check_images(images):
+
+def check_images(images: Any) -> Any:
     """Return the images, unless they are one path or one array, which could be iterated over too."""
     if isinstance(images, (str, bytes, os.PathLike)):
         raise ValueError(f"images must be a sequence of images, not one path: use [{os.fspath(images)!r}]")
@@ -27,14 +33,16 @@ def check_images(images):
     return images
 
 
-def read_pixels(image, max_pixels, max_side=None):
+def read_pixels(image: Any, max_pixels: int, max_side: int | None = None) -> np.ndarray:
     """Return RGB pixels of a path or an array, scaled down to a longest side."""
     if isinstance(image, (str, os.PathLike)):
         return read_picture(image, max_side=max_side, max_pixels=max_pixels).pixels
     return shrink_to_side(as_rgb(image), max_side)
 
 
-def run_batch(function, start, images, *limits):
+def run_batch(
+    function: Callable[[np.ndarray, int], Any], start: int, images: Iterable[Any], *limits: Any
+) -> tuple[list[Any], list[Failure]]:
     """Call function(pixels, index) for every image; return the results and the failures.
 
     `limits` are those of `read_pixels`. An unreadable path gives the result None and a failure (index, path, error).
@@ -53,7 +61,7 @@ def run_batch(function, start, images, *limits):
     return results, failures
 
 
-def _batches(images, size=BATCH):
+def _batches(images: Iterable[Any], size: int = BATCH) -> Iterator[tuple[int, Iterator[Any]]]:
     """Split any iterable into (start, iterator of images); use up each before the next."""
     images = iter(images)
     for start in itertools.count(0, size):
@@ -63,7 +71,12 @@ def _batches(images, size=BATCH):
         yield start, itertools.chain(iter(first), itertools.islice(images, size - 1))
 
 
-def run_batches(function, images, n_jobs, distribute=None):
+def run_batches(
+    function: Callable[[int, Iterable[Any]], Any],
+    images: Iterable[Any],
+    n_jobs: int | None,
+    distribute: Distribute | None = None,
+) -> Iterator[Any]:
     """Yield function(start, batch) of every batch of images, in order, at most a few batches ahead.
 
     Threads suffice: kernels and decoders release the GIL, and the codebook is shared. With `distribute` the function

@@ -161,7 +161,7 @@ def pad_to_block(image: np.ndarray, block_size: int) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _taps(n, size):
+def _taps(n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the `n` pixels of a shortened axis of `size` pixels lie: left neighbours, and right ones' weights / 256."""
     left = np.empty(n, dtype=np.uint32)
     weights = np.empty(n, dtype=np.float32)
@@ -173,7 +173,7 @@ def _taps(n, size):
 
 
 @numba.njit(cache=True, nogil=True)
-def shrink(gray, out):
+def shrink(gray: np.ndarray, out: np.ndarray) -> None:
     """Scale `gray` (H, W) down to the size of `out`, both uint8, bilinearly with weights of 1/256.
 
     In single precision, where all numbers are whole and below 2**24, so nothing is rounded before the end.

@@ -6,6 +6,8 @@ centres this search takes most of the time of extraction; see `NearestCenters`.
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numba
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,7 +23,9 @@ MOST_SPREAD = 256  # clusters whose first centres are chosen by k-means++, which
 
 
 @numba.njit(cache=True, nogil=True)
-def _means(points, weights, labels, n_features, sums, totals):
+def _means(
+    points: np.ndarray, weights: np.ndarray, labels: np.ndarray, n_features: int, sums: np.ndarray, totals: np.ndarray
+) -> None:
     """Add every point to the sum of its cluster, in the order of the points and in double precision."""
     sums[:] = 0
     totals[:] = 0
@@ -34,7 +38,7 @@ def _means(points, weights, labels, n_features, sums, totals):
 
 
 @numba.njit(cache=True, nogil=True)
-def _spread(points, weights, shares, chosen):
+def _spread(points: np.ndarray, weights: np.ndarray, shares: np.ndarray, chosen: np.ndarray) -> None:
     """Choose first centres by k-means++: each at random in proportion to its squared distance from those before it.
 
     shares : random numbers in [0, 1), one for each centre; chosen : filled with the numbers of the points.
@@ -60,7 +64,16 @@ def _spread(points, weights, shares, chosen):
             total += weights[i] * distances[i]
 
 
-def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_state=None, n_jobs=None):
+def kmeans(
+    points: np.ndarray,
+    n_clusters: int,
+    *,
+    weights: Any = None,
+    max_iter: int = 25,
+    tol: float = 1e-3,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> np.ndarray:
     """Return the centres of k-means by Lloyd's algorithm with exact assignment.
 
     Parameters
@@ -100,13 +113,14 @@ def kmeans(points, n_clusters, *, weights=None, max_iter=25, tol=1e-3, random_st
     centers = points[np.sort(chosen)]
     sums = np.empty((n_clusters, n_features))
     totals = np.empty(n_clusters)
-    search = padded = heads = None
+    search: NearestCenters | None = None
+    projected: tuple[np.ndarray, np.ndarray] | None = None
     before = np.inf
     for _ in range(max_iter):
         search = NearestCenters(centers, like=search, axes_of=points)
-        if padded is None:
-            padded, heads = search.project(points)
-        labels, distances = search.search(padded, heads, n_jobs)
+        if projected is None:
+            projected = search.project(points)
+        labels, distances = search.search(*projected, n_jobs)
         _means(points, weights, labels, n_features, sums, totals)
         empty = np.flatnonzero(totals == 0)
         centers = (sums / np.maximum(totals, 1e-30)[:, None]).astype(np.float32)
@@ -152,14 +166,22 @@ class Codebook(BaseEstimator):
     (True, True)
     """
 
-    def __init__(self, *, n_visterms=10_000, max_iter=25, tol=1e-3, random_state=None, n_jobs=None):
+    def __init__(
+        self,
+        *,
+        n_visterms: int = 10_000,
+        max_iter: int = 25,
+        tol: float = 1e-3,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_visterms = n_visterms
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, descriptors, y=None):
+    def fit(self, descriptors: Any, y: Any = None) -> Self:
         """Learn the centres.
 
         Parameters
@@ -198,13 +220,13 @@ class Codebook(BaseEstimator):
         self._search = NearestCenters(self.centers_)
         return self
 
-    def set_centers(self, centers):
+    def set_centers(self, centers: Any) -> Self:
         """Set the centres (n_visterms, n_features), e.g. stored or renumbered ones, and return itself."""
         self.centers_ = _as_points(centers)
         self._search = NearestCenters(self.centers_)
         return self
 
-    def predict(self, descriptors):
+    def predict(self, descriptors: Any) -> np.ndarray:
         """Return the number of the nearest centre of every descriptor.
 
         Parameters
@@ -229,7 +251,7 @@ class Codebook(BaseEstimator):
         return self._search.search(*self._search.project(descriptors))[0]
 
 
-def _as_points(points):
+def _as_points(points: Any) -> np.ndarray:
     points = np.ascontiguousarray(points, dtype=np.float32)
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"descriptors must be an array of shape (n, n_features), not {points.shape}")

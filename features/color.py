@@ -7,6 +7,8 @@ each cell's middle.
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numba
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,7 +18,7 @@ from .codebook import kmeans
 
 
 @numba.njit(cache=True, nogil=True)
-def color_rows(image, table, out):
+def color_rows(image: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (H, W) with the table's entry for every pixel of `image` (H, W, 3), both uint8."""
     height, width, _ = image.shape
     for y in range(height):
@@ -66,12 +68,12 @@ class Palette(BaseEstimator):
     True
     """
 
-    def __init__(self, *, n_colors=20, max_iter=50, random_state=None):
+    def __init__(self, *, n_colors: int = 20, max_iter: int = 50, random_state: Any = None) -> None:
         self.n_colors = n_colors
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, pixels, y=None):
+    def fit(self, pixels: Any, y: Any = None) -> Self:
         """Learn the palette.
 
         Parameters
@@ -107,7 +109,7 @@ class Palette(BaseEstimator):
         missing = self.n_colors - n_clusters
         return self.set_colors(np.concatenate([centers, np.repeat(centers[-1:], missing, axis=0)]))
 
-    def set_colors(self, colors):
+    def set_colors(self, colors: Any) -> Self:
         """Take over given colours (n_colors, 3), e.g. stored ones, and return itself."""
         self.colors_ = np.ascontiguousarray(colors, dtype=np.float32)
         middle = np.arange(32, dtype=np.float32) * 8 + 3.5
@@ -117,7 +119,7 @@ class Palette(BaseEstimator):
         self.table_ = distances.argmin(axis=1).astype(np.uint8)
         return self
 
-    def predict(self, image):
+    def predict(self, image: np.ndarray) -> np.ndarray:
         """Return the palette colour of every pixel.
 
         Parameters

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import cv2
@@ -256,12 +256,28 @@ _NO_SIZE = "zero width or height"
 # ------------------------------------------------------------------------------------------------------- JPEG
 
 _JPEG_MARKER = _signature(rb"\xff([^\0\xff])")
+_JPEG_AFTER_SCAN = _signature(rb"\xff([^\0\xd0-\xd7\xff])")  # the next marker but restarts
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those three are tables
 _JPEG_SEQUENTIAL = frozenset((0xC0, 0xC1))
 _JPEG_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a segment
-_JPEG_START_OF_SCAN, _JPEG_END = 0xDA, 0xD9
+JPEG_START_OF_SCAN, JPEG_END = 0xDA, 0xD9
 _MAX_JPEG_SEGMENTS = 10_000  # before the picture; real files have tens
 _MAX_JPEG_SCANS = 100  # a scan of a few bytes costs a pass over the whole picture; real files have about ten
+
+
+def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the marker of each segment of a JPEG, and where its content begins (with its length, 2 bytes) and ends.
+
+    Markers without content begin where they end. The compressed pixels of a scan lie between the end of its header and
+    the two bytes of the next marker.
+    """
+    position, pattern = 2, _JPEG_MARKER
+    while (match := pattern.search(data, position)) is not None:
+        marker, start = match[1][0], match.end()
+        alone = marker in _JPEG_ALONE or marker == JPEG_END
+        position = start if alone else start + max(2, int.from_bytes(data[start : start + 2]))
+        yield marker, start, position
+        pattern = _JPEG_AFTER_SCAN if marker == JPEG_START_OF_SCAN else _JPEG_MARKER
 
 
 def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> tuple[int, int]:
@@ -273,16 +289,11 @@ def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> tuple[int, int]:
     with a marker that cannot occur inside compressed pixels; a truncated file lacks it.
     """
     frame = channels = height = width = 0
-    position = 2
-    for _ in range(_MAX_JPEG_SEGMENTS):
-        match = _JPEG_MARKER.search(data, position)
-        if match is None:
-            raise ImageError(name, "truncated")
-        marker, position = match[1][0], match.end()
-        if marker in _JPEG_ALONE:
-            continue
-        if marker in (_JPEG_START_OF_SCAN, _JPEG_END):
+    for number, (marker, position, _) in enumerate(jpeg_segments(data)):
+        if marker in (JPEG_START_OF_SCAN, JPEG_END):
             break
+        if number == _MAX_JPEG_SEGMENTS:
+            raise ImageError(name, f"damaged (more than {_MAX_JPEG_SEGMENTS:,} segments before the picture)")
         if marker in _JPEG_FRAMES and not frame:
             frame = marker
             # length (2 bytes), bits a sample (1), height (2), width (2), channels (1)
@@ -291,10 +302,9 @@ def _check_jpeg(data: bytes, max_pixels: int, name: StrPath) -> tuple[int, int]:
                 raise ImageError(name, "truncated")
             height, width, channels = int.from_bytes(segment[3:5]), int.from_bytes(segment[5:7]), segment[7]
             _check_size(width, height, max_pixels, name)
-        position += max(2, int.from_bytes(data[position : position + 2]))
     else:
-        raise ImageError(name, f"damaged (more than {_MAX_JPEG_SEGMENTS:,} segments before the picture)")
-    if not frame or marker == _JPEG_END:
+        raise ImageError(name, "truncated")
+    if not frame or marker == JPEG_END:
         raise ImageError(name, "damaged (no picture in it)")
     if data.rfind(b"\xff\xd9", position) < 0:
         raise ImageError(name, "truncated")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import cv2
 import numba
@@ -21,11 +22,23 @@ import numpy as np
 from .blocks import blocks_in, check_grid, level_shapes, pad_to_block, shrink
 from .texture import N_PATTERNS, UNIFORM_PATTERNS, lbp_patterns
 
+if TYPE_CHECKING:
+    from .color import Palette
+
 NORMALIZATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"l1": lambda shares: shares, "hellinger": np.sqrt}
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_cells(values, ys, xs, cell, n_values, listed, first, cells):
+def _count_cells(
+    values: np.ndarray,
+    ys: np.ndarray,
+    xs: np.ndarray,
+    cell: int,
+    n_values: int,
+    listed: np.ndarray,
+    first: int,
+    cells: np.ndarray,
+) -> None:
     """Count the values of the pixels of square cells.
 
     cells[i, j, first + b] becomes the number of pixels of cell (i, j) with the value listed[b], and one more bin that
@@ -57,7 +70,7 @@ def _count_cells(values, ys, xs, cell, n_values, listed, first, cells):
 
 
 @numba.njit(cache=True, nogil=True)
-def _sum_blocks(cells, cells_per_block, cells_per_stride, out):
+def _sum_blocks(cells: np.ndarray, cells_per_block: int, cells_per_stride: int, out: np.ndarray) -> None:
     """Sum the cells of every block into a row of `out`, (n_blocks, n_bins) of int32."""
     n_y = (cells.shape[0] - cells_per_block) // cells_per_stride + 1
     n_x = (cells.shape[1] - cells_per_block) // cells_per_stride + 1
@@ -72,13 +85,23 @@ def _sum_blocks(cells, cells_per_block, cells_per_stride, out):
 
 
 @numba.njit(cache=True, nogil=True)
-def _nearest_pixels(n, size):
+def _nearest_pixels(n: int, size: int) -> np.ndarray:
     """Pixel of an axis of `size` that lies nearest to the middle of each of the `n` pixels it is scaled down to."""
     return ((2 * np.arange(n) + 1) * size // (2 * n)).astype(np.uint32)
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_blocks(colors, gray, shapes, n_colors, uniform_patterns, block_size, stride, cell, out):
+def _count_blocks(
+    colors: np.ndarray,
+    gray: np.ndarray,
+    shapes: np.ndarray,
+    n_colors: int,
+    uniform_patterns: np.ndarray,
+    block_size: int,
+    stride: int,
+    cell: int,
+    out: np.ndarray,
+) -> None:
     """Fill `out` (n_blocks, n_colors + 59) with the counts of all levels.
 
     colors : palette colours (H, W) and gray : grey levels (H, W) of the finest level, shapes : (n_levels, 2).
@@ -131,7 +154,7 @@ def as_rgb(image: np.ndarray) -> np.ndarray:
 
 def describe(
     image: np.ndarray,
-    palette,
+    palette: Palette,
     *,
     block_size: int = 64,
     stride: int = 32,

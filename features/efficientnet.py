@@ -33,7 +33,7 @@ _OPSET, _IR_VERSION = 13, 8
 
 # Settings of OnnxEmbedder: the input is (pixel - 127) / 128. Of the ways to fit an image, which differ little, this one
 # sees all of it, and so can explain all of it.
-PREPARATION = {"size": SIDE, "resize": "stretch", "mean": 127.0, "scale": 1 / 128}
+PREPARATION: dict[str, Any] = {"size": SIDE, "resize": "stretch", "mean": 127.0, "scale": 1 / 128}
 
 
 def deep_embedder(**settings: Any) -> OnnxEmbedder:
@@ -77,9 +77,9 @@ def read_deep_weights() -> dict[str, np.ndarray]:
         data = file.read_bytes()
     except OSError as error:
         raise ValueError(f"{file}: the weights cannot be read ({error.strerror}); {advice}") from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != SHA256:
-        raise ValueError(f"{file}: not the weights of version 0.1.0 (SHA-256 {found[:12]}...); {advice}")
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != SHA256:
+        raise ValueError(f"{file}: not the weights of version 0.1.0 (SHA-256 {digest[:12]}...); {advice}")
     try:
         return read_torch_weights(data)
     except ValueError as error:

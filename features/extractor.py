@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,17 +20,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .batches import check_images, read_pixels, run_batch, run_batches
+from .batches import Distribute, Failure, Limits, check_images, read_pixels, run_batch, run_batches
 from .blocks import block_grid, check_grid
 from .cells import WHOLE, block_cells, check_cells, n_cells
 from .codebook import Codebook
 from .color import Palette
-from .decoding import Picture, decode_picture
+from .decoding import Picture, StrPath, decode_picture
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
 from .images import MAX_PIXELS, read_file
 from .visterms import TERM_FREQUENCIES, VistermWeighting, co_occurrence_order, count_visterms
+
+Progress = Callable[[int, int], object]  # called with the number of images read, and of all
 
 PIXELS_PER_IMAGE = 100  # sampled for the palette
 BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
@@ -40,21 +43,29 @@ MIN_SIDE = 64  # of max_side: one block of the default size
 # Work on one image or batch (module level, so that worker processes can run it)
 
 
-def _sample_pixels(pixels, rng):
+def _sample_pixels(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sample pixels of an image, with replacement."""
     pixels = pixels.reshape(-1, 3)
     return pixels[rng.integers(0, len(pixels), PIXELS_PER_IMAGE)]
 
 
-def _sample_rows(rows, n, rng):
+def _sample_rows(rows: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Sample rows without replacement, in their order."""
     return rows if len(rows) <= n else rows[np.sort(rng.choice(len(rows), n, replace=False))]
 
 
-def _count_batch(start, images, limits, layout, palette, codebook, normalization):
+def _count_batch(
+    start: int,
+    images: Iterable[Any],
+    limits: Limits,
+    layout: _Layout,
+    palette: Palette,
+    codebook: Codebook,
+    normalization: str,
+) -> tuple[sp.csr_matrix, list[Failure]]:
     """Count the visterms of a batch of images."""
 
-    def work(pixels, _):
+    def work(pixels: np.ndarray, _: int) -> tuple[np.ndarray, np.ndarray | None]:
         rows = describe(pixels, palette, **layout.grid, normalization=normalization)
         return rows, layout.cells_of(*pixels.shape[:2])
 
@@ -69,14 +80,17 @@ def _count_batch(start, images, limits, layout, palette, codebook, normalization
     return count_visterms(ids, n_columns, layout.n_visterms), failures
 
 
-def _count_batch_by_trees(start, images, limits, layout, forest):
+def _count_batch_by_trees(
+    start: int, images: Iterable[Any], limits: Limits, layout: _Layout, forest: ForestCodebook
+) -> tuple[sp.csr_matrix, list[Failure]]:
     """Count the visterms of a batch of images, with a forest."""
 
-    def count(pixels, _):
-        if layout.cells == WHOLE:
+    def count(pixels: np.ndarray, _: int) -> np.ndarray:
+        cells = layout.cells_of(*pixels.shape[:2])
+        if cells is None:
             return forest.count(pixels)
         blocks, nodes = forest.passed(forest.predict(pixels))
-        columns = layout.columns(nodes[:, None], layout.cells_of(*pixels.shape[:2])[blocks])
+        columns = layout.columns(nodes[:, None], cells[blocks])
         return np.bincount(columns.ravel(), minlength=layout.n_visterms).astype(np.int32)
 
     rows, failures = run_batch(count, start, images, *limits)
@@ -92,17 +106,17 @@ class _Layout(NamedTuple):
     grid: dict[str, Any]  # see `block_grid`
 
     @property
-    def per_cell(self):
+    def per_cell(self) -> int:
         """Visterms of each cell, the number of centres or nodes; up to n_cells - 1 last columns stay empty."""
         return self.n_visterms // n_cells(self.cells)
 
-    def cells_of(self, height, width):
+    def cells_of(self, height: int, width: int) -> np.ndarray | None:
         """Return the cells of all blocks of an image, (n_blocks, n_grids); None where the image is the only cell."""
         if self.cells == WHOLE:
             return None
         return block_cells(block_grid(height, width, **self.grid), height, width, self.cells)
 
-    def columns(self, ids, cells):
+    def columns(self, ids: np.ndarray, cells: np.ndarray | None) -> np.ndarray:
         """Return the columns of visterms (n, m) in cells (n, n_grids): (n, m * n_grids) of int32."""
         if cells is None:
             return ids
@@ -189,31 +203,34 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     (8, 10)
     """
 
+    palette_: Any  # Palette; None with a forest
+    codebook_: Any  # Codebook or ForestCodebook
+
     def __init__(
         self,
         *,
-        n_visterms=10_000,
-        codebook="kmeans",
-        n_trees=10,
-        n_candidates=20,
-        min_samples_leaf=5,
-        n_colors=20,
-        max_side=500,
-        block_size=64,
-        stride=32,
-        scale=1.25,
-        min_blocks=10,
-        cells=(1,),
-        normalization="hellinger",
-        tf="count",
-        max_color_samples=100_000,
-        max_descriptors=250_000,
-        max_iter=25,
-        max_pixels=MAX_PIXELS,
-        random_state=None,
-        n_jobs=None,
-        on_error="raise",
-    ):
+        n_visterms: int = 10_000,
+        codebook: str = "kmeans",
+        n_trees: int = 10,
+        n_candidates: int = 20,
+        min_samples_leaf: int = 5,
+        n_colors: int = 20,
+        max_side: int | None = 500,
+        block_size: int = 64,
+        stride: int = 32,
+        scale: float = 1.25,
+        min_blocks: int = 10,
+        cells: Sequence[int] = (1,),
+        normalization: str = "hellinger",
+        tf: str = "count",
+        max_color_samples: int = 100_000,
+        max_descriptors: int = 250_000,
+        max_iter: int = 25,
+        max_pixels: int = MAX_PIXELS,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        on_error: str = "raise",
+    ) -> None:
         self.n_visterms = n_visterms
         self.codebook = codebook
         self.n_trees = n_trees
@@ -239,7 +256,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     # -----------------------------------------------------------------------------------------------------------
     # Fit
 
-    def fit(self, images, y=None, *, callback=None, distribute=None):
+    def fit(
+        self,
+        images: Iterable[Any],
+        y: Any = None,
+        *,
+        callback: Progress | None = None,
+        distribute: Distribute | None = None,
+    ) -> Self:
         """Learn palette, codebook and idf from training images.
 
         Parameters
@@ -271,7 +295,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self._fit_count(images, y, callback, distribute)
         return self
 
-    def fit_transform(self, images, y=None):
+    def fit_transform(self, images: Iterable[Any], y: Any = None) -> sp.csr_matrix:
         """Fit, and return the vectors of the training images; see `fit` and `transform`.
 
         Parameters
@@ -287,7 +311,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         counts = self._fit_count(images, y)
         return self.weighting_.transform(counts)
 
-    def _fit_count(self, images, y, callback=None, distribute=None):
+    def _fit_count(
+        self, images: Iterable[Any], y: Any, callback: Progress | None = None, distribute: Distribute | None = None
+    ) -> sp.csr_matrix:
         """Fit, and return the counts of the training images."""
         images = self._checked(images)
         rng = check_random_state(self.random_state)
@@ -302,7 +328,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self.fit_weighting(counts[readable])
         return counts
 
-    def _fit_kmeans(self, images, seeds, callback, distribute):
+    def _fit_kmeans(
+        self, images: Sequence[Any], seeds: Sequence[int], callback: Progress | None, distribute: Distribute | None
+    ) -> tuple[sp.csr_matrix, list[Failure]]:
         """Learn palette and centres; return the counts of the images and the unreadable ones."""
         of_pixels = self._choose(len(images), self.max_color_samples // PIXELS_PER_IMAGE, seeds[0])
         of_blocks = self._choose(len(images), self.max_descriptors // BLOCKS_PER_IMAGE, seeds[2])
@@ -345,7 +373,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         counts.sort_indices()
         return counts, failures
 
-    def _fit_forest(self, images, y, seeds, callback, distribute):
+    def _fit_forest(
+        self,
+        images: Sequence[Any],
+        y: np.ndarray,
+        seeds: Sequence[int],
+        callback: Progress | None,
+        distribute: Distribute | None,
+    ) -> tuple[sp.csr_matrix, list[Failure]]:
         """Grow the trees; return the counts of the images and the unreadable ones."""
         forest = self._forest().set_params(n_jobs=self.n_jobs)
         forest.check()
@@ -353,19 +388,20 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         tick = _ticker(callback, len(chosen) + len(images))
         quota = max(forest.max_blocks // len(chosen), 1)
         forest.draw_filters(seeds[1])
-        rows = self._gather(
+        parts = self._gather(
             [images[i] for i in chosen],
             lambda pixels, i: forest.sample(pixels, quota, (seeds[2], i)),
             tick,
             distribute,
         )
-        labels = np.repeat(y[chosen], [0 if part is None else len(part) for part in rows])
-        rows = np.concatenate(_readable(rows))
+        labels = np.repeat(y[chosen], [0 if part is None else len(part) for part in parts])
+        rows = np.concatenate(_readable(parts))
+        del parts
         self.palette_, self.codebook_ = None, forest.grow(rows, labels, seeds[3])
         del rows
         return self._count(images, tick, distribute)
 
-    def _forest(self):
+    def _forest(self) -> ForestCodebook:
         """Return a forest that is not yet grown."""
         layout = self._layout()
         return ForestCodebook(
@@ -373,7 +409,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             min_samples_leaf=self.min_samples_leaf, max_blocks=min(self.max_descriptors, FOREST_BLOCKS), **layout.grid,
         )  # fmt: skip
 
-    def fit_weighting(self, counts):
+    def fit_weighting(self, counts: Any) -> Self:
         """Learn the idf weights alone, from `count` of the training images.
 
         Parameters
@@ -388,7 +424,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self.weighting_ = VistermWeighting(tf=self.tf).fit(counts)
         return self
 
-    def _checked(self, images):
+    def _checked(self, images: Iterable[Any]) -> Sequence[Any]:
         """Check settings and images; return the images as a list."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         check_cells(self.cells, self.n_visterms, 3 * self.n_trees if self.codebook == "forest" else 2)
@@ -411,26 +447,32 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             raise ValueError("there are no images to fit to")
         return images
 
-    def _check_on_error(self):
+    def _check_on_error(self) -> None:
         if self.on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', not {self.on_error!r}")
 
-    def _layout(self):
+    def _layout(self) -> _Layout:
         names = ("block_size", "stride", "scale", "min_blocks")
         return _Layout(self.n_visterms, tuple(self.cells), {name: getattr(self, name) for name in names})
 
-    def _limits(self):
+    def _limits(self) -> Limits:
         """Return the limits of `read_pixels`."""
         return self.max_pixels, self.max_side
 
     @staticmethod
-    def _choose(n_images, n_chosen, seed):
+    def _choose(n_images: int, n_chosen: int, seed: int) -> Sequence[int] | np.ndarray:
         """Choose images, in their order; all of them if they are few."""
         if n_images <= n_chosen:
             return range(n_images)
         return np.sort(np.random.default_rng(seed).choice(n_images, max(n_chosen, 1), replace=False))
 
-    def _gather(self, images, function, tick, distribute):
+    def _gather(
+        self,
+        images: Sequence[Any],
+        function: Callable[[np.ndarray, int], Any],
+        tick: Callable[[int], object],
+        distribute: Distribute | None,
+    ) -> list[Any]:
         """Return what the function gives for each image, None for an unreadable one; call `tick` after each batch."""
         parts, limits = [], self._limits()
         for results, failures in run_batches(
@@ -443,14 +485,14 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             raise ValueError(f"none of the {len(images)} images could be read")
         return parts
 
-    def _raise_first(self, failures):
+    def _raise_first(self, failures: list[Failure]) -> None:
         if failures and self.on_error == "raise":
             raise failures[0][2]
 
     # -----------------------------------------------------------------------------------------------------------
     # Transform
 
-    def transform(self, images):
+    def transform(self, images: Iterable[Any]) -> sp.csr_matrix:
         """Return the weighted visterm vectors of images.
 
         Parameters
@@ -472,7 +514,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.weighting_.transform(self.count(images))
 
-    def count(self, images):
+    def count(self, images: Iterable[Any]) -> sp.csr_matrix:
         """Return how often each visterm occurs in each image.
 
         Parameters
@@ -496,12 +538,17 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         _warn(failures, counts.shape[0])
         return counts
 
-    def _count(self, images, tick=lambda n: None, distribute=None):
+    def _count(
+        self,
+        images: Iterable[Any],
+        tick: Callable[[int], object] = lambda n: None,
+        distribute: Distribute | None = None,
+    ) -> tuple[sp.csr_matrix, list[Failure]]:
         """Counts of all images, and the unreadable ones as (index, path, error)."""
         palette, codebook, normalization = self.palette_, self.codebook_, self.normalization
         limits, layout = self._limits(), self._layout()
 
-        def count_batch(start, batch):
+        def count_batch(start: int, batch: Iterable[Any]) -> tuple[sp.csr_matrix, list[Failure]]:
             if isinstance(codebook, ForestCodebook):
                 return _count_batch_by_trees(start, batch, limits, layout, codebook)
             return _count_batch(start, batch, limits, layout, palette, codebook, normalization)
@@ -514,7 +561,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             tick(counts.shape[0])
         return sp.vstack(parts, format="csr", dtype=np.int32), failures
 
-    def blocks(self, image):
+    def blocks(self, image: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the boxes of the blocks of an image and the visterm of each.
 
         Parameters
@@ -533,7 +580,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         columns = self._layout().columns(ids, cells)
         return boxes, columns if columns.shape[1] > 1 or isinstance(self.codebook_, ForestCodebook) else columns[:, 0]
 
-    def _describe_blocks(self, image):
+    def _describe_blocks(self, image: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return boxes, cells (n_blocks, n_grids) or None, and visterms in the codebook (n_blocks, 1 or n_trees)."""
         check_is_fitted(self, ["codebook_"])
         if isinstance(image, (str, os.PathLike)):
@@ -550,12 +597,12 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         scale = size[1] / shape[1], size[0] / shape[0]
         return block_grid(*shape, **layout.grid) * (*scale, *scale), layout.cells_of(*shape), ids
 
-    def read(self, path, *, max_pixels=None, data=None):
+    def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
         """Read an image file, or its `data`, as `transform` does, scaled down to `max_side`; see `read_picture`."""
         data = read_file(path) if data is None else data
         return decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
 
-    def block_vectors(self, image):
+    def block_vectors(self, image: Any) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return the share of each block in the vector of an image.
 
         Parameters
@@ -591,7 +638,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     # -----------------------------------------------------------------------------------------------------------
     # On disk
 
-    def save(self, folder):
+    def save(self, folder: StrPath) -> None:
         """Write the fitted extractor into a folder, which is created if missing.
 
         Parameters
@@ -604,7 +651,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         save_extractor(self, folder)
 
     @classmethod
-    def load(cls, folder):
+    def load(cls, folder: StrPath) -> Self:
         """Read an extractor that `save` wrote.
 
         Parameters
@@ -625,7 +672,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return load_extractor(cls, folder)
 
 
-def _warn(failures, n_images):
+def _warn(failures: list[Failure], n_images: int) -> None:
     """Say once that images were skipped."""
     if failures:
         warnings.warn(
@@ -634,11 +681,11 @@ def _warn(failures, n_images):
         )
 
 
-def _ticker(callback, total):
+def _ticker(callback: Progress | None, total: int) -> Callable[[int], None]:
     """Return a function that reports, after each batch of so many images, how many of all have been read."""
     n_read = 0
 
-    def tick(n):
+    def tick(n: int) -> None:
         nonlocal n_read
         n_read += n
         if callback is not None:
@@ -647,6 +694,6 @@ def _ticker(callback, total):
     return tick
 
 
-def _readable(parts):
+def _readable(parts: list[Any]) -> list[Any]:
     """Drop the results of images that could not be read."""
     return [part for part in parts if part is not None]

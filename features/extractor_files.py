@@ -6,11 +6,13 @@ import json
 import pathlib
 import zlib
 from tokenize import TokenError
+from typing import Any
 
 import numpy as np
 
 from .codebook import Codebook
 from .color import Palette
+from .decoding import StrPath
 from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
@@ -24,7 +26,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-def save_extractor(extractor, folder):
+def save_extractor(extractor: Any, folder: StrPath) -> None:
     """Write a fitted extractor; see `VistermExtractor.save`."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +52,7 @@ def save_extractor(extractor, folder):
     partial.replace(folder / "extractor.json")
 
 
-def load_extractor(cls, folder):
+def load_extractor(cls: type, folder: StrPath) -> Any:
     """Read an extractor as an object of the class; see `VistermExtractor.load`."""
     folder = pathlib.Path(folder)
     try:
@@ -88,12 +90,12 @@ def load_extractor(cls, folder):
     return extractor
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """Turn NumPy's numbers into those that JSON knows."""
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def _load_array(folder, name, crc32, shape):
+def _load_array(folder: pathlib.Path, name: str, crc32: int, shape: tuple[int | None, ...]) -> np.ndarray:
     """Read one array; None in the shape stands for any length."""
     path = folder / f"{name}.npy"
     if zlib.crc32(path.read_bytes()) != crc32:

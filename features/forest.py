@@ -14,6 +14,9 @@ Blocks are those of `block_grid`; filters are those of `haar_filters`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, Self
+
 import cv2
 import joblib
 import numba
@@ -35,7 +38,16 @@ N_FILTERS = 500  # drawn for colours, and as many for gradients; the nodes choos
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _walk(table, ys, xs, filters, nodes, roots, counts, leaves):
+def _walk(
+    table: np.ndarray,
+    ys: np.ndarray,
+    xs: np.ndarray,
+    filters: np.ndarray,
+    nodes: np.ndarray,
+    roots: np.ndarray,
+    counts: np.ndarray,
+    leaves: np.ndarray,
+) -> None:
     """Let all blocks of a level go down all trees: add to `counts` (n_visterms,), fill `leaves` (n_blocks, n_trees)."""
     for i in range(ys.size):
         for j in range(xs.size):
@@ -54,7 +66,7 @@ def _walk(table, ys, xs, filters, nodes, roots, counts, leaves):
 # ---------------------------------------------------------------------------------------------------------------
 
 
-def _preorder(tree):
+def _preorder(tree: Any) -> np.ndarray:
     """Return the nodes of a grown tree so that each is followed by its left subtree: (n_nodes, 3) of int32.
 
     Filter, -1 in a leaf; threshold, rounded down, which decides the same for whole numbers; number of the right child.
@@ -138,18 +150,18 @@ class ForestCodebook(BaseEstimator):
     def __init__(
         self,
         *,
-        n_visterms=10_000,
-        n_trees=10,
-        n_candidates=20,
-        min_samples_leaf=5,
-        max_blocks=25_000,
-        block_size=64,
-        stride=32,
-        scale=1.25,
-        min_blocks=10,
-        random_state=None,
-        n_jobs=None,
-    ):
+        n_visterms: int = 10_000,
+        n_trees: int = 10,
+        n_candidates: int = 20,
+        min_samples_leaf: int = 5,
+        max_blocks: int = 25_000,
+        block_size: int = 64,
+        stride: int = 32,
+        scale: float = 1.25,
+        min_blocks: int = 10,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_visterms = n_visterms
         self.n_trees = n_trees
         self.n_candidates = n_candidates
@@ -165,7 +177,7 @@ class ForestCodebook(BaseEstimator):
     # -----------------------------------------------------------------------------------------------------------
     # Fit
 
-    def fit(self, images, y):
+    def fit(self, images: Any, y: Any) -> Self:
         """Grow the trees from labelled images.
 
         Parameters
@@ -194,7 +206,7 @@ class ForestCodebook(BaseEstimator):
         rows = [self.sample(image, quota, (seeds[0], i)) for i, image in enumerate(images)]
         return self.grow(np.concatenate(rows), np.repeat(y, [len(part) for part in rows]), seeds[1])
 
-    def check(self):
+    def check(self) -> None:
         """Raise ``ValueError`` if a setting is out of range."""
         check_grid(self.block_size, self.stride, self.scale, self.min_blocks)
         for name in ("n_trees", "n_candidates", "min_samples_leaf", "max_blocks"):
@@ -206,20 +218,20 @@ class ForestCodebook(BaseEstimator):
                 f"{self.n_trees} trees, not {self.n_visterms!r}"
             )
 
-    def draw_filters(self, random_state):
+    def draw_filters(self, random_state: Any) -> Self:
         """Draw the filters that nodes choose among, and return itself."""
         rng = check_random_state(random_state)
         colors, gradients = range(N_COLORS), range(N_COLORS, N_CHANNELS)
         self.filters_ = np.concatenate([haar_filters(N_FILTERS, channels, rng) for channels in (colors, gradients)])
         return self
 
-    def sample(self, image, n, seed):
+    def sample(self, image: Any, n: int, seed: Any) -> np.ndarray:
         """Return the responses of at most n blocks of an image to all filters, (n, n_filters) of float32."""
         responses = self.responses(image)
         chosen = np.random.default_rng(seed).permutation(len(responses))[:n]
         return responses[np.sort(chosen)]
 
-    def grow(self, responses, labels, random_state):
+    def grow(self, responses: np.ndarray, labels: np.ndarray, random_state: Any) -> Self:
         """Grow the trees from sampled blocks.
 
         Parameters
@@ -239,7 +251,7 @@ class ForestCodebook(BaseEstimator):
         seeds = check_random_state(random_state).randint(2**31 - 1, size=self.n_trees)
         n_leaves = (self.n_visterms // self.n_trees + 1) // 2  # a tree has one leaf more than inner nodes
 
-        def grow_tree(t):
+        def grow_tree(t: int) -> np.ndarray:
             first = 0 if t < (self.n_trees + 1) // 2 else N_FILTERS
             tree = ExtraTreeClassifier(
                 criterion="entropy", max_features=min(self.n_candidates, N_FILTERS), max_leaf_nodes=n_leaves,
@@ -262,7 +274,7 @@ class ForestCodebook(BaseEstimator):
             )
         return self.set_trees(self.filters_, np.concatenate(trees), roots)
 
-    def set_trees(self, filters, nodes, roots):
+    def set_trees(self, filters: Any, nodes: Any, roots: Any) -> Self:
         """Set the trees, e.g. stored ones, and return itself; ``ValueError`` if they form no forest."""
         filters = np.ascontiguousarray(filters, dtype=np.uint8)
         nodes = np.ascontiguousarray(nodes, dtype=np.int32)
@@ -290,7 +302,7 @@ class ForestCodebook(BaseEstimator):
     # -----------------------------------------------------------------------------------------------------------
     # Use
 
-    def _levels(self, image):
+    def _levels(self, image: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield the summed-area table of each level, and the first cells of its rows and of its columns of blocks."""
         grid = {"block_size": self.block_size, "stride": self.stride}
         image = np.ascontiguousarray(pad_to_block(as_rgb(image), self.block_size))
@@ -307,7 +319,7 @@ class ForestCodebook(BaseEstimator):
             sum_cells(luv, gray, self.block_size, table)
             yield table, ys, xs
 
-    def responses(self, image):
+    def responses(self, image: Any) -> np.ndarray:
         """Return the responses of all blocks of an image to all filters.
 
         Parameters
@@ -326,7 +338,7 @@ class ForestCodebook(BaseEstimator):
             respond(table, ys, xs, self.filters_, levels[-1])
         return np.concatenate(levels)
 
-    def _walk(self, image):
+    def _walk(self, image: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the counts of all visterms, and the leaves of all blocks."""
         check_is_fitted(self, ["nodes_"])
         counts, levels = np.zeros(self.n_visterms, dtype=np.int32), []
@@ -335,7 +347,7 @@ class ForestCodebook(BaseEstimator):
             _walk(table, ys, xs, self.filters_, self.nodes_, self.roots_, counts, levels[-1])
         return counts, np.concatenate(levels)
 
-    def predict(self, image):
+    def predict(self, image: Any) -> np.ndarray:
         """Return the leaf that each block of an image reaches in each tree.
 
         Parameters
@@ -349,7 +361,7 @@ class ForestCodebook(BaseEstimator):
         """
         return self._walk(image)[1]
 
-    def count(self, image):
+    def count(self, image: Any) -> np.ndarray:
         """Return how many blocks of an image pass each node.
 
         Parameters
@@ -363,7 +375,7 @@ class ForestCodebook(BaseEstimator):
         """
         return self._walk(image)[0]
 
-    def passed(self, leaves):
+    def passed(self, leaves: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the nodes that each block passes on its way to its leaves.
 
         Parameters
@@ -388,7 +400,7 @@ class ForestCodebook(BaseEstimator):
         return tuple(np.concatenate(part) for part in zip(*steps, strict=True))
 
 
-def check_labels(y, n_images):
+def check_labels(y: Any, n_images: int) -> np.ndarray:
     """Return one label per image as an array, (n_images,), or raise ``ValueError``."""
     if y is None:
         raise ValueError("the forest codebook learns from labels: give one for each training image, fit(images, y)")

@@ -1,4 +1,4 @@
-"""Haar-like filters on the blocks of an image, which the trees of a forest ask.
+"""Haar-like filters on the blocks of an image: the tests in the nodes of a forest codebook.
 
     response = n_dark * sum(light cells) - n_light * sum(dark cells)
 
@@ -8,6 +8,8 @@ whole numbers, so nothing is ever rounded differently.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numba
 import numpy as np
@@ -27,7 +29,7 @@ LAYOUTS = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 2))  # rows and columns o
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _gradients(above, row, below, bins, magnitudes):
+def _gradients(above: np.ndarray, row: np.ndarray, below: np.ndarray, bins: np.ndarray, magnitudes: np.ndarray) -> None:
     """Fill the orientation bins and the magnitudes, in quarters of a grey level, of a row of pixels.
 
     The edge pixel is repeated beyond the edge. tan(22.5) = sqrt(2) - 1 and tan(67.5) = sqrt(2) + 1 turn the comparison
@@ -41,8 +43,10 @@ def _gradients(above, row, below, bins, magnitudes):
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _gradients_between(above, left, right, below, bins, magnitudes):
-    """The same where each pixel has its own neighbours, which the compiler can turn into wide instructions."""
+def _gradients_between(
+    above: np.ndarray, left: np.ndarray, right: np.ndarray, below: np.ndarray, bins: np.ndarray, magnitudes: np.ndarray
+) -> None:
+    """As `_gradients`, with one array per neighbour, so that the compiler can vectorise the loop."""
     zero, one = np.float32(0), np.float32(1)
     for x in range(bins.size):
         dx = np.float32(right[x]) - np.float32(left[x])
@@ -57,7 +61,7 @@ def _gradients_between(above, left, right, below, bins, magnitudes):
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def sum_cells(luv, gray, block_size, table):
+def sum_cells(luv: np.ndarray, gray: np.ndarray, block_size: int, table: np.ndarray) -> None:
     """Fill the summed-area table of the cells of a level, (n_y + 1, n_x + 1, 11) of int32.
 
     luv : (H, W, 3) of the finest level, whose nearest pixel is taken, gray : (h, w) of this level. Cell i goes from
@@ -100,7 +104,7 @@ def sum_cells(luv, gray, block_size, table):
 # Filters
 
 
-def haar_filters(n: int, channels, random_state=None) -> np.ndarray:
+def haar_filters(n: int, channels: Any, random_state: Any = None) -> np.ndarray:
     """Draw random Haar-like filters.
 
     Parameters
@@ -138,7 +142,7 @@ def haar_filters(n: int, channels, random_state=None) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def box_sum(table, y, x, c, top, left, bottom, right):
+def box_sum(table: np.ndarray, y: int, x: int, c: int, top: int, left: int, bottom: int, right: int) -> np.int32:
     """Sum the cells of a box of the block whose first cell is (y, x); right even where the table has wrapped around."""
     return np.int32(
         table[y + bottom, x + right, c] - table[y + top, x + right, c]
@@ -147,7 +151,7 @@ def box_sum(table, y, x, c, top, left, bottom, right):
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def response(table, y, x, f):
+def response(table: np.ndarray, y: int, x: int, f: np.ndarray) -> np.int32:
     """Return the response of a filter to the block whose first cell is (y, x)."""
     c = f[0]
     light = np.int32(box_sum(table, y, x, c, f[5], f[6], f[7], f[8]))
@@ -163,7 +167,7 @@ def response(table, y, x, f):
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def respond(table, ys, xs, filters, out):
+def respond(table: np.ndarray, ys: np.ndarray, xs: np.ndarray, filters: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (n_blocks, n_filters) of float32 with the responses of all blocks of a level."""
     for i in range(ys.size):
         for j in range(xs.size):

@@ -21,6 +21,8 @@ a tie, so an answer does not depend on the batch, the number of threads, or the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import joblib
 import numba
 import numpy as np
@@ -35,7 +37,7 @@ REASSOC = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @numba.njit(cache=True, nogil=True, fastmath=REASSOC)
-def squared_distance(a, b):
+def squared_distance(a: np.ndarray, b: np.ndarray) -> np.float32:
     """Return the squared Euclidean distance of two vectors."""
     total = np.float32(0)
     for j in range(a.size):
@@ -45,7 +47,7 @@ def squared_distance(a, b):
 
 
 @numba.njit(cache=True, nogil=True)
-def _project(points, mean, axes, padded, heads):
+def _project(points: np.ndarray, mean: np.ndarray, axes: np.ndarray, padded: np.ndarray, heads: np.ndarray) -> None:
     """Fill `padded` (n, d rounded up) with the points and `heads` (n, 18) with their coordinates.
 
     A row of `heads`: coordinates on the 16 axes, length of the remainder, half the squared length. Evaluated in double
@@ -72,7 +74,7 @@ def _project(points, mean, axes, padded, heads):
 
 
 @numba.njit(cache=True, nogil=True, fastmath=REASSOC)
-def _lower_bounds(x, tables, start, n, bounds):
+def _lower_bounds(x: np.ndarray, tables: np.ndarray, start: int, n: int, bounds: np.ndarray) -> None:
     """Half the lower bound, less half of |x|^2, for `n` centres whose table (18, n) begins at tables[18 * start].
 
     Written out, because only so do the 17 numbers of x stay in registers and the loop becomes one of vectors.
@@ -92,7 +94,7 @@ def _lower_bounds(x, tables, start, n, bounds):
 
 
 @numba.njit(cache=True, nogil=True, fastmath=REASSOC | {"nnan"})
-def _smallest(values, n):
+def _smallest(values: np.ndarray, n: int) -> np.float32:
     smallest = values[0]
     for j in range(n):
         smallest = min(smallest, values[j])
@@ -100,7 +102,7 @@ def _smallest(values, n):
 
 
 @numba.njit(cache=True, nogil=True)
-def _count_below(values, n, limit):
+def _count_below(values: np.ndarray, n: int, limit: np.float32) -> np.int32:
     count = np.int32(0)
     for j in range(n):
         count += np.int32(values[j] <= limit)
@@ -108,7 +110,16 @@ def _count_below(values, n, limit):
 
 
 @numba.njit(cache=True, nogil=True)
-def _nearest(points, heads, search, slack, bounds, to_groups, labels, distances):
+def _nearest(
+    points: np.ndarray,
+    heads: np.ndarray,
+    search: tuple,
+    slack: np.float32,
+    bounds: np.ndarray,
+    to_groups: np.ndarray,
+    labels: np.ndarray,
+    distances: np.ndarray,
+) -> None:
     """Fill `labels` with the nearest centre of each point and `distances` with the squared distances.
 
     points : (n, d), heads : (n, 18), search : the arrays of a `NearestCenters`, slack : margin for rounding,
@@ -188,7 +199,9 @@ class NearestCenters:
         Reuse axes and groups of a search over similar centres. They change the speed, never the result.
     """
 
-    def __init__(self, centers, *, axes_of=None, like=None):
+    def __init__(
+        self, centers: np.ndarray, *, axes_of: np.ndarray | None = None, like: NearestCenters | None = None
+    ) -> None:
         if like is None:
             self.mean, self.axes = principal_axes(centers if axes_of is None else axes_of)
         else:
@@ -198,7 +211,7 @@ class NearestCenters:
 
         # Groups of centres in the space of the 17 coordinates, which is no longer than the space of the points.
         coordinates = heads[:, :17].astype(np.float64)
-        self.middles = _middles(coordinates) if like is None else like.middles
+        self.middles: np.ndarray = _middles(coordinates) if like is None else like.middles
         squares = _all_squares(coordinates, self.middles)  # (k, n_groups)
         occupied = np.unique(squares.argmin(axis=1))
         self.middles, squares = self.middles[occupied], squares[:, occupied]
@@ -236,12 +249,12 @@ class NearestCenters:
         self.arrays: tuple = (centers, numbers, tables, starts, group_tables, order, margins, gaps)
         self.largest_group = int(np.diff(starts).max())
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         # Unpickled in a worker process, arrays lie anywhere: move them back to the beginning of a cache line.
         self.__dict__.update(state)
         self.arrays = tuple(_aligned(a.shape, copy=a) if a.dtype == np.float32 else a for a in self.arrays)
 
-    def project(self, points):
+    def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the points, padded with zeros to whole vectors, and their heads (n, 18)."""
         padded = _aligned((len(points), -(-points.shape[1] // LANES) * LANES))
         padded[:, points.shape[1] :] = 0
@@ -249,7 +262,7 @@ class NearestCenters:
         _project(points, self.mean, self.axes, padded, heads)
         return padded, heads
 
-    def search(self, padded, heads, n_jobs=None):
+    def search(self, padded: np.ndarray, heads: np.ndarray, n_jobs: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers (int32) and squared distances (float32) of the nearest centres of projected points."""
         largest = max(self.largest, float(heads[:, 17].max(initial=0.0)))
         labels = np.empty(len(padded), dtype=np.int32)
@@ -258,7 +271,7 @@ class NearestCenters:
         # the squared lengths involved, and four of them meet in one comparison.
         slack = np.float32(4e-5 * max(largest, 1e-30))
 
-        def search_rows(a, b):
+        def search_rows(a: int, b: int) -> None:
             bounds, to_groups = _aligned(self.largest_group), _aligned(self.arrays[4].size // 18)
             _nearest(padded[a:b], heads[a:b], self.arrays, slack, bounds, to_groups, labels[a:b], distances[a:b])
 
@@ -273,7 +286,7 @@ class NearestCenters:
         return labels, distances
 
 
-def _middles(coordinates):
+def _middles(coordinates: np.ndarray) -> np.ndarray:
     """Middles of groups of centres, (n_groups, 17), by a few rounds of k-means."""
     n_groups = -(-len(coordinates) // CENTERS_PER_GROUP)
     middles = coordinates[np.random.default_rng(0).choice(len(coordinates), n_groups, replace=False)]
@@ -285,7 +298,7 @@ def _middles(coordinates):
     return middles
 
 
-def _aligned(shape, copy=None):
+def _aligned(shape: int | tuple[int, ...], copy: np.ndarray | None = None) -> np.ndarray:
     """Return an empty float32 array, or a copy, that begins at a cache line, so that no vector straddles two."""
     size = int(np.prod(shape))
     raw = np.empty(size + 16, dtype=np.float32)
@@ -296,7 +309,7 @@ def _aligned(shape, copy=None):
     return aligned
 
 
-def _all_squares(points, middles):
+def _all_squares(points: np.ndarray, middles: np.ndarray) -> np.ndarray:
     """Squared distances (n, n_middles) in double precision."""
     squares = np.square(points).sum(axis=1)[:, None] + np.square(middles).sum(axis=1) - 2 * points @ middles.T
     return np.maximum(squares, 0)

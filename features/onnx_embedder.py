@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Self
 
@@ -92,21 +92,21 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        model="",
+        model: StrPath = "",
         *,
-        size=None,
-        resize="crop",
-        keep=1.0,
-        preprocess="0..1",
-        mean=None,
-        scale=None,
-        channels="rgb",
-        layer=None,
-        batch=1,
-        unit=True,
-        max_pixels=MAX_PIXELS,
-        n_jobs=None,
-    ):
+        size: int | Sequence[int] | None = None,
+        resize: str = "crop",
+        keep: float = 1.0,
+        preprocess: str = "0..1",
+        mean: Any = None,
+        scale: Any = None,
+        channels: str = "rgb",
+        layer: str | None = None,
+        batch: int = 1,
+        unit: bool = True,
+        max_pixels: int = MAX_PIXELS,
+        n_jobs: int | None = None,
+    ) -> None:
         self.model = model
         self.size = size
         self.resize = resize

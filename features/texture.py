@@ -51,7 +51,7 @@ UNIFORM_PATTERNS = np.argsort(PATTERN_CODES, kind="stable")[: N_PATTERNS - 1]  #
 
 
 @numba.njit(cache=True, nogil=True)
-def lbp_patterns(gray, out):
+def lbp_patterns(gray: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (H, W) with the patterns, 0 ... 255, of `gray` (H, W), both uint8."""
     height, width = gray.shape
     rows = np.empty((5, width + 4), dtype=np.float32)  # ring: row y of the image stands in rows[y % 5]
@@ -67,7 +67,9 @@ def lbp_patterns(gray, out):
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp", "nnan"})
-def _row_patterns(r0, r1, r2, r3, r4, out):
+def _row_patterns(
+    r0: np.ndarray, r1: np.ndarray, r2: np.ndarray, r3: np.ndarray, r4: np.ndarray, out: np.ndarray
+) -> None:
     """Patterns of a row of pixels, from the padded rows two above it to two below it.
 
     All numbers are whole and below 2**24, so single precision is exact. No branches and no tables, which is what lets

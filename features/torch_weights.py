@@ -38,7 +38,7 @@ def _tensor(storage: _Storage, offset: int, shape: tuple[int, ...], strides: tup
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows four names, and what stands for each here."""
+    """Unpickler restricted to four types."""
 
     _NAMES = {
         "collections.OrderedDict": collections.OrderedDict,

@@ -11,7 +11,8 @@ block of a visterm says less than the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +26,7 @@ ROWS_AT_ONCE = 10_000
 TERM_FREQUENCIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"count": lambda counts: counts, "sqrt": np.sqrt}
 
 
-def count_visterms(ids, n_blocks, n_visterms: int) -> sp.csr_matrix:
+def count_visterms(ids: Any, n_blocks: Any, n_visterms: int) -> sp.csr_matrix:
     """Count how often each visterm occurs in each image.
 
     Parameters
@@ -69,7 +70,7 @@ def count_visterms(ids, n_blocks, n_visterms: int) -> sp.csr_matrix:
     return sp.csr_matrix((counts.astype(np.int32), columns.astype(np.int32), indptr), shape=(len(n_blocks), n_visterms))
 
 
-def _bisect(points, members):
+def _bisect(points: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Order members so that near points are neighbours: halve along the principal axis, then each half by itself."""
     if len(members) <= LINE // 2:
         return members
@@ -83,7 +84,7 @@ def _bisect(points, members):
     return np.concatenate([_bisect(points, members[:half]), _bisect(points, members[half:])])
 
 
-def co_occurrence_order(counts, centers) -> np.ndarray:
+def co_occurrence_order(counts: Any, centers: np.ndarray) -> np.ndarray:
     """Return an order of the visterms in which those that occur together in images are neighbours.
 
     Learners keep a d x d matrix of which a pair of images touches as many scattered numbers as it has pairs of
@@ -121,7 +122,7 @@ def co_occurrence_order(counts, centers) -> np.ndarray:
         return _bisect(points, np.arange(len(points)))
 
 
-def _unit(rows):
+def _unit(rows: np.ndarray) -> np.ndarray:
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12)
 
 
@@ -159,10 +160,10 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
            [0., 0., 1.]], dtype=float32)
     """
 
-    def __init__(self, *, tf="count"):
+    def __init__(self, *, tf: str = "count") -> None:
         self.tf = tf
 
-    def fit(self, counts, y=None):
+    def fit(self, counts: Any, y: Any = None) -> Self:
         """Learn the inverse document frequencies.
 
         Parameters
@@ -184,7 +185,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         """
         return self.fit_blocks([counts])
 
-    def fit_blocks(self, blocks):
+    def fit_blocks(self, blocks: Iterable[Any]) -> Self:
         """Learn the inverse document frequencies from training images of which a part is read at a time.
 
         Parameters
@@ -213,7 +214,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         self.idf_ = np.log(n_images / np.maximum(containing, 1))
         return self
 
-    def transform(self, counts):
+    def transform(self, counts: Any) -> sp.csr_matrix:
         """Weight counts and scale each row to unit length.
 
         Parameters
@@ -245,7 +246,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         weighted.eliminate_zeros()
         return weighted
 
-    def transform_parts(self, counts):
+    def transform_parts(self, counts: Any) -> sp.csr_matrix:
         """Weight the parts of one image, such as its blocks: rows that sum to the image's row of `transform`.
 
         Parameters
@@ -274,7 +275,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         parts.eliminate_zeros()
         return parts
 
-    def _check_counts(self, counts):
+    def _check_counts(self, counts: Any) -> sp.csr_matrix:
         check_is_fitted(self)
         counts = _as_counts(counts)
         if counts.shape[1] != len(self.idf_):
@@ -282,7 +283,7 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         return counts
 
 
-def _as_counts(counts):
+def _as_counts(counts: Any) -> sp.csr_matrix:
     counts = sp.csr_matrix(counts)  # no copy if it is one
     if not counts.has_canonical_format:
         counts = counts.copy()

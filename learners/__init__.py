@@ -7,21 +7,19 @@ import os
 from . import storage
 from .aroma import AROMA
 from .base import SimilarityLearner
+from .baselines import LEGO, MCML, RCA, Xing
 from .blend import Blend
 from .cosine import Cosine
 from .hier import HIER
 from .knn import KNNAnnotator
-from .lego import LEGO
-from .mcml import MCML
 from .musl import MuSL
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .pamir import PAMIR
-from .rca import RCA
 from .triplets import TripletSampler
 from .warp import LinearWARP
+from .whitening import WhiteningMixin
 from .wsabie import WSABIE
-from .xing import Xing
 
 __all__ = [
     "AROMA",
@@ -85,7 +83,10 @@ def load_learner(
     """
     name, params, state = storage.load(folder, mmap_mode=mmap_mode, verify=verify)
     try:
-        learner = LEARNERS[name](**params)
+        kind = LEARNERS[name]
+        if "whiten" not in params and issubclass(kind, WhiteningMixin):
+            params["whiten"] = False  # saved before learners whitened
+        learner = kind(**params)
     except KeyError:
         known = ", ".join(sorted(LEARNERS))
         raise ValueError(f"{folder}: unknown learner {name!r}; this version knows {known}") from None

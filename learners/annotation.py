@@ -43,8 +43,7 @@ _ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same 
 
 
 # Inlined by force: compiled apart it would round a little otherwise than the copies in kernels, and the linker would
-# take the one or the other, as this process compiles kernels or finds them in the cache. The cache knows a kernel by
-# the kernel's own file: after a change here, `rm learners/__pycache__/*.nb?`.
+# take the one or the other, as this process compiles kernels or finds them in the cache.
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
 def combine_rows(indices, data, start, end, M, width, size, out):
     """Out = the sum of data[i] times row indices[i] of M, for i of start to end - 1.

@@ -543,12 +543,12 @@ class AROMA(WhiteningMixin, OnlineLearner):
         between features, in two (d, d) matrices, at O(d^2) time a violating triplet.
     r : float, default=1.0
         Regulariser: larger makes smaller steps, and is surer of an entry later.
-    n_steps : int, default=100_000
+    n_steps : int, default=300_000
         Triplets.
-    init : {"zero", "identity"} or None, default="zero"
+    init : {"zero", "identity"} or None, default=None
         W before the first triplet. "identity" starts at the inner product of the vectors. None: "identity" where the
         vectors are whitened, else "zero".
-    whiten : bool or "auto", default=False
+    whiten : bool or "auto", default="auto"
         Learn in vectors whitened by the scatter within classes; see `OASIS`.
     pairs_per_query : int, optional
         Pairs (p+, p-) drawn per query drawn; see `OASIS`. On dense vectors they share the cost of reading and writing W
@@ -556,11 +556,11 @@ class AROMA(WhiteningMixin, OnlineLearner):
         else 1.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best mean average precision is kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=5
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5000
+    pass_steps : int, default=10_000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     click_cutoff : float or str, optional
         `y` holds clicks (images x queries); see `TripletSampler`.
@@ -643,14 +643,14 @@ class AROMA(WhiteningMixin, OnlineLearner):
         *,
         covariance: str = "diagonal",
         r: float = 1.0,
-        n_steps: int = 100_000,
-        init: str | None = "zero",
-        whiten: bool | str = False,
+        n_steps: int = 300_000,
+        init: str | None = None,
+        whiten: bool | str = "auto",
         pairs_per_query: int | None = None,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 5000,
+        patience: int | None = 5,
+        refit: bool = True,
+        pass_steps: int = 10_000,
         click_cutoff: float | str | None = None,
         check_negatives: bool = True,
         balance: str = "image",

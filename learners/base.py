@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
@@ -62,7 +63,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ranks_labels: bool = False  # has what `AnnotatorMixin` has
     labels_have_vectors: bool = False  # has `similar_labels`
     validates: bool = False  # holds images out of a fit, stops early, and chooses the share of what was learned
-    resumes: bool = False  # calls `progress` while it learns, and resumes from a checkpoint
+    resumes: bool = False  # is a `ResumingLearner`
     distributes: bool = False  # has parts of a fit done elsewhere
     by_category: bool = False  # the gallery side depends on an image's category; has what `MuSL` has
 
@@ -100,19 +101,22 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """What parts of an image add to `_look_side`; arguments as of `transform_parts`."""
         return self._check_images(parts)
 
-    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32) -> np.ndarray:
-        """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors."""
+    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32, *, differences: bool = False) -> np.ndarray:
+        """Weighted sum of `_look_side` and `transform_query`, dense; of learners whose gallery side is the vectors.
+
+        With `differences`, of differences of vectors; see `linear_query`.
+        """
         sides = (
             side.toarray() if sp.issparse(side) else side for side in (self._look_side(Q), self.transform_query(Q))
         )
         return look * next(sides) + learned * next(sides)
 
-    def linear_query(self, P: Any, look: Any = 0, learned: Any = 1) -> Any:
-        """Query sides of differences of vectors, such as directions: those of `transform_query` less those of zero.
+    def linear_query(self, P: Any) -> np.ndarray:
+        """Query sides of differences of vectors, such as directions; for learners that are `linear`.
 
-        A weighted sum of those of `_look_side` and `transform_query`; for learners that are `linear`.
+        That of a difference is the difference of the images' own before they are scaled to unit length.
         """
-        return self._mixed_side(P, look, learned)
+        return self._mixed_side(P, np.float32(0), np.float32(1), differences=True)
 
     def center(self) -> np.ndarray | None:
         """Vector (n_features_in_,) that a whitening learner subtracts from images; None where nothing is subtracted."""
@@ -174,6 +178,24 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Learn more, starting at the fitted state; only for online learners."""
         raise NotImplementedError(f"{type(self).__name__} cannot resume from a fitted state; use fit")
+
+    def check(self, X: Any, y: Any, *, vectors: str | None = None) -> None:
+        """Refuse images from which `fit` would learn nothing of use; by default none are.
+
+        For callers that want to say so before a training. `fit` learns from such images all the same.
+
+        Parameters
+        ----------
+        X, y
+            As for `fit`.
+        vectors : {"kmeans", "forest", "deep"}, optional
+            What the vectors are, where the caller knows: visterms of one of the codebooks, or outputs of a network.
+
+        Raises
+        ------
+        ValueError
+            Says what is wrong, and which vectors or parameters to use.
+        """
 
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds that `fit` of so many images and non-zero entries takes at most; 0 where d does not matter.
@@ -307,3 +329,57 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
+
+
+class ResumingLearner(SimilarityLearner):
+    """Base of learners that report progress while they learn, and resume from a checkpoint."""
+
+    resumes = True
+    n_images_: int
+    phase_: str
+
+    def resume(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        callback: Callback | None = None,
+        progress: Callback | None = None,
+        distribute: Distribute | None = None,
+    ) -> Self:
+        """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
+
+        See `fit` for the other arguments.
+
+        Raises
+        ------
+        ValueError
+            Another number of images or columns than in the interrupted call.
+        """
+        check_is_fitted(self)
+        X, y = self._check_supervised(X, y, reset=False)
+        if X.shape[0] != self.n_images_:
+            raise ValueError(f"the checkpoint was made with {self.n_images_} images, got {X.shape[0]}")
+        if self.phase_ == "done":
+            return self
+        self._continue()
+        return self._run(X, y, callback, progress, distribute)
+
+    @abstractmethod
+    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
+        """Images as CSR, and labels, checked."""
+
+    @abstractmethod
+    def _continue(self) -> None:
+        """Make a loaded state ready for more learning: writable."""
+
+    @abstractmethod
+    def _run(
+        self,
+        X: sp.csr_array,
+        y: Any,
+        callback: Callback | None,
+        progress: Callback | None,
+        distribute: Distribute | None = None,
+    ) -> Self:
+        """Learn until `phase_` is "done"."""

@@ -94,9 +94,9 @@ class Blend:
             return self.learner._mixed_side(Q, *self._weights())
         return self._query(self.learner._look_side(Q), self.learner.transform_query(Q))
 
-    def linear_query(self, P: Any) -> Any:
+    def linear_query(self, P: Any) -> np.ndarray:
         """Query sides of differences of vectors; where `shares_gallery`."""
-        return self.learner.linear_query(P, *self._weights())
+        return self.learner._mixed_side(P, *self._weights(), differences=True)
 
     def center(self) -> np.ndarray | None:
         """As of the learner."""

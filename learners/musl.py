@@ -34,7 +34,7 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .base import Callback, Distribute, SimilarityLearner
+from .base import Callback, Distribute, ResumingLearner
 from .checks import check_integer, plain_labels, refuse_none
 from .draws import draw_seed
 from .rows import FASTMATH, readonly
@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _GROUPINGS = ("joint", "kmeans", "random")
 _MIDPOINTS = ("final", "running")
+_FEWEST_ENTRIES = 0.05  # non-zero share of k-means visterms from which thresholds split images
 _MUCH_WORK = 5e8  # additions that a thread does at once: a fraction of a second
 # What a start learns; that of the best one so far is kept.
 _LEARNED = ("stump_features_", "stump_thresholds_", "likelihoods_", "metric_of_category_")
@@ -149,7 +150,7 @@ def hamming(a, b, distances):
             distances[i, j] = total
 
 
-class MuSL(SimilarityLearner):
+class MuSL(ResumingLearner):
     """Multiple Similarity Learning.
 
     Parameters
@@ -158,12 +159,12 @@ class MuSL(SimilarityLearner):
         K, from 1 (one monolithic metric) to the number of categories (one each).
     n_bits : int, default=32
         T, stumps per metric.
-    alpha : float, default=0.1
+    alpha : float, default=0.5
         How fast a pair's probability changes with its distance.
-    midpoint : {"final", "running"}, default="final"
+    midpoint : {"final", "running"}, default="running"
         The distance at which a pair is as likely the same as not: T / 2 from the first round on, or t / 2 after t
         rounds.
-    balanced : bool, default=False
+    balanced : bool, default=True
         Weigh the positive pairs of each category as much as its negative ones, all together.
     r : float, default=500.0
         Sharpness of the grouping; r of equation 9 is this divided by the number (with `balanced`: weight) of pairs.
@@ -230,10 +231,11 @@ class MuSL(SimilarityLearner):
     Peak memory, beside X: n^2 (5 + K) bytes for n images (float32 weights, and for each pair of images whether it was
     drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
 
-    Departures from the paper: `midpoint="running"` and `balanced` are ours, as are `n_starts` and `max_images`;
-    docs/musl.md tells what they do. In the first round of "joint" all weights are uniform, as the paper says, but for
-    the leading factor of equation 9. A threshold lies in the middle between two neighbouring values. A metric that no
-    category uses keeps its stumps when the others are learned again.
+    Departures from the paper: `midpoint="running"`, `balanced` and `alpha=0.5` did best in the study of
+    docs/learners.md; the paper has "final", False and 0.1. `n_starts` and `max_images` are ours. In the first round of
+    "joint" all weights are uniform, as the paper says, but for the leading factor of equation 9. A threshold lies in
+    the middle between two neighbouring values. A metric that no category uses keeps its stumps when the others are
+    learned again.
 
     References
     ----------
@@ -251,11 +253,10 @@ class MuSL(SimilarityLearner):
     """
 
     one_label = True
-    resumes = True
     by_category = True
     keeps_columns = False
     _state = (
-        *SimilarityLearner._state,
+        *ResumingLearner._state,
         "classes_",
         "metric_of_category_",
         "stump_features_",
@@ -285,9 +286,9 @@ class MuSL(SimilarityLearner):
         *,
         n_metrics: int = 5,
         n_bits: int = 32,
-        alpha: float = 0.1,
-        midpoint: str = "final",
-        balanced: bool = False,
+        alpha: float = 0.5,
+        midpoint: str = "running",
+        balanced: bool = True,
         r: float = 500.0,
         negatives_per_example: int = 1000,
         grouping: str = "joint",
@@ -313,6 +314,21 @@ class MuSL(SimilarityLearner):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
+    def check(self, X: Any, y: Any, *, vectors: str | None = None) -> None:
+        """Refuse k-means visterms of which images have few, and deep vectors: single ones split images badly there."""
+        n_images, n_features = X.shape
+        n_entries = X.nnz if sp.issparse(X) else X.size
+        if vectors == "kmeans" and n_entries < _FEWEST_ENTRIES * n_images * n_features:
+            raise ValueError(
+                f"an image has {n_entries / n_images:.0f} of the {n_features:,} k-means visterms, too few to split "
+                "images by counts of single ones; use the forest codebook"
+            )
+        if vectors == "deep":
+            raise ValueError(
+                "images are split by single numbers, which say little in deep vectors: it ranks worse than cosine; use "
+                "another learner, or the forest codebook"
+            )
+
     def _fit(self, X: Any, y: Any, callback: Callback | None, progress: Callback | None) -> Self:
         X, y = self._check_supervised(X, y, reset=True)
         self._check_params()
@@ -324,7 +340,8 @@ class MuSL(SimilarityLearner):
         if n_classes < 2:
             raise ValueError(f"labels must name at least two classes, got {n_classes} class")
         if self.n_metrics > n_classes:
-            raise ValueError(f"n_metrics={self.n_metrics} is more than the {n_classes} categories there are")
+            asked = f"n_metrics={self.n_metrics} is more than the {n_classes} categories there are"
+            raise ValueError(f"{asked}; use n_metrics={n_classes}")
         self.n_images_ = X.shape[0]
         self.history_ = []
         self.stump_features_ = np.zeros((self.n_metrics, self.n_bits), np.int32)
@@ -337,35 +354,9 @@ class MuSL(SimilarityLearner):
         self.steps_done_, self.steps_total_ = 0, self.n_bits * (self.n_starts * (1 + self.retrain) if grouped else 1)
         return self._run(X, y, callback, progress)
 
-    def resume(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        callback: Callback | None = None,
-        progress: Callback | None = None,
-        distribute: Distribute | None = None,
-    ) -> Self:
-        """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
-
-        See `fit` for the other arguments.
-
-        Raises
-        ------
-        ValueError
-            Another number of images or columns than in the interrupted call.
-        """
-        check_is_fitted(self)
-        X, y = self._check_supervised(X, y, reset=False)
-        if X.shape[0] != self.n_images_:
-            raise ValueError(f"the checkpoint was made with {self.n_images_} images, got {X.shape[0]}")
-        if self.phase_ == "done":
-            return self
-        if not np.array_equal(np.unique(y), self.classes_):
-            raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
+    def _continue(self) -> None:
         for name in _LEARNED:
             setattr(self, name, np.array(getattr(self, name)))  # those of a mapped model are read-only
-        return self._run(X, y, callback, progress)
 
     # Of the fit; the parameters are those of the next one.
     @property
@@ -422,7 +413,16 @@ class MuSL(SimilarityLearner):
         self.likelihoods_ = np.concatenate([self.likelihoods_, likelihoods[new]])[order]
         return metrics
 
-    def _run(self, X: sp.csr_array, y: np.ndarray, callback: Callback | None, progress: Callback | None) -> Self:
+    def _run(
+        self,
+        X: sp.csr_array,
+        y: np.ndarray,
+        callback: Callback | None,
+        progress: Callback | None,
+        distribute: Distribute | None = None,
+    ) -> Self:
+        if not np.array_equal(np.unique(y), self.classes_):
+            raise ValueError(f"the checkpoint was made with {len(self.classes_)} other categories; use fit")
         category = np.searchsorted(self.classes_, y).astype(np.int32)
         kept = self._choose_images(category)
         X, category = X[kept], readonly(category[kept])

@@ -10,7 +10,7 @@ With "dissim" (section 6.1), u = q - p+ and v = q - p-,
     S(a, b) = -(a - b)' W (a - b),    loss = max(0, 1 + u' W u - v' W v)
     W <- W + tau V,    V = v v' - u u',    |V|^2 = |u|^4 + |v|^4 - 2 (u' v)^2
 
-since loss = 1 - <W, V>: an unclipped step makes it 1 - <W, V> - tau |V|^2 = 0.
+since `loss = 1 - <W, V>`: an unclipped step makes it `1 - <W, V> - tau |V|^2 = 0`.
 """
 
 from __future__ import annotations
@@ -158,12 +158,12 @@ class OASIS(WhiteningMixin, OnlineLearner):
     ----------
     C : float, default=0.1
         Aggressiveness: the largest step tau.
-    n_steps : int, default=2_000_000
-        Triplets.
+    n_steps : int or None, default=None
+        Triplets. None: 4,000,000, or 1,000 per image if that is more.
     init : {"identity", "zero"}, default="identity"
         W before the first triplet. "identity" starts at the inner product of the vectors (with "dissim" at the squared
         Euclidean distance, which on unit rows ranks alike with margins twice as large).
-    whiten : bool or "auto", default=False
+    whiten : bool or "auto", default="auto"
         Learn in vectors whitened by the scatter within classes (`visterm.learners.whitening`): a better start than the
         vectors themselves where they are dense. The gallery side stays X. "auto": where a quarter of the entries or
         more are not zero, up to 4,096 numbers per vector, unless `variant` is "dissim".
@@ -185,9 +185,9 @@ class OASIS(WhiteningMixin, OnlineLearner):
         other (Hogwild). The model then depends on how they happen to run.
     validation_fraction : float, optional
         Share of each class held out for early stopping: W with the best mean average precision is kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=5
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
     pass_steps : int, default=250_000
         Triplets per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
@@ -235,9 +235,10 @@ class OASIS(WhiteningMixin, OnlineLearner):
     "zero" are pages that the system hands out when they are first written, so that a W of which few rows were learned
     takes less. W larger than 32 MB is kept on huge pages where the system grants them (NumPy asks).
 
-    Departures from the paper: W is float32. `whiten`, `pairs_per_query` > 1, with queries in turn, `mix_every` and
-    `lock_free` are ours. The similarity of "dissim" leaves out -q' W q, which is the same for all images of a query's
-    ranking. Early stopping measures the W that is learned, before "symmetric" and "psd" project it.
+    Departures from the paper: W is float32. `whiten` is ours, as are `pairs_per_query` > 1, with queries in turn,
+    `mix_every` and `lock_free`: `OASIS(whiten=False, pairs_per_query=1)` learns as the paper does. The similarity of
+    "dissim" leaves out -q' W q, which is the same for all images of a query's ranking. Early stopping measures the W
+    that is learned, before "symmetric" and "psd" project it.
 
     References
     ----------
@@ -264,6 +265,7 @@ class OASIS(WhiteningMixin, OnlineLearner):
     linear = True
     distributes = True
     _learned = ("W_",)
+    _steps = (4_000_000, 1_000)
     _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "W_", "best_W_", "ranker_W_")
     W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
@@ -272,17 +274,17 @@ class OASIS(WhiteningMixin, OnlineLearner):
         self,
         *,
         C: float = 0.1,
-        n_steps: int = 2_000_000,
+        n_steps: int | None = None,
         init: str = "identity",
-        whiten: bool | str = False,
+        whiten: bool | str = "auto",
         variant: str | None = None,
         pairs_per_query: int = 256,
         n_rankers: int = 1,
         mix_every: int | None = None,
         lock_free: bool = False,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
+        patience: int | None = 5,
+        refit: bool = True,
         pass_steps: int = 250_000,
         psd_every: int | None = None,
         click_cutoff: float | str | None = None,

@@ -131,15 +131,15 @@ class OneVsRestPA(LinearAnnotator):
     ----------
     C : float, default=0.03
         Aggressiveness: the largest step tau.
-    n_steps : int, default=30_000
+    n_steps : int, default=200_000
         Images drawn; each is one step of every label's classifier.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=10
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=1000
+    pass_steps : int, default=2000
         Images per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
@@ -197,11 +197,11 @@ class OneVsRestPA(LinearAnnotator):
         self,
         *,
         C: float = 0.03,
-        n_steps: int = 30_000,
+        n_steps: int = 200_000,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 1000,
+        patience: int | None = 10,
+        refit: bool = True,
+        pass_steps: int = 2000,
         random_state: Any = None,
     ) -> None:
         self.C = C

@@ -18,10 +18,10 @@ from typing import Any, Self
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from . import validation
-from .base import Callback, Distribute, SimilarityLearner, ratio_of_spreads, scores_of
+from .base import Callback, Distribute, ResumingLearner, ratio_of_spreads, scores_of
 from .checks import check_integer, check_share, plain_supervision
 from .draws import draw_seed
 from .rows import Rows, as_rows, is_dense, take_rows, writable
@@ -37,7 +37,7 @@ _CHUNK_COST = 2e8  # nanoseconds of a slow core, as `_step_cost` estimates them
 _FEW_HELD_OUT = 20  # below it the best of many passes is mostly chance
 
 
-class OnlineLearner(SimilarityLearner):
+class OnlineLearner(ResumingLearner):
     """Base of learners of triplets; `fit` runs passes of `pass_steps` triplets, long ones in equal chunks.
 
     A subclass has the parameters `n_steps`, `pass_steps`, `validation_fraction`, `patience`, `refit`, `click_cutoff`,
@@ -77,7 +77,7 @@ class OnlineLearner(SimilarityLearner):
     """
 
     _state = (
-        *SimilarityLearner._state,
+        *ResumingLearner._state,
         "n_steps_",
         "history_",
         "best_step_",
@@ -99,15 +99,17 @@ class OnlineLearner(SimilarityLearner):
     )
 
     validates = True
-    resumes = True
     _noted_from_input = frozenset({"n_features_in_"})  # state that `_check_supervised` sets
+
+    # Steps where `n_steps` is None: at least, and per image, to learn from each as often. None: it must be a number.
+    _steps: tuple[int, int] | None = None
 
     # Arrays that are the model. Early stopping keeps the best of each under the name with "best_" in front; a subclass
     # has both names in `_state`.
     _learned: tuple[str, ...] = ()
 
     # Parameters that the loop reads; a subclass stores them.
-    n_steps: int
+    n_steps: int | None
     pass_steps: int
     validation_fraction: float | None
     patience: int | None
@@ -116,7 +118,6 @@ class OnlineLearner(SimilarityLearner):
     check_negatives: bool
     random_state: Any
 
-    phase_: str
     n_steps_: int
     target_step_: int
     history_: list[dict[str, Any]]
@@ -266,8 +267,9 @@ class OnlineLearner(SimilarityLearner):
         self.held_out_ = self._hold_out(y, validation_rows)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
-        self._begin_phase("train" if self.held_out_ is None else "search", self.n_steps)
-        self.steps_done_, self.steps_total_ = 0, self.n_steps * (2 if self._refits() else 1)
+        n_steps = self.steps_for(X.shape[0])
+        self._begin_phase("train" if self.held_out_ is None else "search", n_steps)
+        self.steps_done_, self.steps_total_ = 0, n_steps * (2 if self._refits() else 1)
         return self._run(X, y, callback, progress, distribute)
 
     def partial_fit(
@@ -284,7 +286,7 @@ class OnlineLearner(SimilarityLearner):
         X, y = self._check_supervised(X, y, reset=new)
         self._check_loop_params()
         self._check_params()
-        n_steps = self.n_steps
+        n_steps = self.steps_for(X.shape[0])
         if new:
             self.seed_ = draw_seed(self.random_state)
             self.history_ = []
@@ -299,32 +301,13 @@ class OnlineLearner(SimilarityLearner):
         self.steps_done_, self.steps_total_ = 0, n_steps
         return self._run(X, y, callback, progress)
 
-    def resume(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        callback: Callback | None = None,
-        progress: Callback | None = None,
-        distribute: Distribute | None = None,
-    ) -> Self:
-        """Resume from a checkpoint, with the images it was made with; a finished learner is returned unchanged.
-
-        See `fit` for the other arguments.
-
-        Raises
-        ------
-        ValueError
-            Another number of images or columns than in the interrupted call.
-        """
-        check_is_fitted(self)
-        X, y = self._check_supervised(X, y, reset=False)
-        if X.shape[0] != self.n_images_:
-            raise ValueError(f"the checkpoint was made with {self.n_images_} images, got {X.shape[0]}")
-        if self.phase_ == "done":
-            return self
-        self._continue()
-        return self._run(X, y, callback, progress, distribute)
+    def steps_for(self, n_images: int) -> int:
+        """`n_steps`, or where that is None the number of steps for so many images."""
+        if self.n_steps is not None:
+            return self.n_steps
+        assert self._steps is not None
+        least, per_image = self._steps
+        return max(least, per_image * n_images)
 
     def end_after(self, n_steps: int) -> None:
         """Let the fit under way, or the checkpoint, learn `n_steps` before early stopping, or what it has if more.
@@ -614,7 +597,8 @@ class OnlineLearner(SimilarityLearner):
         return sp.csr_array(X), y
 
     def _check_loop_params(self) -> None:
-        check_integer("n_steps", self.n_steps, minimum=1)
+        if self.n_steps is not None or self._steps is None:
+            check_integer("n_steps", self.n_steps, minimum=1)
         check_integer("pass_steps", self.pass_steps, minimum=1)
         if self.patience is not None:
             check_integer("patience", self.patience, minimum=1)

@@ -97,15 +97,15 @@ class PAMIR(LinearAnnotator):
     C : float, optional
         Aggressiveness: the largest step tau. None: 0.01, or 0.1 for images of which a quarter of the entries or more
         are not zero.
-    n_steps : int, default=300_000
+    n_steps : int, default=1_000_000
         Comparisons of a label that an image has with one that it lacks.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=10
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=10_000
+    pass_steps : int, default=20_000
         Comparisons per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
@@ -163,11 +163,11 @@ class PAMIR(LinearAnnotator):
         self,
         *,
         C: float | None = None,
-        n_steps: int = 300_000,
+        n_steps: int = 1_000_000,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 10_000,
+        patience: int | None = 10,
+        refit: bool = True,
+        pass_steps: int = 20_000,
         random_state: Any = None,
     ) -> None:
         self.C = C

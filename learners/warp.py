@@ -105,15 +105,15 @@ class LinearWARP(LinearAnnotator):
         Length of the first gradient step.
     decay_steps : int, "auto" or None, default="auto"
         The step at which the learning rate has fallen to a half; see `WSABIE`.
-    n_steps : int, default=100_000
-        Draws of an image and one of its labels.
+    n_steps : int or None, default=None
+        Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the weights with the best precision at 1 are kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=10
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5000
+    pass_steps : int, default=10_000
         Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
@@ -161,6 +161,7 @@ class LinearWARP(LinearAnnotator):
     ['a', 'a', 'b', 'b']
     """
 
+    _steps = (500_000, 200)
     _decay_steps: Any = None  # during a phase of `fit`
 
     def __init__(
@@ -169,11 +170,11 @@ class LinearWARP(LinearAnnotator):
         max_norm: float = 10.0,
         learning_rate: float = 0.1,
         decay_steps: int | str | None = "auto",
-        n_steps: int = 100_000,
+        n_steps: int | None = None,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 5000,
+        patience: int | None = 10,
+        refit: bool = True,
+        pass_steps: int = 10_000,
         random_state: Any = None,
     ) -> None:
         self.max_norm = max_norm

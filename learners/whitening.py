@@ -158,17 +158,10 @@ class WhiteningMixin(SimilarityLearner):
         """`transform_query` of whitened vectors, without the product with A; where the gallery side is the vectors."""
         raise NotImplementedError  # WSABIE compares in a space of its own, where there is no such side
 
-    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32) -> np.ndarray:
+    def _mixed_side(self, Q: Any, look: np.float32, learned: np.float32, *, differences: bool = False) -> np.ndarray:
         if not self.is_whitened():
             return super()._mixed_side(Q, look, learned)
-        Z = self.whitened(Q)
-        return self._back(look * Z + learned * self._learned_side(Z))
-
-    def linear_query(self, P: Any, look: Any = 0, learned: Any = 1) -> Any:
-        """Query sides of differences of vectors: see `SimilarityLearner.linear_query`."""
-        if not self.is_whitened():
-            return super().linear_query(P, look, learned)
-        Z = product(P, self.whitening_)
+        Z = product(Q, self.whitening_) if differences else self.whitened(Q)
         return self._back(look * Z + learned * self._learned_side(Z))
 
     def center(self) -> np.ndarray | None:

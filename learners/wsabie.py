@@ -224,17 +224,17 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         "warp" estimates the rank of the right label by drawing until a label violates; "auc" draws one label and gives
         it the weight 1 if it violates, which optimises the mean rank; "owpc" computes the scores of all labels, the
         exact rank, and learns from all violating labels at once.
-    whiten : bool or "auto", default=False
+    whiten : bool or "auto", default="auto"
         Learn in vectors whitened by the scatter within classes; see `OASIS`.
-    n_steps : int, default=100_000
-        Draws of an image and one of its labels.
+    n_steps : int or None, default=None
+        Draws of an image and one of its labels. None: 500,000, or 200 per image if that is more.
     validation_fraction : float, optional
         Share of each class held out for early stopping: the state with the best precision at 1 is kept.
-    patience : int, optional
-        Stop after this many validations without a better one; None runs all steps.
-    refit : bool, default=False
+    patience : int or None, default=10
+        With early stopping, stop after this many validations without a better one; None runs all steps.
+    refit : bool, default=True
         After early stopping, train again on all images for the best number of steps.
-    pass_steps : int, default=5000
+    pass_steps : int, default=10_000
         Steps per pass: the interval of history and callback, and of validation at first; see `OnlineLearner`.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
@@ -301,6 +301,7 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
     linear = True
     keeps_columns = False
     _learned = ("visterm_vectors_", "label_vectors_")
+    _steps = (500_000, 200)
     _state = (
         *OnlineAnnotator._state,
         *WhiteningMixin._whitening_state,
@@ -325,12 +326,12 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         learning_rate: float = 0.02,
         decay_steps: int | str | None = "auto",
         loss: str = "warp",
-        whiten: bool | str = False,
-        n_steps: int = 100_000,
+        whiten: bool | str = "auto",
+        n_steps: int | None = None,
         validation_fraction: float | None = None,
-        patience: int | None = None,
-        refit: bool = False,
-        pass_steps: int = 5000,
+        patience: int | None = 10,
+        refit: bool = True,
+        pass_steps: int = 10_000,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:

@@ -70,7 +70,7 @@ class Console:
 
 
 def _columns() -> int | None:
-    """80 on a terminal that says it has none, as some do; None: it knows best, and may change."""
+    """Return the width of progress bars: 80 on a terminal that reports none, else None, for the terminal's own."""
     try:
         return None if os.get_terminal_size(sys.stderr.fileno()).columns else 80
     except (OSError, ValueError):  # no terminal
@@ -123,7 +123,7 @@ class _Phase:
         return f"{100 * done // self._total} %" if self._total else f"{done:,} {self._unit}"
 
     def _time_left(self, done: int) -> str:
-        """Nothing where it is not known."""
+        """Return the time left, or nothing while it is unknown."""
         if not self._total or done <= self._first:
             return ""
         left = (perf_counter() - self._started) * (self._total - done) / (done - self._first)

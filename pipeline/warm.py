@@ -1,14 +1,18 @@
 """Compile the kernels, so that the first command after `make install` does not wait: python -m visterm.pipeline.warm.
 
-Numba keeps what it has compiled beside the sources, or in NUMBA_CACHE_DIR.
+Numba keeps what it has compiled beside the sources, or in NUMBA_CACHE_DIR. It compiles a kernel again when the file of
+the kernel has changed, but not when a file has whose kernels it calls: `delete_stale_kernels` looks at those.
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
+import re
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,24 @@ import numpy as np
 KINDS = ("sparse", "dense")  # vectors, which have kernels of their own
 _SMALL = {"n_steps": 64, "pass_steps": 64, "validation_fraction": 0.3, "n_bits": 2, "n_metrics": 2, "n_components": 8}
 _IMAGES, _FEATURES = 40, 64
+
+
+def delete_stale_kernels(room: Path) -> None:
+    """Delete the compiled kernels of a module that imports from a module of its room that changed after compiling."""
+    sources = {file.stem: text for file in room.glob("*.py") if "numba" in (text := file.read_text(encoding="utf-8"))}
+    imports = {name: set(re.findall(r"^from \.(\w+) import", text, re.MULTILINE)) for name, text in sources.items()}
+
+    def called(name: str) -> set[str]:
+        """Modules with kernels that a module imports, directly or through others."""
+        direct = imports[name] & set(sources)
+        return direct.union(*map(called, direct))
+
+    for name in sources:
+        compiled = list(room.glob(f"__pycache__/{name}.*.nb[ci]"))
+        changed = [(room / f"{other}.py").stat().st_mtime for other in called(name)]
+        if compiled and changed and min(file.stat().st_mtime for file in compiled) < max(changed):
+            for file in compiled:
+                file.unlink(missing_ok=True)
 
 
 def learn(name: str, kind: str) -> None:
@@ -57,6 +79,8 @@ def main() -> None:
     """Compile on two processes, which share what they have compiled."""
     from visterm.learners import LEARNERS
 
+    for room in ("features", "learners", "retrieval"):
+        delete_stale_kernels(Path(import_module(f"visterm.{room}").__path__[0]))
     tasks: list[tuple[str, ...]] = [(), *((name, kind) for name in LEARNERS for kind in KINDS)]
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(_done, tasks))

@@ -174,14 +174,14 @@ def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any
     n_relevant = np.diff(relevance.indptr).astype(np.int64)
     relevant = _relevant_by_rank(ranking.indices, relevance)
 
-    found = relevant.any(axis=1) if ranking.k else np.zeros(n_queries, bool)
+    has_relevant = relevant.any(axis=1) if ranking.k else np.zeros(n_queries, bool)
     first = relevant.argmax(axis=1) + 1 if ranking.k else np.zeros(n_queries, np.int64)
     ks = np.arange(1, min(max_k, ranking.k) + 1)
     excluded = np.zeros(n_queries, np.int64) if exclude is None else (np.asarray(exclude) >= 0).astype(np.int64)
     return Evaluation(
         average_precision=average_precision(relevant, n_relevant),
         precision=np.cumsum(relevant[:, : len(ks)], axis=1) / ks,
-        first_relevant=np.where(found, first, 0).astype(np.int64),
+        first_relevant=np.where(has_relevant, first, 0).astype(np.int64),
         n_relevant=n_relevant,
         n_candidates=n_gallery - excluded,
     )
@@ -221,7 +221,7 @@ def evaluate_index(
         if matrix.shape != (Q.shape[0], index.n_gallery):
             raise ValueError(f"relevance must be {(Q.shape[0], index.n_gallery)}, got {matrix.shape}")
 
-        def rows(start, stop):
+        def rows(start: int, stop: int) -> Any:
             return matrix[start:stop]
 
     exclude = np.full(Q.shape[0], -1) if exclude is None else np.asarray(exclude)
@@ -262,7 +262,7 @@ def evaluate_test_test(
     y = _as_labels(y)
     own = np.arange(index.n_gallery)
 
-    def relevance(start, stop):
+    def relevance(start: int, stop: int) -> Any:
         return relevance_from_labels(y[start:stop], y, exclude=own[start:stop])
 
     return evaluate_index(index, X, relevance, exclude=own, max_k=max_k)
@@ -297,7 +297,7 @@ def evaluate_query_gallery(
     reads_labels = not sp.issparse(y_gallery) and "y" in inspect.signature(learner.transform).parameters
     index = ExactIndex(learner, X, y_gallery if reads_labels else None, n_jobs=n_jobs)
 
-    def relevance(start, stop):
+    def relevance(start: int, stop: int) -> Any:
         return relevance_from_labels(y_query[start:stop], y_gallery)
 
     return evaluate_index(index, Q, relevance, max_k=max_k)

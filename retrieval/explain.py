@@ -85,25 +85,33 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
             raise ValueError(f"the vector of the {name} is zero: there is nothing to explain")
     score = float(learner.similarity(q, x, y)[0, 0])
     if learner.linear:
-        found = _of_pairs(learner, query_parts, result_parts, q, x, n_pairs, score)
-        if not abs(found.positive + found.negative - score) <= _TOLERANCE * (found.positive - found.negative + 1e-3):
+        result = _of_pairs(learner, query_parts, result_parts, q, x, n_pairs, score)
+        total, size = result.positive + result.negative, result.positive - result.negative
+        if not abs(total - score) <= _TOLERANCE * (size + 1e-3):
             raise ValueError(
-                f"the parts sum to {found.positive + found.negative:g} and the score is {score:g}: "
-                f"{_name(learner)} declares `linear` but is not"
+                f"the parts sum to {total:g} and the score is {score:g}: {_name(learner)} declares `linear` but is not"
             )
-        return found
+        return result
     if hasattr(learner, "compare_bits"):
         features, amounts = learner.compare_bits(q, x, y)
         return _of_bits(features, amounts, query_parts, result_parts, score)
     raise ValueError(f"the similarity of {_name(learner)} is not a sum over parts of images")
 
 
-def _name(learner) -> str:
+def _name(learner: Any) -> str:
     """Name of a learner's class, also of one of which a share counts (`visterm.learners.Blend`)."""
     return type(getattr(learner, "learner", learner)).__name__
 
 
-def _of_pairs(learner, query_parts, result_parts, q, x, n_pairs, score) -> Contributions:
+def _of_pairs(
+    learner: Any,
+    query_parts: sp.csr_matrix,
+    result_parts: sp.csr_matrix,
+    q: sp.csr_matrix,
+    x: sp.csr_matrix,
+    n_pairs: int,
+    score: float,
+) -> Contributions:
     queries, query_group = _distinct(query_parts)
     results, result_group = _distinct(result_parts)
     gallery = learner.transform_parts(results, x)
@@ -122,8 +130,8 @@ def _of_pairs(learner, query_parts, result_parts, q, x, n_pairs, score) -> Contr
         sizes = np.abs(matrix).ravel()
         best = np.argpartition(-sizes, n_pairs)[:n_pairs] if n_pairs < sizes.size else np.flatnonzero(sizes)
         rows, columns = np.divmod(best, matrix.shape[1])
-        found = zip(matrix[rows, columns].tolist(), (start + rows).tolist(), columns.tolist(), strict=True)
-        strongest = sorted([*strongest, *found], key=lambda pair: (-abs(pair[0]), *pair[1:]))[:n_pairs]
+        strong = zip(matrix[rows, columns].tolist(), (start + rows).tolist(), columns.tolist(), strict=True)
+        strongest = sorted([*strongest, *strong], key=lambda pair: (-abs(pair[0]), *pair[1:]))[:n_pairs]
     of_query, of_result = _members(query_group), _members(result_group)
     pairs = [Pair(of_query[i], of_result[j], amount) for amount, i, j in strongest if amount]
     return Contributions(
@@ -131,7 +139,9 @@ def _of_pairs(learner, query_parts, result_parts, q, x, n_pairs, score) -> Contr
     )
 
 
-def _of_bits(features, amounts, query_parts, result_parts, score) -> Contributions:
+def _of_bits(
+    features: np.ndarray, amounts: np.ndarray, query_parts: sp.csr_matrix, result_parts: sp.csr_matrix, score: float
+) -> Contributions:
     query_parts, result_parts = sp.csc_matrix(query_parts), sp.csc_matrix(result_parts)
     by_query = np.zeros(query_parts.shape[0])
     by_result = np.zeros(result_parts.shape[0])

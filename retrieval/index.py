@@ -54,7 +54,9 @@ class SupportsSimilarity(Protocol):
 
 
 @njit(cache=True, nogil=True)
-def _score_sparse_one(indptr, indices, data, first, query, scores):
+def _score_sparse_one(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, first: int, query: np.ndarray, scores: np.ndarray
+) -> None:
     """``scores[r, 0] = sum_p data[p] * query[indices[p]]`` over the entries p of row first + r."""
     for r in range(scores.shape[0]):
         total = np.float32(0)
@@ -65,7 +67,9 @@ def _score_sparse_one(indptr, indices, data, first, query, scores):
 
 
 @njit(cache=True, nogil=True)
-def _score_sparse(indptr, indices, data, first, queries, scores):
+def _score_sparse(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, first: int, queries: np.ndarray, scores: np.ndarray
+) -> None:
     """``scores[r, q] = sum_p data[p] * queries[indices[p], q]`` over the entries p of row first + r."""
     for r in range(scores.shape[0]):
         start, stop = np.int64(indptr[first + r]), np.int64(indptr[first + r + 1])
@@ -73,7 +77,7 @@ def _score_sparse(indptr, indices, data, first, queries, scores):
 
 
 @njit(cache=True, nogil=True)
-def _score_dense(X, first, queries, scores):
+def _score_dense(X: np.ndarray, first: int, queries: np.ndarray, scores: np.ndarray) -> None:
     """``scores[r, q] = sum_j X[first + r, j] * queries[j, q]``."""
     n_queries = scores.shape[1]
     for r in range(scores.shape[0]):
@@ -95,13 +99,13 @@ def _score_dense(X, first, queries, scores):
 
 
 @njit(cache=True, nogil=True)
-def _worse(score_a, index_a, score_b, index_b):
+def _worse(score_a: float, index_a: int, score_b: float, index_b: int) -> bool:
     """Whether a ranks behind b: smaller score or, of equal scores, larger index."""
     return score_a < score_b or (score_a == score_b and index_a > index_b)
 
 
 @njit(cache=True, nogil=True)
-def _sift_down(scores, indices, hole):
+def _sift_down(scores: np.ndarray, indices: np.ndarray, hole: int) -> None:
     """Move the entry at ``hole`` down to its place. Every parent of the heap ranks behind its children."""
     score, index = scores[hole], indices[hole]
     while True:
@@ -118,7 +122,15 @@ def _sift_down(scores, indices, hole):
 
 
 @njit(cache=True, nogil=True)
-def _keep_best(scores, first, exclude, n_kept, bar, top_scores, top_indices):
+def _keep_best(
+    scores: np.ndarray,
+    first: int,
+    exclude: np.ndarray,
+    n_kept: np.ndarray,
+    bar: np.ndarray,
+    top_scores: np.ndarray,
+    top_indices: np.ndarray,
+) -> bool:
     """Keep the gallery rows first, first + 1, ... where they are among the best k of a query so far.
 
     ``scores`` is (n_rows, at least n_queries). The first k of a query are just stored; then they become a heap,
@@ -155,7 +167,17 @@ def _keep_best(scores, first, exclude, n_kept, bar, top_scores, top_indices):
 
 
 @njit(cache=True, nogil=True)
-def _search_sparse(indptr, indices, data, first, last, queries, exclude, top_scores, top_indices):
+def _search_sparse(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    first: int,
+    last: int,
+    queries: np.ndarray,
+    exclude: np.ndarray,
+    top_scores: np.ndarray,
+    top_indices: np.ndarray,
+) -> bool:
     """Find the best of rows [first, last) of a CSR gallery for queries (d, 1) or (d, LINES * LANES).
 
     Fills top_scores and top_indices, (n_queries, k), in no order; columns beyond n_queries are filling. Returns
@@ -178,7 +200,15 @@ def _search_sparse(indptr, indices, data, first, last, queries, exclude, top_sco
 
 
 @njit(cache=True, nogil=True)
-def _search_dense(X, first, last, queries, exclude, top_scores, top_indices):
+def _search_dense(
+    X: np.ndarray,
+    first: int,
+    last: int,
+    queries: np.ndarray,
+    exclude: np.ndarray,
+    top_scores: np.ndarray,
+    top_indices: np.ndarray,
+) -> bool:
     """Find the best of rows [first, last) of a dense gallery; the rest as in ``_search_sparse``."""
     n_queries = queries.shape[1]
     buffer = np.empty((ROWS_AT_ONCE, n_queries), np.float32)
@@ -193,7 +223,15 @@ def _search_dense(X, first, last, queries, exclude, top_scores, top_indices):
 
 
 @njit(cache=True, nogil=True)
-def _keep_candidates(block, first, exclude, n_kept, bar, top_scores, top_indices):
+def _keep_candidates(
+    block: np.ndarray,
+    first: int,
+    exclude: np.ndarray,
+    n_kept: np.ndarray,
+    bar: np.ndarray,
+    top_scores: np.ndarray,
+    top_indices: np.ndarray,
+) -> None:
     """As ``_keep_best``, of scores (n_queries, n_rows). All are finite."""
     n_queries, k = top_scores.shape
     for q in range(n_queries):
@@ -222,7 +260,7 @@ def _keep_candidates(block, first, exclude, n_kept, bar, top_scores, top_indices
 
 
 @njit(cache=True, nogil=True)
-def score_rows(X, rows, query):
+def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
     """Scores (n,) of some rows of a dense gallery for a query (d,), the same bits as of ``_score_dense``."""
     scores = np.empty(len(rows), np.float32)
     last = max(len(rows) - 1, 0)
@@ -361,7 +399,9 @@ class ExactIndex:
             raise ValueError("some similarities overflow float32: scale the vectors or the learner's matrix down")
         return Ranking(top_indices, top_scores)
 
-    def _search_block(self, queries, exclude, top_scores, top_indices) -> None:
+    def _search_block(
+        self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
+    ) -> None:
         """Search dense queries (n_queries, d) with all threads; fills top_*, (n_queries, k)."""
         n_queries, k = top_scores.shape
         gallery = self.gallery_
@@ -379,7 +419,7 @@ class ExactIndex:
         n_parts = n_threads if n_blocks < n_threads else 1  # of the gallery, where there are fewer blocks than threads
         bounds = np.linspace(0, self.n_gallery, n_parts + 1).astype(np.int64)
 
-        def search_part(columns, own, first, last):
+        def search_part(columns: np.ndarray, own: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
             size = min(k, last - first)
             scores = np.full((len(own), size), -np.inf, np.float32)
             indices = np.full((len(own), size), -1, np.int32)
@@ -398,9 +438,9 @@ class ExactIndex:
             columns = _side_by_side(queries[block], pad=sp.issparse(gallery) and len(block) > 1)
             for first, last in pairwise(bounds):
                 tasks.append((columns, exclude[block], first, last))
-        found = in_threads(search_part, tasks, n_threads)
+        partial_results = in_threads(search_part, tasks, n_threads)
         for i, block in enumerate(blocks):
-            parts = found[i * n_parts : (i + 1) * n_parts]
+            parts = partial_results[i * n_parts : (i + 1) * n_parts]
             scores, indices = parts[0]
             if n_parts > 1:
                 scores, indices = _best_first(*(np.concatenate(side, axis=1) for side in zip(*parts, strict=True)))
@@ -419,7 +459,15 @@ class ExactIndex:
         reach = 2 * share / (1 - share) * products * (1 + 1e-6) if share < 1 else np.full(len(queries), np.inf)
         return np.where(products < np.finfo(np.float32).max, reach, np.inf)
 
-    def _search_candidates(self, queries, exclude, reach, n_threads, top_scores, top_indices) -> None:
+    def _search_candidates(
+        self,
+        queries: np.ndarray,
+        exclude: np.ndarray,
+        reach: np.ndarray,
+        n_threads: int,
+        top_scores: np.ndarray,
+        top_indices: np.ndarray,
+    ) -> None:
         """Search a dense gallery: BLAS chooses candidates, which are scored in a fixed order."""
         (n_queries, k), gallery = top_scores.shape, self.gallery_
         kept = np.full((n_queries, k + SPARE), -np.inf, np.float32)

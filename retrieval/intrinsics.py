@@ -6,6 +6,8 @@ queries) a query took 3.1 ms this way and 6.5 ms with the fastest plain loop, on
 changes: if it pays less than 1.3 times, the plain loop in tests/retrieval/test_intrinsics.py is to replace it.
 """
 
+from typing import Any
+
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import types
 from numba.core import cgutils
@@ -16,13 +18,13 @@ LINES = 2  # cache lines of queries that one pass over a sparse gallery serves; 
 
 
 @intrinsic
-def sum_row(typingctx, indices, data, start, stop, queries, scores, r):
+def sum_row(typingctx: Any, indices: Any, data: Any, start: Any, stop: Any, queries: Any, scores: Any, r: Any) -> Any:
     """``scores[r] = sum_p data[p] * queries[indices[p]]`` over start <= p < stop; rows of LINES * LANES float32.
 
     The columns of a row are added one entry after the other, as the plain loop adds them: the same bytes.
     """
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         indices, data, queries, scores = (
             context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 1, 4, 5)
         )
@@ -32,7 +34,7 @@ def sum_row(typingctx, indices, data, start, stop, queries, scores, r):
         zeros = ir.Constant(vector, [0.0] * LANES)
         first_lane = ir.Constant(ir.VectorType(lane, LANES), [0] * LANES)
 
-        def line(array, row, number):
+        def line(array: Any, row: Any, number: int) -> Any:
             place = builder.add(builder.mul(row, word(LINES * LANES)), word(number * LANES))
             return builder.bitcast(builder.gep(array, [place]), vector.as_pointer())
 

@@ -1,4 +1,4 @@
-"""Measures of labels: is the class that the neighbours of an image vote for its own; do the labels ranked for it fit.
+"""Measures of labels: accuracy of k-nearest-neighbour votes, and precision of the labels ranked for an image.
 
 Babenko, Branson, Belongie: Similarity Metrics for Categorization, ICCV 2009, section 3 (k-NN categorisation). Weston,
 Bengio, Usunier: Large Scale Image Annotation, ECML 2010, section 4 (sibling precision).
@@ -15,7 +15,7 @@ _ROWS = 1024  # queries whose k x k comparisons of labels are held at once
 
 
 def knn_labels(ranking: Ranking, y_gallery: Any, k: int) -> np.ndarray:
-    """Label that most of the k nearest images of each query have; of equally many the one of the nearest of them.
+    """Label that most of the k nearest images of each query have; ties go to the label of the nearest one.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def knn_labels(ranking: Ranking, y_gallery: Any, k: int) -> np.ndarray:
 
 
 def mean_recall(y_true: Any, y_found: Any) -> float:
-    """Mean of the diagonal of the confusion matrix: the share of each class that was found, all classes alike.
+    """Mean recall over the classes: the mean of the diagonal of the confusion matrix.
 
     Parameters
     ----------
@@ -271,10 +271,10 @@ def _as_ranked(ranked_labels: Any, true_labels: Any, k: int, n_labels: int = 0) 
 
 def _entries(matrix: sp.csr_array, columns: np.ndarray) -> np.ndarray:
     """Whether each row holds something in these columns of its own: bool, of the shape of columns."""
-    found = np.zeros(columns.shape, bool)
+    held = np.zeros(columns.shape, bool)
     for row, wanted in enumerate(columns):
-        found[row] = np.isin(wanted, matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]])
-    return found
+        held[row] = np.isin(wanted, matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]])
+    return held
 
 
 def _as_plain(y: Any, name: str) -> np.ndarray:

@@ -49,11 +49,11 @@ class MilvusError(Exception):
 
 
 class Unusable(MilvusError):
-    """Milvus is there and does not do what it is asked: a file is damaged, for one."""
+    """Milvus responds but the operation fails: a damaged file, for example."""
 
 
-class OutOfStep(MilvusError):
-    """What Milvus holds is mostly of another gallery, or of another learner."""
+class StaleIndexError(MilvusError):
+    """Milvus mostly holds another gallery, or embeddings of another learner."""
 
 
 class Entries(NamedTuple):
@@ -79,9 +79,9 @@ class MilvusIndex(ExactIndex):
     """Nearest neighbours of a gallery whose embeddings lie in Milvus, nearly always those of `ExactIndex`.
 
     Scores are exact, and ties go to the smaller index, as in `ExactIndex`. What can be missed are images that Milvus
-    did not choose, and those that have come to Milvus or changed there since: a search passes these over, and raises
-    `OutOfStep` where too few are left. `bring_in_step` writes to Milvus; a search only reads. Any number of threads may
-    search.
+    did not choose, and those that have come to Milvus or changed there since: a search skips these, and raises
+    `StaleIndexError` where too few are left. `synchronize` writes to Milvus; a search only reads. Any number of threads
+    may search.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ class MilvusIndex(ExactIndex):
 
     # --- what Milvus holds ----------------------------------------------------------------------------------------
 
-    def in_step(self) -> bool:
-        """Whether Milvus holds just this gallery, under this learner."""
+    def is_synchronized(self) -> bool:
+        """Whether Milvus holds exactly this gallery, under this learner."""
         with _said(self.uri):
             return self._found_stamp() == self._stamp and self._count() == self.n_gallery + 1
 
-    def bring_in_step(self, remembered: Entries | None = None) -> tuple[int, int]:
-        """Write to Milvus what is missing there or has changed, and remove what is gone.
+    def synchronize(self, remembered: Entries | None = None) -> tuple[int, int]:
+        """Write new and changed images to Milvus, and remove those that are gone.
 
         Parameters
         ----------
@@ -167,23 +167,23 @@ class MilvusIndex(ExactIndex):
 
         Raises
         ------
-        OutOfStep
+        StaleIndexError
             Not even half of the images are there as they are here, and nobody remembers why; nothing was written.
         MilvusError
             Milvus cannot be reached. What was written counts once it is brought in step again.
         """
         with _said(self.uri):
-            found = self._found_stamp()
-            if found is None:
+            stamp = self._found_stamp()
+            if stamp is None:
                 return self._fill(), 0
-            if self.in_step():
+            if self.is_synchronized():
                 return 0, 0
-            as_left = remembered and found == remembered.stamp and self._count() == len(remembered.ids) + 1
+            as_left = remembered and stamp == remembered.stamp and self._count() == len(remembered.ids) + 1
             held = remembered if remembered and as_left else self.held()
             missing = ~_among(self.entries, held)
             if 2 * missing.sum() > len(missing):
-                if found and not as_left:  # 0: we began, and were interrupted
-                    raise OutOfStep(
+                if stamp and not as_left:  # 0: we began, and were interrupted
+                    raise StaleIndexError(
                         f"{self.collection} in Milvus at {shown(self.uri)} holds {len(missing) - missing.sum():,} of "
                         f"the {len(missing):,} images as they are now"
                     )
@@ -231,7 +231,7 @@ class MilvusIndex(ExactIndex):
             self._client.upsert(self.collection, rows, timeout=WORK_SECONDS)
 
     def _write_stamp(self, stamp: int) -> None:
-        """Say what the collection holds, 0 while that is not known; a search never finds the row."""
+        """Write the fingerprint of all rows, 0 while they are being written; a search never finds this row."""
         embedding = np.zeros(self._embed(self.gallery_[:1]).shape[1], np.float32)
         row = {"id": _STAMP, "fingerprint": stamp, "embedding": embedding}
         self._client.upsert(self.collection, [row], timeout=WORK_SECONDS)
@@ -239,33 +239,33 @@ class MilvusIndex(ExactIndex):
             self._client.flush(self.collection, timeout=WORK_SECONDS)
 
     def _found_stamp(self) -> int | None:
-        """What the collection says that it holds: 0 while it is written to, None where there is no collection."""
+        """Read the fingerprint of all rows: 0 while they are being written, None without a collection."""
         if not _is_there(self._client, self.uri, self.collection):
             return None
         self._client.load_collection(self.collection, timeout=WORK_SECONDS)
-        found = self._client.get(self.collection, ids=[_STAMP], output_fields=["fingerprint"], timeout=WORK_SECONDS)
-        return found[0]["fingerprint"] if found else 0
+        rows = self._client.get(self.collection, ids=[_STAMP], output_fields=["fingerprint"], timeout=WORK_SECONDS)
+        return rows[0]["fingerprint"] if rows else 0
 
     def _count(self) -> int:
-        """How many rows the collection has."""
-        found = self._client.query(self.collection, output_fields=["count(*)"], timeout=WORK_SECONDS)
-        return found[0]["count(*)"]
+        """Count the rows of the collection."""
+        rows = self._client.query(self.collection, output_fields=["count(*)"], timeout=WORK_SECONDS)
+        return rows[0]["count(*)"]
 
     def held(self) -> Entries:
-        """Read what the collection holds, without the embeddings: some seconds for 100,000 images."""
-        found = []
+        """Read the rows of the collection, without the embeddings: some seconds for 100,000 images."""
+        entries = []
         with _said(self.uri):
-            rows = self._client.query_iterator(
+            batches = self._client.query_iterator(
                 self.collection,
                 batch_size=ROWS_AT_ONCE,
                 filter="id >= 0",
                 output_fields=["id", "fingerprint"],
                 timeout=WORK_SECONDS,
             )
-            while batch := rows.next():
-                found += [(row["id"], row["fingerprint"]) for row in batch]
-            rows.close()
-        ids, fingerprints = np.array(sorted(found), np.int64).reshape(-1, 2).T
+            while batch := batches.next():
+                entries += [(row["id"], row["fingerprint"]) for row in batch]
+            batches.close()
+        ids, fingerprints = np.array(sorted(entries), np.int64).reshape(-1, 2).T
         return Entries(ids, fingerprints)
 
     # --- search ---------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class MilvusIndex(ExactIndex):
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found in the exact scores
             embeddings = np.nan_to_num(self._embed(queries))
         with _said(self.uri):
-            found = self._client.search(
+            results = self._client.search(
                 self.collection,
                 list(embeddings),
                 anns_field="embedding",
@@ -291,7 +291,7 @@ class MilvusIndex(ExactIndex):
                 timeout=ANSWER_SECONDS,
             )
         chosen = []
-        for hits in found:
+        for hits in results:
             ids = np.array([hit["id"] for hit in hits], np.int64)
             places = np.minimum(np.searchsorted(self.entries.ids, ids), self.n_gallery - 1)
             fingerprints = np.array([hit["entity"]["fingerprint"] for hit in hits], np.int64)
@@ -300,27 +300,29 @@ class MilvusIndex(ExactIndex):
             chosen.append(np.sort(self._rows[places[known]]))
         return chosen
 
-    def _search_block(self, queries, exclude, top_scores, top_indices) -> None:
+    def _search_block(
+        self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
+    ) -> None:
         """Search dense queries (n_queries, d); fills top_*, (n_queries, k)."""
         k = top_scores.shape[1]
         n = max(self.n_candidates, CANDIDATES_PER_RESULT * k) + 2  # one may be excluded, one may be the stamp
         if n > min(self.n_gallery, LONGEST):
             super()._search_block(queries, exclude, top_scores, top_indices)
             return
-        among = copy.copy(self)  # the candidates of a query as a gallery
-        among.n_jobs = None
+        candidates = copy.copy(self)  # of a query, as a gallery
+        candidates.n_jobs = None
         step = max(1, HITS_AT_ONCE // n)
         for start in range(0, len(queries), step):
             chosen = self._choose(queries[start : start + step], n)
             for q, rows in enumerate(chosen, start):
                 if len(rows) <= k:
                     where = f"{self.collection} in Milvus at {shown(self.uri)}"
-                    raise OutOfStep(f"{where} has lost images since it was opened; search again")
-                among.gallery_ = self.gallery_[rows]
+                    raise StaleIndexError(f"{where} has lost images since it was opened; search again")
+                candidates.gallery_ = self.gallery_[rows]
                 own = np.flatnonzero(rows == exclude[q])
                 size = min(k, len(rows))
                 scores, places = top_scores[q : q + 1, :size], top_indices[q : q + 1, :size]
-                ExactIndex._search_block(among, queries[q : q + 1], own if len(own) else _NONE, scores, places)
+                ExactIndex._search_block(candidates, queries[q : q + 1], own if len(own) else _NONE, scores, places)
                 places[places >= 0] = rows[places[places >= 0]]
 
 
@@ -380,7 +382,7 @@ def connect(uri: str) -> Any:
 
 
 def _lock(file: Path) -> Path:
-    """What a process locks that has a file of milvus-lite open."""
+    """Lock file of a process that has a file of milvus-lite open."""
     return file / "LOCK"
 
 
@@ -396,8 +398,8 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
     """Whether there is a collection of this name; MilvusError where it was not made here."""
     if not client.has_collection(collection, timeout=CONNECT_SECONDS):
         return False
-    found = client.describe_collection(collection, timeout=WORK_SECONDS)
-    if [field["name"] for field in found["fields"]] != list(_FIELDS):
+    description = client.describe_collection(collection, timeout=WORK_SECONDS)
+    if [field["name"] for field in description["fields"]] != list(_FIELDS):
         raise MilvusError(f"{collection} in Milvus at {shown(uri)} is no index of visterm; remove or rename it")
     return True
 

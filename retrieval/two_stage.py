@@ -52,7 +52,9 @@ _FILE = "two_stage.npz"
 
 
 @njit(cache=True, nogil=True)
-def _sum_postings(indptr, rows, values, query, columns, sums):
+def _sum_postings(
+    indptr: np.ndarray, rows: np.ndarray, values: np.ndarray, query: np.ndarray, columns: np.ndarray, sums: np.ndarray
+) -> None:
     """``sums[x] = sum_j query[j] * t_j(x)`` over j in ``columns``, from a CSC gallery."""
     sums[:] = 0
     for j in columns:
@@ -62,7 +64,7 @@ def _sum_postings(indptr, rows, values, query, columns, sums):
 
 
 @njit(cache=True, nogil=True)
-def _largest(sums, n):
+def _largest(sums: np.ndarray, n: int) -> np.ndarray:
     """Rows of the n largest of ``sums`` (n_gallery,), ascending; of equal ones those that come first."""
     top, rows = sums[:n].copy(), np.arange(n, dtype=np.int32)
     for hole in range(n // 2 - 1, -1, -1):
@@ -83,7 +85,9 @@ def _largest(sums, n):
 
 
 @njit(cache=True, nogil=True)
-def _score_rows_sparse(indptr, indices, data, rows, query):
+def _score_rows_sparse(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rows: np.ndarray, query: np.ndarray
+) -> np.ndarray:
     """Scores (n, 1) of some rows of a CSR gallery, as `ExactIndex` has them."""
     scores = np.empty((len(rows), 1), np.float32)
     for i in range(len(rows)):
@@ -92,7 +96,7 @@ def _score_rows_sparse(indptr, indices, data, rows, query):
 
 
 @njit(cache=True, nogil=True)
-def _hash_rows(indptr, entries):
+def _hash_rows(indptr: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """A 64-bit number for the entries (uint64) of each row: FNV-1a over whole entries, mixed after each."""
     hashes = np.empty(len(indptr) - 1, np.uint64)
     for r in range(len(hashes)):
@@ -256,10 +260,10 @@ class TwoStageIndex(ExactIndex):
         """Share of the exact k best images of each query that `search` finds, on average; arguments as there."""
         whole = copy.copy(self)
         whole.n_candidates = self.n_gallery
-        found, wanted = (index.search(Q, k, exclude=exclude).indices for index in (self, whole))
+        results, wanted = (index.search(Q, k, exclude=exclude).indices for index in (self, whole))
         if not wanted.size:
             raise ValueError("recall needs at least one query")
-        return sum(len(np.intersect1d(*both)) for both in zip(found, wanted, strict=True)) / wanted.size
+        return sum(len(np.intersect1d(*both)) for both in zip(results, wanted, strict=True)) / wanted.size
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the index to a folder, in one step: not the gallery, only a fingerprint of each of its images."""
@@ -326,7 +330,9 @@ class TwoStageIndex(ExactIndex):
             index._first_stage = _Lists(saved["centres"], lists)
         return index
 
-    def _search_block(self, queries, exclude, top_scores, top_indices) -> None:
+    def _search_block(
+        self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
+    ) -> None:
         """Search dense queries (n_queries, d); fills top_*, (n_queries, k)."""
         n_queries, k = top_scores.shape
         gallery, first_stage = self.gallery_, self._first_stage
@@ -336,19 +342,19 @@ class TwoStageIndex(ExactIndex):
             super()._search_block(queries, exclude, top_scores, top_indices)
             return
 
-        def search_one(query, excluded, scores, indices):
+        def search_one(query: np.ndarray, excluded: int, scores: np.ndarray, indices: np.ndarray) -> None:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found in the exact scores
                 rows = first_stage.choose(query, n_candidates)
             if sp.issparse(gallery):
-                found = _score_rows_sparse(gallery.indptr, gallery.indices, gallery.data, rows, query)[:, 0]
+                exact_scores = _score_rows_sparse(gallery.indptr, gallery.indices, gallery.data, rows, query)[:, 0]
             else:
-                found = exact.score_rows(gallery, rows, query)
-            if np.isnan(found).any():
+                exact_scores = exact.score_rows(gallery, rows, query)
+            if np.isnan(exact_scores).any():
                 raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
-            ranked = (rows != excluded) & (found > -np.inf)
-            found, rows = exact._best_first(found[ranked][None], rows[ranked][None].astype(np.int32))
+            ranked = (rows != excluded) & (exact_scores > -np.inf)
+            exact_scores, rows = exact._best_first(exact_scores[ranked][None], rows[ranked][None].astype(np.int32))
             size = min(k, rows.shape[1])
-            scores[:size], indices[:size] = found[0, :size], rows[0, :size]
+            scores[:size], indices[:size] = exact_scores[0, :size], rows[0, :size]
 
         n_threads = effective_n_jobs(self.n_jobs) if n_queries > 1 and self.n_gallery > MANY_IMAGES else 1
         exact.in_threads(search_one, zip(queries, exclude, top_scores, top_indices, strict=True), n_threads)
@@ -359,7 +365,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             saved = {name: arrays[name] for name in arrays.files}
-        found = int(saved["format"])
+        file_format = int(saved["format"])
         whole = saved["fingerprints"].ndim == 1 and len(saved["fingerprints"]) > 0 and saved["n_candidates"] > 0
         if "centres" in saved:
             centres, lists = saved["centres"], saved["lists"]
@@ -368,9 +374,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise ValueError(f"{path}: no index is saved here; build the index") from None
     except Exception:  # a damaged file raises errors of many kinds in NumPy and zipfile
-        found, whole = FORMAT, False
-    if found != FORMAT:
-        raise ValueError(f"{path}: saved in format {found}, this version reads {FORMAT}; build the index again")
+        file_format, whole = FORMAT, False
+    if file_format != FORMAT:
+        raise ValueError(f"{path}: saved in format {file_format}, this version reads {FORMAT}; build the index again")
     if not whole:
         raise ValueError(f"{path}: damaged; build the index again")
     return saved

@@ -24,6 +24,8 @@ from filelock import FileLock
 from hypothesis import settings
 from running import CHROMIUM
 
+from visterm.pipeline.warm import delete_stale_kernels
+
 # The same examples in every run: what passes on one machine passes on the next. Examples are searched for at random
 # with pytest --hypothesis-profile=search.
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
@@ -46,8 +48,11 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
+    """Delete stale kernels. With VISTERM_CI=1 no test may skip for want of a package of an extra or of a browser."""
     config.addinivalue_line("markers", "slow: a campaign of many seconds; runs with --slow")
+    if not hasattr(config, "workerinput"):  # once, before the workers of pytest-xdist load kernels
+        for room in ("features", "learners", "retrieval"):
+            delete_stale_kernels(REPOSITORY / room)
     if os.environ.get("VISTERM_CI") == "1":
         packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
         packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")

@@ -202,11 +202,11 @@ def repair(
     run: RunOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every file of a run and rebuild what is damaged.
+    """Check every file of a run and restore what is damaged.
 
-    Rebuilds the catalogue from the segments and the images: images keep their ids, and relevance marks stay. Extracts
-    the images of damaged segments again. Of damaged learners, indexes and evaluations it prints the command that
-    rebuilds them; the exit code is then 2.
+    Restores the catalogue, relevance marks and ratings from their copies: images keep their ids. Extracts the images of
+    damaged segments again. Of damaged learners, indexes and evaluations it prints the command that rebuilds them; the
+    exit code is then 2.
 
     \b
     Examples:
@@ -224,7 +224,7 @@ def repair(
     if as_json:
         print(json.dumps({"run": place.name} | done))
     else:
-        for title in ("kept", "lost", "doubtful"):
+        for title in ("kept", "lost"):
             for line in done[title]:
                 console.say(f"{title}: {line}")
         if not done["kept"] and not done["damaged"] and not done["features"]["extracted"]:
@@ -251,14 +251,14 @@ def info(
     from visterm.pipeline.stages.info import describe_run
 
     place, configuration = open_run(run, None, None)
-    found = describe_run(place, configuration)
+    description = describe_run(place, configuration)
     if not skipped:
-        found.pop("skipped_files")
+        description.pop("skipped_files")
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(description, indent=1))
         return
 
-    for key, value in found.items():
+    for key, value in description.items():
         if key == "skipped_files":
             for path, reason in value:
                 print(f"{one_line(path)}: {reason}")
@@ -273,10 +273,10 @@ def info(
             if "error" not in value:
                 print(f"{'segments:':12} {_segments_in_words(value)}")
         elif key == "indexes":
-            for name, found_by in value.items():
-                share = f"{found_by['recall']:.1%} of the {found_by['k']} nearest of {found_by['images']:,} images"
-                held = f"; {found_by['held']:,} in Milvus, {found_by['milvus']}" if "milvus" in found_by else ""
-                print(f"{'index:':12} {name} finds {share} (measured with {found_by['queries']:,} of them){held}")
+            for name, index in value.items():
+                share = f"{index['recall']:.1%} of the {index['k']} nearest of {index['images']:,} images"
+                held = f"; {index['held']:,} in Milvus, {index['milvus']}" if "milvus" in index else ""
+                print(f"{'index:':12} {name} finds {share} (measured with {index['queries']:,} of them){held}")
         elif key == "growth":
             if value is not None:
                 print(f"{'drift:':12} {_drift_in_words(value, place)}")
@@ -293,12 +293,12 @@ def _segments_in_words(segments: dict) -> str:
     return f"{segments['number']:,} ({dead:,} dead rows{compact})"
 
 
-def _drift_in_words(growth: dict, place: Run) -> str:
-    n, cosine = growth["images"], growth["mean_cosine"]
+def _drift_in_words(drift: dict, place: Run) -> str:
+    n, cosine = drift["images"], drift["mean_cosine"]
     came = "an unknown number of images" if n is None else f"{n:,} {'image' if n == 1 else 'images'}"
-    drift = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
+    change = "" if cosine is None else f"; mean cosine to vectors with today's idf {cosine:.3f}"
     pays = f"out of date: 'visterm features --force --run {shlex.quote(place.name)}' learns them again"
-    return f"{came} added since visterms and idf were learned{drift}; " + (pays if growth["refit"] else "up to date")
+    return f"{came} added since visterms and idf were learned{change}; " + (pays if drift["refit"] else "up to date")
 
 
 def _evaluation_in_words(evaluation: dict) -> str:

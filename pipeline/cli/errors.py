@@ -29,7 +29,7 @@ def command(function: Callable) -> Callable:
     """Turn an exception into one line on standard error and an exit code."""
 
     @wraps(function)
-    def wrapped(*args, **kwargs):
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         signals.raise_them()
         try:
             check_memory()
@@ -74,7 +74,7 @@ def _number_of(error: BaseException) -> int:
 
 
 def _damage(options: dict[str, Any]) -> str | None:
-    """Look for the cause of an unforeseen error in the files of the run; return what is damaged, and what heals it."""
+    """Look for the cause of an unforeseen error in the files of the run; name the damage and its repair."""
     from visterm.pipeline.stages.repair import first_damage
 
     from .options import open_run
@@ -126,19 +126,19 @@ class _Signals:
 
         They stay ignored in a process that ends with the command, and a signal limits the time that it may still take.
         """
-        found: dict[int, Any] = {}
+        handlers: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():  # no other can set handlers
-            found = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-            if found[signal.SIGINT] in (signal.SIG_IGN, None):  # None: not of Python, and cannot be given back
-                del found[signal.SIGINT]
-        self.owned, self.received, self._ends_process = tuple(found), None, ends_process
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+            if handlers[signal.SIGINT] in (signal.SIG_IGN, None):  # None: not of Python, and cannot be given back
+                del handlers[signal.SIGINT]
+        self.owned, self.received, self._ends_process = tuple(handlers), None, ends_process
         hook, sys.unraisablehook = sys.unraisablehook, self._send_again
         try:
             yield
         finally:
             self.owned, sys.unraisablehook = (), hook
             if not ends_process:
-                for number, handler in found.items():
+                for number, handler in handlers.items():
                     signal.signal(number, handler)
 
     def raise_them(self) -> None:

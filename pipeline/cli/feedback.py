@@ -11,7 +11,7 @@ from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 
 from .errors import command
-from .options import Format, FormatOption, JsonOption, RunOption, TaughtOption, make_console, open_run
+from .options import Format, FormatOption, JsonOption, RunOption, UpdatedLearnerOption, make_console, open_run
 from .output import print_rows
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def _trainer(run: str | None) -> FeedbackTrainer:
 @command
 def status(run: RunOption = None, as_json: JsonOption = False) -> None:
     """Show the relevance marks and the version in use of each learner."""
-    found = _trainer(run).status()
+    state = _trainer(run).status()
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(state, indent=1))
         return
-    print(f"marks:       {found['relevant']} relevant, {found['not']} not, on {count(found['queries'], 'query')}")
-    for name, model in found["learners"].items():
+    print(f"marks:       {state['relevant']} relevant, {state['not']} not, on {count(state['queries'], 'query')}")
+    for name, model in state["learners"].items():
         parts = [f"version {model['version']} from {count(model['marks'], 'mark')}" if model["version"] else "the base"]
         if model["map_after"] is not None:
             parts.append(f"held-out mAP {model['map_after']:.4f} (base {model['map_base']:.4f})")
@@ -44,46 +44,46 @@ def status(run: RunOption = None, as_json: JsonOption = False) -> None:
 
 
 @command
-def update(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+def update(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_json: JsonOption = False) -> None:
     """Update a learner from the marks.
 
     Refused, with exit code 2, if mAP on held-out images would fall by more than 0.005.
     """
-    found = _trainer(run).update(learner)
+    result = _trainer(run).update(learner)
     if as_json:
-        print(json.dumps(found))
-    if not found["accepted"] and found["map_after"] is not None:
-        raise UserError(f"{learner}: {found['reason']}")
+        print(json.dumps(result))
+    if not result["accepted"] and result["map_after"] is not None:
+        raise UserError(f"{learner}: {result['reason']}")
     if as_json:
         return
-    if not found["accepted"]:
-        make_console().say(f"{learner}: {found['reason']}")
+    if not result["accepted"]:
+        make_console().say(f"{learner}: {result['reason']}")
     else:
         make_console().say(
-            f"{learner}, version {found['from_version']} to {found['to_version']}: learned from {found['n_relevant']} "
-            f"relevant, {found['n_not']} not, in {found['milliseconds']:.0f} ms; held-out mAP "
-            f"{found['map_before']:.4f} to {found['map_after']:.4f}"
+            f"{learner}, version {result['from_version']} to {result['to_version']}: learned from "
+            f"{result['n_relevant']} relevant, {result['n_not']} not, in {result['milliseconds']:.0f} ms; held-out mAP "
+            f"{result['map_before']:.4f} to {result['map_after']:.4f}"
         )
 
 
 @command
-def undo(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+def undo(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_json: JsonOption = False) -> None:
     """Undo the last update or reset; the marks stay."""
     _say_in_force(_trainer(run).undo(learner), as_json)
 
 
 @command
-def reset(run: RunOption = None, learner: TaughtOption = "oasis", as_json: JsonOption = False) -> None:
+def reset(run: RunOption = None, learner: UpdatedLearnerOption = "oasis", as_json: JsonOption = False) -> None:
     """Go back to the trained learner; existing marks stay, and are not learned from again."""
     _say_in_force(_trainer(run).reset(learner), as_json)
 
 
-def _say_in_force(found: dict, as_json: bool) -> None:
+def _say_in_force(change: dict, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(change))
         return
-    now = f"version {found['to_version']}" if found["to_version"] else "the base"
-    make_console().say(f"{found['learner']}: {now} in use (before: {found['from_version'] or 'the base'})")
+    now = f"version {change['to_version']}" if change["to_version"] else "the base"
+    make_console().say(f"{change['learner']}: {now} in use (before: {change['from_version'] or 'the base'})")
 
 
 @command

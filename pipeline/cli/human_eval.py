@@ -75,8 +75,8 @@ def judge(
         tasks = draw_tasks(searcher, name, n_queries=n_queries, seed=seed)
         number = judgements.create(tasks, learner=name, version=searcher.version, seed=seed)
         console.say(f"study {number}: {len(tasks)} queries of {len(tasks[0].candidates)} images each, ranked by {name}")
-    elif chosen not in (None, found := judgements.study().learner):
-        raise UserError(f"the study of run {place.name} rates {found}; use --new to start one for {chosen}")
+    elif chosen not in (None, rated := judgements.study().learner):
+        raise UserError(f"the study of run {place.name} rates {rated}; use --new to start one for {chosen}")
     console.say(f"judges open this address followed by '{'judge?token=TOKEN' if token else 'judge'}':")
     start(place, console, host=host, port=port, token=token)
 
@@ -97,29 +97,29 @@ def results(
         check_file("--figure", figure, "picture", ".png")
     place, _ = open_run(run, None, None)
     judgements = Judgements(place.judgements)
-    found = judgements.results(study)
+    summary = judgements.results(study)
     if figure is not None:
         judgements.draw(figure, study)
     if as_json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(summary, indent=1))
         return
 
     def shown(value: float | None) -> str:
         return "   -" if value is None else f"{value:4.2f}"
 
-    k = str(found["k"])
+    k = str(summary["k"])
     at = f"P@{k}"
     print(
-        f"{found['learner']}: P@1 {shown(found['precision_at']['1'])}, {at} {shown(found['precision_at'][k])}, "
-        f"random images {shown(found['random_relevant'])}; deviation over queries "
-        f"{shown(found['deviation_over_queries'])}, over judges {shown(found['deviation_over_judges'])}"
+        f"{summary['learner']}: P@1 {shown(summary['precision_at']['1'])}, {at} {shown(summary['precision_at'][k])}, "
+        f"random images {shown(summary['random_relevant'])}; deviation over queries "
+        f"{shown(summary['deviation_over_queries'])}, over judges {shown(summary['deviation_over_judges'])}"
     )
     print(f"{at:>5}  coherence  decided  judge")
-    for row in found["judges"]:
+    for row in summary["judges"]:
         share = f"{row['done']}/{row['total']}"
         print(f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {share:>7}  {row['judge']}")
     print(f"{at:>5}  coherence   judges  query")
-    for row in found["queries"]:
+    for row in summary["queries"]:
         figures = f" {shown(row['precision_at'][k])}  {shown(row['coherence']):>9}  {shown(row['judge_coherence']):>7}"
         print(f"{figures}  {one_line(row['path'])}")
 

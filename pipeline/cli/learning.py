@@ -216,8 +216,8 @@ def _figures(metrics: dict) -> list[str]:
         if "knn_accuracy" in figures:
             line += f"  k-NN accuracy {figures['knn_accuracy']:.3f}"
         for key, title in (("precision_at", "labels"), ("sibling_precision_at", "siblings")):
-            found = figures.get("annotation", {}).get(key, {})
-            line += "".join(f"  {title} P@{k} {value:.3f}" for k, value in found.items())
+            precisions = figures.get("annotation", {}).get(key, {})
+            line += "".join(f"  {title} P@{k} {value:.3f}" for k, value in precisions.items())
         if per_label := figures.get("annotation", {}).get("per_label"):
             line += f"  per label, {per_label['labels_per_image']} per image: F1 {per_label['f1']:.3f}"
         lines.append(line)

@@ -37,22 +37,22 @@ def inspect(
 
     silence_decoders()
     try:
-        found = OnnxEmbedder(model, size=size, layer=layer).fit().describe()
+        info = OnnxEmbedder(model, size=size, layer=layer).fit().describe()
     except (ValueError, ImportError) as error:
         raise UserError(str(error).replace("set size, for example to 224", "give --size, for example 224")) from None
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(info))
         return
-    height, width = found["size"]
-    print(f"input:      {width} x {height} pixels, {found['layout']}")
-    print(f"vector:     {one_line(found['layer'])}, {count(found['n_features'], 'number')}")
-    if (pooled := found["suggested_layer"]) is not None:
-        print(f"suggested:  {one_line(pooled)}, the last pooled tensor{' (taken)' if pooled == found['layer'] else ''}")
+    height, width = info["size"]
+    print(f"input:      {width} x {height} pixels, {info['layout']}")
+    print(f"vector:     {one_line(info['layer'])}, {count(info['n_features'], 'number')}")
+    if (pooled := info["suggested_layer"]) is not None:
+        print(f"suggested:  {one_line(pooled)}, the last pooled tensor{' (taken)' if pooled == info['layer'] else ''}")
     else:
         print("suggested:  nothing is pooled, so the output is the vector")
     cells = "no: the vector is not the mean over a map"
-    if found["cells"]:
-        cells = f"yes, by {found['cells'][0]} x {found['cells'][1]} cells"
+    if info["cells"]:
+        cells = f"yes, by {info['cells'][0]} x {info['cells'][1]} cells"
     print(f"explained:  {cells}")
     print(f"preprocess: not in the file; one of {', '.join(PRESETS)}, as the model's documentation says")
     settings: dict[str, object] = {"kind": "onnx", "onnx.model": model, "onnx.preprocess": "imagenet"}

@@ -144,7 +144,7 @@ def chosen_format(output: Format | None, as_json: bool) -> Format:
     return Format.json if as_json else output or Format.table
 
 
-TaughtOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
+UpdatedLearnerOption = Annotated[str, typer.Option("--learner", metavar="NAME", help="oasis or aroma.")]
 
 
 def make_console() -> Console:
@@ -173,11 +173,11 @@ def open_run(
 
     if name is None:
         runs = runs_folder()
-        found = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
-        if len(found) != 1:
-            known = f"one of {', '.join(found)}" if found else f"{runs} is empty, run 'visterm features IMAGES' first"
+        names = sorted(path.parent.name for path in runs.glob("*/config.yaml")) if runs.is_dir() else []
+        if len(names) != 1:
+            known = f"one of {', '.join(names)}" if names else f"{runs} is empty, run 'visterm features IMAGES' first"
             raise UserError(f"no run given; use --run NAME: {known}")
-        name = found[0]
+        name = names[0]
     place = run_named(name)
     if images is None and not place.folder.is_dir():
         raise UserError(f"no run {name} in {runs_folder()}; run 'visterm features IMAGES --run {name}' first")

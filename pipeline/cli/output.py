@@ -26,10 +26,10 @@ def say_kept(place: Run, configuration: Config, settings: list[str] | None, cons
         console.say(f"kept for later commands in {place.folder / 'config.yaml'}: {', '.join(last.values())}")
 
 
-def print_rows(found: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
+def print_rows(results: list[dict], columns: list[str], rows: list[list], output: Format) -> bool:
     """Print results as JSON or CSV and return True, or return False for a table."""
     if output is Format.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(results, indent=1))
     elif output is Format.csv:
         import csv
 
@@ -40,9 +40,9 @@ def print_rows(found: list[dict], columns: list[str], rows: list[list], output: 
     return output is not Format.table
 
 
-def report_errors(found: list[dict]) -> None:
+def report_errors(results: list[dict]) -> None:
     """Report queries that could not be read, and exit with code 2 if there are any."""
-    errors = [answer for answer in found if "error" in answer]
+    errors = [answer for answer in results if "error" in answer]
     for answer in errors:
         print(f"visterm: {one_line(answer['query'])}: {one_line(answer['error'])}", file=sys.stderr)
     if errors:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,9 +37,57 @@ def search(
     queries: QueriesArgument = None,
     run: RunOption = None,
     learner: LearnerOption = None,
-    label: LabelOption = None,
+    query_label: Annotated[
+        list[str] | None,
+        typer.Option("--query-label", metavar="NAME", help="Search by label instead of image; may be repeated."),
+    ] = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Results per query (default: 10).")] = None,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Skip so many of the best results.")] = 0,
     learned: LearnedOption = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="NAME",
+            help="Only images with one of these labels; may be repeated. Without images and --query-label: as "
+            "--query-label.",
+        ),
+    ] = None,
+    not_label: Annotated[
+        list[str] | None,
+        typer.Option("--not-label", metavar="NAME", help="No images with one of these labels; may be repeated."),
+    ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            "--folder",
+            metavar="PATH",
+            help="Only images in this folder of the image directory or below it; .: directly in it.",
+        ),
+    ] = None,
+    exclude_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--exclude-duplicates", help="Skip images whose bytes equal those of the query or of an earlier result."
+        ),
+    ] = False,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--example",
+            metavar="IMAGE[@WEIGHT]",
+            help="Image to add to each query, with a weight; a negative one subtracts it. May be repeated.",
+        ),
+    ] = None,
+    weight: Annotated[float, typer.Option("--weight", help="Weight of the query image among the examples.")] = 1,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            "--region",
+            metavar="X,Y,WIDTH,HEIGHT",
+            help="Search with a part of each query image, in shares of its size.",
+        ),
+    ] = None,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
     page: Annotated[
@@ -49,7 +98,7 @@ def search(
     """Find the most similar images, or the best images for a label, or for several labels together.
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
-    learner: oasis, else the first trained one; for --label: the best on held-out images.
+    learner: oasis, else the first trained one; for labels: the best on held-out images.
     Unreadable images are reported and skipped; the exit code is then 2.
 
     \b
@@ -60,6 +109,8 @@ def search(
       visterm search holiday/ --html results.html
       visterm search --label sunset
       visterm search --label beach --label people
+      visterm search a.jpg --label beach --not-label people --folder 2024
+      visterm search a.jpg --example b.jpg --example id:12@-0.5 --region 0.2,0.1,0.5,0.6
     """
     from visterm.pipeline.search.results_page import write_results_page
     from visterm.pipeline.search.searcher import RESULTS
@@ -67,21 +118,51 @@ def search(
     wanted, chosen = chosen_format(output, as_json), one_name(learner)
     if page is not None:
         check_file("--html", page, "page", ".html", ".htm")
-    asked = _asked(queries, label)
+    label_option = "--query-label"
+    if label is not None and not queries and query_label is None:  # --label alone names the query
+        query_label, label, label_option = label, None, "--label"
+    asked = _asked(queries, query_label, label_option)
     searcher, console = open_searcher(run)
-    chosen = chosen or searcher.default_learner(of_labels=bool(label))
-    if label and learned is not None:
-        raise UserError("--learned is for queries that are images; a learner ranks images for a label by itself")
-    if label:
-        found = searcher.search_label(asked, k or RESULTS, chosen)
+    chosen = chosen or searcher.default_learner(of_labels=bool(query_label))
+    of_images = {
+        "--learned": learned is not None,
+        "--exclude-duplicates": exclude_duplicates,
+        "--example": bool(example),
+        "--weight": weight != 1,
+        "--region": region is not None,
+    }
+    if query_label and any(of_images.values()):
+        option = next(option for option, given in of_images.items() if given)
+        why = (
+            "a learner ranks images for a label by itself"
+            if option == "--learned"
+            else "give an image, or leave it out"
+        )
+        raise UserError(f"{option} is for queries that are images; {why}")
+    filters: dict[str, Any] = {"label": label, "not_label": not_label, "folder": folder}
+    if any(filters.values()) and not len(searcher.gallery.rows_of(searcher.filter(**filters))):
+        raise UserError(f"no image passes {_options(filters)}; folders are relative to {searcher.root}")
+    if query_label:
+        found = searcher.search_label(asked, k or RESULTS, chosen, offset=offset, **filters)
     else:
-        found = searcher.search(asked, k or RESULTS, chosen, learned=learned)
+        found = searcher.search(
+            asked,
+            k or RESULTS,
+            chosen,
+            learned=learned,
+            offset=offset,
+            **filters,
+            exclude_duplicates=exclude_duplicates,
+            example=example or (),
+            weight=weight,
+            region=region,
+        )
     if k is not None and k > len(searcher.images):
         console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
     if page is not None:
-        share = 1.0 if label else searcher.share(chosen, learned)
+        share = 1.0 if query_label else searcher.share(chosen, learned)
         by = chosen if share == 1 else f"{chosen}, {share:.0%} of what was learned"
-        write_results_page(page, searcher, found, learner=by, of_labels=bool(label))
+        write_results_page(page, searcher, found, learner=by, of_labels=bool(query_label))
         if output is None and not as_json:
             print(page)
             report_errors(found)
@@ -129,22 +210,22 @@ def annotate(
     from visterm.pipeline.search.searcher import LABELS
 
     wanted, chosen = chosen_format(output, as_json), one_name(learner)
-    asked = _asked(queries, label)
+    asked = _asked(queries, label, "--label")
     searcher, console = open_searcher(run)
-    found = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
-    most = max(len(answer["labels"]) for answer in found)
+    results = (searcher.similar_labels if label else searcher.annotate)(asked, k or LABELS, chosen)
+    most = max(len(answer["labels"]) for answer in results)
     if k is not None and 0 < most < k:
         known = count(most, "other label" if label else "label")
         console.warn(f"-k {k}: the learner knows {known}, all of them are ranked")
-    rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in found for r in answer["labels"]]
-    if not print_rows(found, ["query", "rank", "label", "score"], rows, wanted):
-        _print_tables(found, "labels", "label")
-    report_errors(found)
+    rows = [[answer["query"], r["rank"], r["label"], r["score"]] for answer in results for r in answer["labels"]]
+    if not print_rows(results, ["query", "rank", "label", "score"], rows, wanted):
+        _print_tables(results, "labels", "label")
+    report_errors(results)
 
 
-def _print_tables(found: list[dict], ranked: str, name: str) -> None:
+def _print_tables(results: list[dict], ranked: str, name: str) -> None:
     """Print a table per query, with the name and the labels of each ranked item."""
-    for answer in found:
+    for answer in results:
         if "error" not in answer:
             print(one_line(answer["query"]))
             print(f"rank     score  {name}")
@@ -184,48 +265,54 @@ def explain(
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
     made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs, learned=learned)
-    found = made.data
+    explanation = made.data
     if file is not None:
-        draw_explanation(found, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
+        draw_explanation(explanation, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(explanation))
     elif file is not None:
         print(file)
     else:
-        for line in _explanation_in_words(found):
+        for line in _explanation_in_words(explanation):
             print(line)
 
 
-def _explanation_in_words(found: dict) -> list[str]:
+def _explanation_in_words(explanation: dict) -> list[str]:
     """Return an explanation as lines of a table."""
-    names = [one_line(found[side]["name"]) for side in ("query", "result")]
-    lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}"]
-    if found["negative"]:
-        lines.append(f"raised by {found['positive']:.4f}, lowered by {-found['negative']:.4f}")
-    of_query, of_result = (f"{found['parts']} in the {side}" for side in ("query", "result"))
+    names = [one_line(explanation[side]["name"]) for side in ("query", "result")]
+    lines = [f"{names[0]} and {names[1]}: {explanation['score']:.4f} by {explanation['learner']}"]
+    if explanation["negative"]:
+        lines.append(f"raised by {explanation['positive']:.4f}, lowered by {-explanation['negative']:.4f}")
+    of_query, of_result = (f"{explanation['parts']} in the {side}" for side in ("query", "result"))
     lines.append(f"pair  {of_query:22}  {of_result:22}      adds  together")
     together = 0.0
-    for number, pair in enumerate(found["pairs"], start=1):
+    for number, pair in enumerate(explanation["pairs"], start=1):
         together += pair["contribution"]
         line = f"{number:4}"
         for side in ("query", "result"):
-            x, y, width, height = (round(length) for length in found[side]["boxes"][pair[f"{side}_block"]])
+            x, y, width, height = (round(length) for length in explanation[side]["boxes"][pair[f"{side}_block"]])
             alike = pair[f"n_{side}_blocks"] - 1
             line += f"  {f'{width}x{height}+{x}+{y}' + (f' and {alike}' if alike else ''):22}"
         lines.append(f"{line}  {pair['contribution']:8.4f}  {together:8.4f}")
     return lines
 
 
-def _asked(queries: list[str] | None, labels: list[str] | None) -> list[str]:
+def _options(values: Mapping[str, Any]) -> str:
+    """Write the options of a call as it was given: ``--not-label beach --folder 2024``."""
+    lists = {name: value if isinstance(value, list) else [value] for name, value in values.items() if value}
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, given in lists.items() for value in given)
+
+
+def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> list[str]:
     """Return the labels or the query images of a call; refuse a call with both, or with neither."""
     if labels:
         if queries:
-            raise UserError(f"give images or --label, not both: {queries[0]}, --label {labels[0]}")
+            raise UserError(f"give images or {option}, not both: {queries[0]}, {option} {labels[0]}")
         if "" in labels:
-            raise UserError("--label: the label is empty")
+            raise UserError(f"{option}: the label is empty")
         return labels
     if labels is not None and not queries:
-        raise UserError("--label needs the name of a label")
+        raise UserError(f"{option} needs the name of a label")
     if not queries:
         raise UserError("no query; give an image file, or --label NAME (make: QUERY=image.jpg or LABEL=name)")
     if "" in queries:
@@ -253,7 +340,7 @@ def index(
     """
     searcher, console = open_searcher(run)
     names = several_names(learner) or [searcher.default_learner()]
-    found = {}
+    indexes = {}
     for name in searcher.learners if "all" in names else names:
         if rebuild:
             searcher.forget_index(name)
@@ -264,10 +351,10 @@ def index(
                 f"the Milvus index of {name} is out of date; re-run this command when no other visterm is writing to "
                 f"{searcher.run.folder}"
             )
-        found[name] = {"kind": kind, "images": made.n_gallery}
+        indexes[name] = {"kind": kind, "images": made.n_gallery}
     if as_json:
-        print(json.dumps({"run": searcher.run.name, "indexes": found}))
+        print(json.dumps({"run": searcher.run.name, "indexes": indexes}))
         return
-    for name, made_of in found.items():
+    for name, made_of in indexes.items():
         kind = "exact search needs no index" if made_of["kind"] == "exact" else f"{made_of['kind']}, up to date"
         console.say(f"{name}: {made_of['images']:,} images; {kind}")

@@ -29,12 +29,6 @@ def serve(
     fetch: Annotated[
         bool, typer.Option("--fetch-urls", help="Let the page search with images at public web addresses.")
     ] = False,
-    behind_proxy: Annotated[
-        bool,
-        typer.Option(
-            "--behind-proxy", help="Trust X-Forwarded-For and X-Forwarded-Proto of a reverse proxy on this machine."
-        ),
-    ] = False,
 ) -> None:
     """Serve the search page and HTTP API of a run.
 
@@ -57,7 +51,6 @@ def serve(
         upload_pixels=upload_pixels,
         keep_metadata=keep_metadata,
         fetch=fetch,
-        behind_proxy=behind_proxy,
     )
 
 

@@ -6,9 +6,10 @@ attributes of its class, `SimilarityLearner`.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 
 class Setting(NamedTuple):
@@ -20,28 +21,12 @@ class Setting(NamedTuple):
     why: str | None = None  # the default differs; docs/configuration.md shows both and the reason
 
 
-def _within(default: Any, **bounds: Any) -> Any:
-    return Setting(default, bounds)
+def _within(default: Any, *, why: str | None = None, **bounds: Any) -> Any:
+    return Setting(default, bounds, why=why)
 
 
 def _checked(default: Any, check: Callable[[Any], Any], why: str | None = None) -> Any:
     return Setting(default, check=check, why=why)
-
-
-def _differs(default: Any, why: str, **bounds: Any) -> Any:
-    return Setting(default, bounds, why=why)
-
-
-# Why a default of the command differs from that of the class.
-_STOPS_EARLY = "an upper bound: the command stops early on held-out images"
-_BY_IMAGES = "an upper bound by the number of images: the command stops early on held-out images"
-_STOPS_EARLY_AFTER = "validation checks without improvement; a call of fit has none unless asked"
-_FEWER_CHECKS = "longer trainings need fewer validation checks per step"
-_HELD_OUT = "the command holds out a fifth of the training images; fit learns from all that it is given"
-_REFIT = "once the best number of steps is known, learn from all training images"
-_CLICKS = "how strongly clicked images must be related; without clicks the command passes None"
-_WHITEN = "the papers learn in the vectors as they are; whitened dense vectors are a better start"
-_FOREST_STUDY = "the class has the paper's figure; this did best in the study of docs/musl.md"
 
 
 def _check_cutoff(cutoff: float | str) -> float | str:
@@ -70,13 +55,41 @@ def _check_sizes(n_components: int | list[int]) -> int | list[int]:
     return n_components
 
 
-class _OASIS:
+class _StopsEarly:
+    """Settings of learners that choose their number of steps on held-out images; `patience` has its own default."""
+
+    validation_fraction: float | None = _within(
+        0.2,
+        gt=0,
+        lt=1,
+        why="the command holds out a fifth of the training images; fit learns from all that it is given",
+    )
+    patience: int | None
+    refit: bool = True
+
+
+class _LearnsFromClicks:
+    """Settings of learners of triplets."""
+
+    click_cutoff: float | str = _checked(
+        0.0, _check_cutoff, "how strongly clicked images must be related; without clicks the command passes None"
+    )
+    check_negatives: bool = True
+
+
+class _Balances:
+    """Setting of learners whose queries may be drawn class by class."""
+
+    balance: Literal["image", "class"] = "image"
+
+
+class _OASIS(_StopsEarly, _LearnsFromClicks, _Balances):
     """The online similarity learner; see OASIS."""
 
     C: float = _within(0.1, gt=0)
-    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 4,000,000, or 1,000 per image if that is more
+    n_steps: int | None = _within(None, gt=0)
     init: Literal["identity", "zero"] = "identity"
-    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
+    whiten: bool | Literal["auto"] = "auto"
     variant: Literal["symmetric", "online-symmetric", "dissim", "psd"] | None = None
     psd_every: int | None = _within(None, gt=0)
     pairs_per_query: int = _within(256, gt=0)
@@ -84,33 +97,23 @@ class _OASIS:
     mix_every: int | None = _within(None, gt=0)
     lock_free: bool = False
     pass_steps: int = _within(250_000, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-    click_cutoff: float | str = _checked(0.0, _check_cutoff, _CLICKS)
-    check_negatives: bool = True
-    balance: Literal["image", "class"] = "image"
+    patience = _within(5, gt=0)
 
 
-class _AROMA:
+class _AROMA(_StopsEarly, _LearnsFromClicks, _Balances):
     """The online similarity learner with a covariance; see AROMA."""
 
     covariance: Literal["diagonal", "factored"] = "diagonal"
     r: float = _checked(1.0, _check_precision)
-    n_steps: int = _differs(300_000, _STOPS_EARLY, gt=0)
-    init: Literal["zero", "identity"] | None = _differs(None, "identity where vectors are whitened, else zero")
-    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
+    n_steps: int = _within(300_000, gt=0)
+    init: Literal["zero", "identity"] | None = None
+    whiten: bool | Literal["auto"] = "auto"
     pairs_per_query: int | None = _within(None, gt=0)
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(5, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-    click_cutoff: float | str = _checked(0.0, _check_cutoff, _CLICKS)
-    check_negatives: bool = True
-    balance: Literal["image", "class"] = "image"
+    pass_steps: int = _within(10_000, gt=0)
+    patience = _within(5, gt=0)
 
 
-class _WSABIE:
+class _WSABIE(_StopsEarly):
     """Images and labels in one space; see WSABIE."""
 
     n_components: int | list[int] = _checked(100, _check_sizes)
@@ -118,59 +121,45 @@ class _WSABIE:
     learning_rate: float = _within(0.02, gt=0)
     decay_steps: int | Literal["auto"] | None = _checked("auto", _check_decay)
     loss: Literal["warp", "auc", "owpc"] = "warp"
-    whiten: bool | Literal["auto"] = _differs("auto", _WHITEN)
-    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
+    whiten: bool | Literal["auto"] = "auto"
+    n_steps: int | None = _within(None, gt=0)
+    pass_steps: int = _within(10_000, gt=0)
+    patience = _within(10, gt=0)
 
 
-class _LinearWARP:
+class _LinearWARP(_StopsEarly):
     """Labels ranked by one vector of weights each, learned by WSABIE's loss; see LinearWARP."""
 
     max_norm: float = _within(10.0, gt=0)
     learning_rate: float = _within(0.1, gt=0)
     decay_steps: int | Literal["auto"] | None = _checked("auto", _check_decay)
-    n_steps: int | None = _differs(None, _BY_IMAGES, gt=0)  # null: 500,000, or 200 per image if that is more
-    pass_steps: int = _differs(10_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
+    n_steps: int | None = _within(None, gt=0)
+    pass_steps: int = _within(10_000, gt=0)
+    patience = _within(10, gt=0)
 
 
-class _PAMIR:
+class _PAMIR(_StopsEarly):
     """Labels ranked by one vector of weights each, learned by comparisons; see PAMIR."""
 
     C: float | None = _within(None, gt=0)  # null: 0.01 for visterms, 0.1 for dense vectors
-    n_steps: int = _differs(1_000_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(20_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
+    n_steps: int = _within(1_000_000, gt=0)
+    pass_steps: int = _within(20_000, gt=0)
+    patience = _within(10, gt=0)
 
 
-class _OneVsRest:
+class _OneVsRest(_StopsEarly):
     """Labels ranked by a classifier each; see OneVsRestPA."""
 
     C: float = _within(0.03, gt=0)
-    n_steps: int = _differs(200_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(2_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
+    n_steps: int = _within(200_000, gt=0)
+    pass_steps: int = _within(2_000, gt=0)
+    patience = _within(10, gt=0)
 
 
-class _HIER:
+class _HIER(_OneVsRest):
     """Images compared by class probabilities and a hierarchy of the classes; see HIER."""
 
     is_a: str | None = None  # CSV file with the columns label,parent; null: classes are like themselves only
-    C: float = _within(0.03, gt=0)
-    n_steps: int = _differs(200_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(2_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(10, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
 
 
 class _KNN:
@@ -182,7 +171,7 @@ class _KNN:
     leaf_size: int = _within(1_000, gt=0)
 
 
-class _LEGO:
+class _LEGO(_StopsEarly, _LearnsFromClicks):
     """The online metric learner; see LEGO."""
 
     loss: Literal["triplet", "pairs"] = "triplet"
@@ -190,13 +179,9 @@ class _LEGO:
     margin: float = _within(1.0, gt=0)  # in squared distances, as near and far
     near: float = _within(1.0, gt=0)
     far: float = _within(2.0, gt=0)
-    n_steps: int = _differs(50_000, _STOPS_EARLY, gt=0)
-    pass_steps: int = _differs(5_000, _FEWER_CHECKS, gt=0)
-    validation_fraction: float | None = _differs(0.2, _HELD_OUT, gt=0, lt=1)
-    patience: int | None = _differs(3, _STOPS_EARLY_AFTER, gt=0)
-    refit: bool = _differs(True, _REFIT)
-    click_cutoff: float | str = _checked(0.0, _check_cutoff, _CLICKS)
-    check_negatives: bool = True
+    n_steps: int = _within(50_000, gt=0)
+    pass_steps: int = _within(5_000, gt=0)
+    patience = _within(3, gt=0)
 
     def check(self) -> Any:
         if self.near >= self.far:
@@ -204,16 +189,15 @@ class _LEGO:
         return self
 
 
-class _MCML:
+class _MCML(_StopsEarly):
     """The metric that collapses classes; see MCML."""
 
-    trace_penalty: float = _differs(0.003, "0 is the paper's problem, which overfits; chosen on training images", ge=0)
-    n_steps: int = _differs(60, "enough on Caltech-101; an iteration takes seconds", gt=0)
+    trace_penalty: float = _within(0.003, ge=0)
+    n_steps: int = _within(60, gt=0)
     tol: float = _within(1e-6, ge=0)
-    pass_steps: int = _differs(10, "a check every ten iterations", gt=0)
-    validation_fraction: float | None = _within(None, gt=0, lt=1)
-    patience: int | None = _within(None, gt=0)
-    refit: bool = _differs(True, _REFIT)
+    pass_steps: int = _within(10, gt=0)
+    validation_fraction = _within(None, gt=0, lt=1)
+    patience = _within(None, gt=0)
 
 
 class _MuSL:
@@ -221,9 +205,9 @@ class _MuSL:
 
     n_metrics: int = _within(5, gt=0)
     n_bits: int = _within(32, gt=0)
-    alpha: float = _differs(0.5, _FOREST_STUDY, gt=0)
-    midpoint: Literal["final", "running"] = _differs("running", _FOREST_STUDY)
-    balanced: bool = _differs(True, _FOREST_STUDY)
+    alpha: float = _within(0.5, gt=0)
+    midpoint: Literal["final", "running"] = "running"
+    balanced: bool = True
     r: float = _within(500.0, gt=0)
     negatives_per_example: int = _within(1_000, gt=0)
     grouping: Literal["joint", "kmeans", "random"] = "joint"
@@ -236,25 +220,35 @@ class Row(NamedTuple):
     """A learner, under the name that its section, its folder and the option --learner have."""
 
     class_name: str  # in visterm.learners
+    title: str  # on the page, for people who have not read about learners
     settings: type  # the constructor's keywords, with the values that commands take; `check` looks at several
     tried: dict[str, list[Any]]  # by `visterm tune`: values that a person would write, see search_spaces.py
-    steps: tuple[int, int] | None = None  # where n_steps is null: at least, and per image, to learn from each as often
+
+
+def settings_of(row: Row) -> dict[str, tuple[Any, Setting]]:
+    """Return type and value of each setting of a learner: its own, then those that it shares with others."""
+    kinds = get_type_hints(row.settings)
+    names = [name for declared in row.settings.__mro__ for name in inspect.get_annotations(declared)]
+    values = {name: getattr(row.settings, name) for name in names}
+    return {name: (kinds[name], v if isinstance(v, Setting) else Setting(v)) for name, v in values.items()}
 
 
 TABLE = {
     "oasis": Row(
         "OASIS",
+        "Learned similarity (OASIS)",
         _OASIS,
         {"C": [0.01, 0.03, 0.1, 0.3, 1.0], "init": ["identity", "zero"], "pairs_per_query": [32, 256]},
-        (4_000_000, 1_000),
     ),
     "aroma": Row(
         "AROMA",
+        "Learned similarity (AROMA)",
         _AROMA,
         {"r": [0.01, 0.1, 1.0, 10.0, 100.0], "init": ["zero", "identity"], "pairs_per_query": [1, 32]},
     ),
     "wsabie": Row(
         "WSABIE",
+        "Learned labels (WSABIE)",
         _WSABIE,
         {
             "n_components": [50, 100, 200],
@@ -262,23 +256,35 @@ TABLE = {
             "max_norm": [1.0, 3.0],
             "decay_steps": [10_000, 100_000, None],
         },
-        (500_000, 200),
     ),
-    "musl": Row("MuSL", _MuSL, {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]}),
+    "musl": Row(
+        "MuSL",
+        "Learned similarity per label (MuSL)",
+        _MuSL,
+        {"n_metrics": [1, 3, 5, 8], "alpha": [0.1, 0.5, 1.0], "r": [50.0, 500.0, 5000.0]},
+    ),
     "lego": Row(
         "LEGO",
+        "Learned similarity (LEGO)",
         _LEGO,
         {"eta": [0.002, 0.005, 0.02, 0.08, 0.32], "margin": [0.3, 1.0, 3.0], "loss": ["triplet", "pairs"]},
     ),
-    "mcml": Row("MCML", _MCML, {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]}),
-    "pamir": Row("PAMIR", _PAMIR, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
+    "mcml": Row("MCML", "Learned similarity (MCML)", _MCML, {"trace_penalty": [0.0, 0.001, 0.003, 0.01, 0.03]}),
+    "pamir": Row("PAMIR", "Learned labels (PAMIR)", _PAMIR, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
     "warp": Row(
         "LinearWARP",
+        "Learned similarity (WARP)",
         _LinearWARP,
         {"learning_rate": [0.01, 0.03, 0.1, 0.3, 1.0], "max_norm": [3.0, 10.0, 30.0]},
-        (500_000, 200),
     ),
-    "ovr": Row("OneVsRestPA", _OneVsRest, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
-    "hier": Row("HIER", _HIER, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
-    "knn": Row("KNNAnnotator", _KNN, {"n_neighbors": [3, 10, 30, 100], "weights": ["similarity", "uniform"]}),
+    "ovr": Row(
+        "OneVsRestPA", "Learned labels (one vs rest)", _OneVsRest, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}
+    ),
+    "hier": Row("HIER", "Learned similarity (HIER)", _HIER, {"C": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]}),
+    "knn": Row(
+        "KNNAnnotator",
+        "Labels of neighbours (k-NN)",
+        _KNN,
+        {"n_neighbors": [3, 10, 30, 100], "weights": ["similarity", "uniform"]},
+    ),
 }

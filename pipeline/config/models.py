@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 
 from visterm.features.presets import PRESETS
 
-from .learners import TABLE, Setting
+from .learners import TABLE, Row, settings_of
 
 
 def without_password(text: str) -> str:
@@ -253,24 +253,22 @@ class ClusterConfig(Section):
         return scheduler
 
 
-def _section_of(settings: type) -> type[Section]:
+def _section_of(row: Row) -> type[Section]:
     """Return the section of a learner."""
     fields: dict[str, Any] = {}
-    for name, kind in get_type_hints(settings).items():
-        given = getattr(settings, name)
-        default, bounds, check, why = given if isinstance(given, Setting) else Setting(given)
-        field = Field(default=default, description=why, **bounds)
-        fields[name] = (kind if check is None else Annotated[kind, AfterValidator(check)], field)
-    of_all = getattr(settings, "check", None)
+    for name, (kind, setting) in settings_of(row).items():
+        field = Field(default=setting.default, description=setting.why, **setting.bounds)
+        fields[name] = (kind if setting.check is None else Annotated[kind, AfterValidator(setting.check)], field)
+    of_all = getattr(row.settings, "check", None)
     validators: dict[str, Any] = {} if of_all is None else {"check": model_validator(mode="after")(of_all)}
     return create_model(
-        settings.__name__, __base__=Section, __doc__=settings.__doc__, __validators__=validators, **fields
+        row.settings.__name__, __base__=Section, __doc__=row.settings.__doc__, __validators__=validators, **fields
     )
 
 
 # Sections stand in config.yaml in the order in which learners came to be; new ones follow.
 _EARLIEST = ("oasis", "aroma", "wsabie", "pamir", "warp", "ovr", "hier", "knn", "lego", "mcml", "musl")
-_SECTIONS = {name: _section_of(TABLE[name].settings) for name in dict.fromkeys((*_EARLIEST, *TABLE))}
+_SECTIONS = {name: _section_of(TABLE[name]) for name in dict.fromkeys((*_EARLIEST, *TABLE))}
 
 
 class _Before(Section):

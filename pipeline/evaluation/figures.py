@@ -125,17 +125,17 @@ def _queries(file: Path, learner: str, baseline: str | None) -> list[dict[str, A
 def _from_results(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Queries and the precision of their first results; their labels are those that relevant results share."""
     queries = []
-    for name, found in results.items():
-        relevant = [result for result in found if result["relevant"]]
+    for name, ranked in results.items():
+        relevant = [result for result in ranked if result["relevant"]]
         labels = Counter(label for result in relevant for label in result["labels"])
         folder = name.split("/")[-2:-1]
         queries.append(
             {
                 "query": name,
                 "labels": [labels.most_common(1)[0][0]] if labels else folder,
-                "value": len(relevant) / len(found),
+                "value": len(relevant) / len(ranked),
                 "baseline": None,
-                "first_relevant": next((i for i, result in enumerate(found, 1) if result["relevant"]), None),
+                "first_relevant": next((i for i, result in enumerate(ranked, 1) if result["relevant"]), None),
             }
         )
     return queries

@@ -63,7 +63,7 @@ def siblings_of(labels: Sequence[str], file: Path) -> tuple[tuple[list[str], spa
     unknown = [name for name in names if name not in table]
     if len(unknown) == len(names):
         raise UserError(f"{file}: names none of the {count(len(names), 'label')} of this run, such as {names[0]}")
-    numbers = {parent: i for i, parent in enumerate(sorted({p for found in table.values() for p in found}))}
+    numbers = {parent: i for i, parent in enumerate(sorted({p for some in table.values() for p in some}))}
     rows = [row for row, name in enumerate(names) for _ in table.get(name, ())]
     columns = [numbers[parent] for name in names for parent in table.get(name, ())]
     parents = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(names), len(numbers)))

@@ -25,10 +25,10 @@ from visterm.retrieval import (
 )
 
 LABEL_KS = (1, 5, 10)  # k of the precision of the first k labels
-WORDS = 5  # labels that an image that may have several is annotated with, for precision and recall per label
+LABELS_PER_IMAGE = 5  # labels that an image that may have several is annotated with, for precision and recall per label
 
 
-class Word(NamedTuple):
+class LabelFigures(NamedTuple):
     """How well one label is predicted."""
 
     label: str
@@ -43,20 +43,20 @@ class Annotation(NamedTuple):
     precision_at: dict[int, float]
     sibling_precision_at: dict[int, float]  # empty without an is-a table
     n_unknown_labels: int  # labels of test images that no training image has: never predicted
-    words: tuple[Word, ...] = ()  # of the labels that test images have, each image annotated with n_words labels
-    n_words: int = 0
+    per_label: tuple[LabelFigures, ...] = ()  # of the labels that test images have
+    labels_per_image: int = 0  # with which each image was annotated for that
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as in metrics.json."""
         figures: dict[str, Any] = {"precision_at": {str(k): value for k, value in self.precision_at.items()}}
         if self.sibling_precision_at:
             figures["sibling_precision_at"] = {str(k): value for k, value in self.sibling_precision_at.items()}
-        if self.words:
-            precision, recall = (float(np.mean([word[i] for word in self.words])) for i in (2, 3))
+        if self.per_label:
+            precision, recall = (float(np.mean([label[i] for label in self.per_label])) for i in (2, 3))
             f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-            n_recalled = sum(word.recall > 0 for word in self.words)
-            own = {"labels_per_image": self.n_words, "precision": precision, "recall": recall, "f1": f1}
-            figures["per_label"] = own | {"n_labels": len(self.words), "n_recalled": n_recalled}
+            n_recalled = sum(label.recall > 0 for label in self.per_label)
+            own = {"labels_per_image": self.labels_per_image, "precision": precision, "recall": recall, "f1": f1}
+            figures["per_label"] = own | {"n_labels": len(self.per_label), "n_recalled": n_recalled}
         return figures | {"n_unknown_labels": self.n_unknown_labels}
 
 
@@ -133,8 +133,8 @@ def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotat
         siblings = {k: float(sibling_precision_at(ranked, truth, S, k).mean()) for k in ks}
     precision = {k: float(label_precision_at(ranked, truth, k).mean()) for k in ks}
     one_each = all(len(image.labels) == 1 for image in task.queries)
-    n_words = 1 if one_each else min(WORDS, ks[-1])
+    n_per_image = 1 if one_each else min(LABELS_PER_IMAGE, ks[-1])
     n_images = np.asarray(truth.sum(axis=0)).ravel().astype(int)
-    per_label = zip(names, n_images.tolist(), *precision_recall_per_label(ranked, truth, n_words), strict=True)
-    words = tuple(Word(label, n, float(p), float(r)) for label, n, p, r in per_label if n)
-    return Annotation(precision, siblings, len(own - set(known)), words, n_words)
+    figures = zip(names, n_images.tolist(), *precision_recall_per_label(ranked, truth, n_per_image), strict=True)
+    per_label = tuple(LabelFigures(label, n, float(p), float(r)) for label, n, p, r in figures if n)
+    return Annotation(precision, siblings, len(own - set(known)), per_label, n_per_image)

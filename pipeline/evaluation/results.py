@@ -27,7 +27,7 @@ from visterm.pipeline.report.data import (
     HeldOut,
     History,
     Hits,
-    LabelFigures,
+    LabelTable,
     OpenFigures,
     Query,
     ReportData,
@@ -131,12 +131,13 @@ def write_results(
         ),
     )
 
-    words = [(name, word) for name, system in systems.items() if system.annotation for word in system.annotation.words]
-    if words:
+    annotations = {name: system.annotation for name, system in systems.items() if system.annotation}
+    per_label = [(name, own) for name, annotation in annotations.items() for own in annotation.per_label]
+    if per_label:
         _write_csv(
             folder / "labels.csv",
             ["system", "label", "images", "precision", "recall"],
-            ([name, word.label, word.n_images, f"{word.precision:.6f}", f"{word.recall:.6f}"] for name, word in words),
+            ([name, own.label, own.n_images, f"{own.precision:.6f}", f"{own.recall:.6f}"] for name, own in per_label),
         )
 
     data = _report_data(run, config, metrics, curves, systems, task, warnings, seconds, command)
@@ -263,8 +264,8 @@ def _report_data(
                 knn_accuracy=figures.get("knn_accuracy"),
                 label_precision_at=annotation.precision_at if annotation else {},
                 sibling_precision_at=annotation.sibling_precision_at if annotation else {},
-                label_figures=LabelFigures(annotation.n_words, annotation.words)
-                if annotation and annotation.words
+                label_table=LabelTable(annotation.labels_per_image, annotation.per_label)
+                if annotation and annotation.per_label
                 else None,
                 learned=figures.get("learned", 1.0),
                 held_out={world: HeldOut(**own) for world, own in figures.get("held_out", {}).items()},

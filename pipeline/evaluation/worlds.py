@@ -15,10 +15,10 @@ def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Each has ``map``, ``cosine``, ``chance`` and ``n_images``. Only ``seen`` where no class was held out; empty where
     nothing was validated for a world.
     """
-    found = result.get("worlds")
-    if found is None:
+    worlds = result.get("worlds")
+    if worlds is None:
         return {}
-    columns = zip(WORLDS, found["learner"], found["cosine"], found["chance"], found["n_images"], strict=False)
+    columns = zip(WORLDS, worlds["learner"], worlds["cosine"], worlds["chance"], worlds["n_images"], strict=False)
     return {
         world: {"map": own, "cosine": cosine, "chance": chance, "n_images": n_images}
         for world, own, cosine, chance, n_images in columns

@@ -94,7 +94,7 @@ def largest_fall(held_out: HeldOut, scores: Mapping[str, np.ndarray]) -> tuple[F
 
 
 def sparse_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix:
-    """As `store.vectors.vectors`; dense vectors, of other models than visterms, become sparse, too."""
+    """Return vectors as `store.vectors.vectors` does, and dense ones as sparse, too."""
     from scipy import sparse
 
     return sparse.csr_matrix(vectors(run, collection, images))

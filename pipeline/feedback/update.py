@@ -267,7 +267,7 @@ class FeedbackTrainer:
         if learner not in UPDATABLE:
             raise UserError(f"{learner} does not learn from marks; {' and '.join(UPDATABLE)} do")
         self.run.check_exists()
-        folder = self.run.taught(learner)
+        folder = self.run.feedback(learner)
         explained = system_errors_explained(folder, "the version was not kept", "the model stays as it was")
         with locked(folder / ".lock", wait=True), explained:
             check_trained(self.run, learner)

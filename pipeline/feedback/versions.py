@@ -46,7 +46,7 @@ class InForce(BaseModel):
     void: bool = False  # there were versions, of a base that was retrained since
 
 
-def _heals(run: Run, learner: str) -> str:
+def _repair_hint(run: Run, learner: str) -> str:
     return f"run 'visterm feedback reset --learner {learner} --run {shlex.quote(run.name)}' to go back to the base"
 
 
@@ -71,20 +71,20 @@ class LearnerVersions:
         With `damaged` a file that cannot be read is removed, and the base is in force.
         """
         base = self.base_fingerprint(learner)
-        file = self.run.taught(learner) / "in_force.json"
+        file = self.run.feedback(learner) / "in_force.json"
         try:
             content = json.loads(file.read_text())
             check_seal(content)
             content.pop(OWN, None)
             state = InForce.model_validate_json(json.dumps(content))
         except (OSError, ValueError, AttributeError, TypeError) as error:
-            numbers = [int(path.name) for path in self.run.taught(learner).glob("*/") if path.name.isdecimal()]
+            numbers = [int(path.name) for path in self.run.feedback(learner).glob("*/") if path.name.isdecimal()]
             gone = isinstance(error, FileNotFoundError)
             if gone and file.exists():  # the first update has just written it
                 return self.in_force(learner, damaged=damaged)
             if not damaged and (numbers or not gone):
                 problem = f"gone, beside versions of {learner}" if gone else "damaged"
-                raise UserError(f"{file}: {problem}; {_heals(self.run, learner)}") from None
+                raise UserError(f"{file}: {problem}; {_repair_hint(self.run, learner)}") from None
             discard(file)
             return InForce(base=base, last=max(numbers, default=0))
         if state.base == base:
@@ -94,7 +94,7 @@ class LearnerVersions:
 
     def put_in_force(self, learner: str, state: InForce) -> None:
         """Write which version is used, in one step; then remove versions that undo cannot reach any more."""
-        folder = self.run.taught(learner)
+        folder = self.run.feedback(learner)
         state.before = state.before[-KEPT:]
         state.void = False
         write_record(folder / "in_force.json", state.model_dump())
@@ -105,10 +105,12 @@ class LearnerVersions:
 
     def record(self, learner: str, version: int) -> dict[str, Any]:
         """Read the record of a version."""
-        folder = self.run.taught(learner) / str(version)
+        folder = self.run.feedback(learner) / str(version)
         record = read_record(folder)
         if record is None or not isinstance(record.get("marks"), list):
-            raise UserError(f"{folder}: this version of {learner} is gone or damaged; {_heals(self.run, learner)}")
+            raise UserError(
+                f"{folder}: this version of {learner} is gone or damaged; {_repair_hint(self.run, learner)}"
+            )
         return record
 
     def marks(self, learner: str, version: int) -> list[int]:
@@ -121,12 +123,12 @@ class LearnerVersions:
             return []  # damaged: reset and update must still work
 
     def save(self, learner: str, version: int, model: Any, visterms: np.ndarray, record: dict[str, Any]) -> None:
-        """Save a new version: of the model's matrix what lies between some visterms, int (n,)."""
+        """Save a new version: the submatrix of W for some visterms, int (n,)."""
         import numpy as np
 
-        if not (self.run.taught(learner) / "in_force.json").exists():  # versions without it are damage
+        if not (self.run.feedback(learner) / "in_force.json").exists():  # versions without it are damage
             self.put_in_force(learner, InForce(base=self.base_fingerprint(learner)))
-        with publish(self.run.taught(learner) / str(version), record) as folder:
+        with publish(self.run.feedback(learner) / str(version), record) as folder:
             np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
             block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
             np.save(folder / "block.npy", block, allow_pickle=False)
@@ -141,7 +143,7 @@ class LearnerVersions:
         setattr(model, _ARRAY[learner], array)
         if not version:
             return model
-        folder = self.run.taught(learner) / str(version)
+        folder = self.run.feedback(learner) / str(version)
         try:
             if (problem := damage(folder, self.record(learner, version))) is not None:
                 raise ValueError(problem)
@@ -153,7 +155,7 @@ class LearnerVersions:
             undo = f"visterm feedback undo --learner {learner} --run {shlex.quote(self.run.name)}"
             raise UserError(
                 f"{folder}: damaged version of {learner} ({error}); run '{undo}' to go back to the version before, or "
-                f"{_heals(self.run, learner)}"
+                f"{_repair_hint(self.run, learner)}"
             ) from None
         return model
 
@@ -174,5 +176,5 @@ class LearnerVersions:
             else:
                 if self.in_force(learner) == state:
                     return model
-        folder = self.run.taught(learner) / str(state.version)
-        raise UserError(f"{folder}: damaged version of {learner}; {_heals(self.run, learner)}")
+        folder = self.run.feedback(learner) / str(state.version)
+        raise UserError(f"{folder}: damaged version of {learner}; {_repair_hint(self.run, learner)}")

@@ -12,7 +12,7 @@ import numpy as np
 
 
 def nan_mean(values: np.ndarray, axis: int | None = None) -> np.ndarray:
-    """As `numpy.nanmean`, but NaN of nothing without a warning, which one thread cannot silence without all others."""
+    """Return `numpy.nanmean`, and NaN of nothing without a warning: silencing one is not thread-safe."""
     with np.errstate(invalid="ignore"):
         return np.divide(np.nansum(values, axis=axis), np.count_nonzero(~np.isnan(values), axis=axis))
 
@@ -50,8 +50,8 @@ def average_precisions(decisions: np.ndarray) -> np.ndarray:
     """
     relevant = decisions == 1
     total = np.where(relevant, precision_curves(decisions), 0).sum(axis=-1)
-    found = total / np.maximum(relevant.sum(axis=-1), 1)
-    return np.where(np.isnan(decisions).all(axis=-1), np.nan, found)
+    means = total / np.maximum(relevant.sum(axis=-1), 1)
+    return np.where(np.isnan(decisions).all(axis=-1), np.nan, means)
 
 
 def spread(decisions: np.ndarray) -> tuple[float, float]:

@@ -191,7 +191,7 @@ def _svg(figure: Any, description: str) -> str:
         drawing = re.sub(unwanted, "", drawing, flags=re.DOTALL)
     drawing = re.sub(r' style="([^"]*)"', _attributes, drawing)
     used = set(re.findall(r'href="#([^"]*)"', drawing))
-    drawing = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", drawing)
+    drawing = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", drawing)
     return (
         f'<svg {view_box[0]} class="chart" role="img" aria-label="{escape(description)}" '
         f'font-family="system-ui, sans-serif" stroke-linejoin="round">\n{drawing}'
@@ -200,14 +200,14 @@ def _svg(figure: Any, description: str) -> str:
 
 def _attributes(style: re.Match[str]) -> str:
     """Turn a style of matplotlib's into attributes; the typeface is that of the page."""
-    found = []
+    attributes = []
     for declaration in filter(None, (part.strip() for part in style[1].split(";"))):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font" and (size := re.search(r"[\d.]+px", value)):
             name, value = "font-size", size[0]
         if name not in ("font", "font-family"):
-            found.append(f' {name}="{value}"')
-    return "".join(found)
+            attributes.append(f' {name}="{value}"')
+    return "".join(attributes)
 
 
 def class_chart_of(data: ReportData, baseline: System | None) -> dict[str, Any] | None:

@@ -65,13 +65,13 @@ class System:
     knn_accuracy: float | None = None  # mean per-class recall, if each image has one label
     label_precision_at: Mapping[int, float] = field(default_factory=dict)  # of a system that ranks labels for an image
     sibling_precision_at: Mapping[int, float] = field(default_factory=dict)  # of the same, with an is-a table
-    label_figures: LabelFigures | None = None  # of the same
+    label_table: LabelTable | None = None  # of the same
     learned: float = 1.0  # share of what was learned that counts, beside how images look
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
 
 
 @dataclass(frozen=True)
-class LabelFigures:
+class LabelTable:
     """How well a system labels the test images: of each image annotated with so many labels."""
 
     n_labels: int

@@ -148,7 +148,7 @@ def _render(data: ReportData, thumbnails: InlineThumbnails, gallery_size: int, s
         verdict=verdict(data),
         protocol=PROTOCOLS.get(data.protocol, data.protocol),
         ks=_columns(data, "precision_at"),
-        labellers=[system for system in data.learners if system.label_figures],
+        labellers=[system for system in data.learners if system.label_table],
         worlds=WORLDS,
         validated=[system for system in data.learners if system.held_out],
         reads_below=reads_below,
@@ -229,9 +229,9 @@ def _paths_shown(
     galleries: list[dict[str, Any]], side_by_side: Sequence[tuple[Query, Mapping[str, tuple[Result, ...]]]]
 ) -> list[str]:
     paths: dict[str, None] = {}
-    for query, found in side_by_side:
+    for query, by_learner in side_by_side:
         paths[query.path] = None
-        paths.update((result.path, None) for results in found.values() for result in results[:10])
+        paths.update((result.path, None) for results in by_learner.values() for result in results[:10])
     for gallery in galleries:
         for query in gallery["queries"]:
             paths[query.path] = None

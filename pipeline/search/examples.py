@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.segments import stacked
 from visterm.pipeline.store.vectors import embed
 
+from .queries import Queries
+
+MAX_WEIGHT = 10  # of an image of a query
 _SMALLEST = 1e-6  # length of a sum of examples below which they cancel each other out
+_WEIGHTED = re.compile(r"(.+)@(-?[0-9]{1,2}(?:\.[0-9]{1,3})?)", re.DOTALL)
+
+
+class InvalidQuery(UserError):
+    """A region, examples or weights that make no query."""
 
 
 class Region(NamedTuple):
@@ -26,12 +37,26 @@ class Region(NamedTuple):
     height: float
 
     @classmethod
-    def of(cls, given: Sequence[float]) -> Region:
-        """Check four numbers; raise UserError unless they are a rectangle within the image."""
-        region = cls(*(float(value) for value in given)) if len(given) == 4 else None
-        inside = region is not None and min(region) >= 0 and min(region.width, region.height) > 0
-        if region is None or not inside or region.x + region.width > 1.001 or region.y + region.height > 1.001:
-            raise UserError("region: give x, y, width and height in shares of the image, each from 0 to 1")
+    def of(cls, given: str | Sequence[float]) -> Region:
+        """Check four numbers, or read ``"x,y,width,height"``.
+
+        Raises
+        ------
+        InvalidQuery
+            They are no rectangle within the image.
+        """
+        values = given.split(",") if isinstance(given, str) else given
+        region = None
+        if len(values) == 4:
+            with contextlib.suppress(ValueError):
+                region = cls(*(float(value) for value in values))
+        if (
+            region is None
+            or not all(value >= 0 for value in region)
+            or not min(region.width, region.height) > 0
+            or not max(region.x + region.width, region.y + region.height) <= 1.001
+        ):
+            raise InvalidQuery("region: give x, y, width and height in shares of the image, each from 0 to 1")
         return region
 
 
@@ -51,7 +76,7 @@ def combine(vectors: Iterable[Any], weights: Iterable[float]) -> Any:
 
     Raises
     ------
-    UserError
+    InvalidQuery
         The vectors cancel each other out.
     """
     total: Any = None
@@ -76,7 +101,7 @@ def region_vector(searcher: Any, image: Any, region: Region) -> Any:
 
     Raises
     ------
-    UserError
+    InvalidQuery
         The run has imported vectors, or the region shows nothing to search with.
     ImageError
         The file cannot be read.
@@ -84,9 +109,8 @@ def region_vector(searcher: Any, image: Any, region: Region) -> Any:
     import numpy as np
     from scipy import sparse
 
+    _check_regions(searcher)
     extractor = searcher.extractor
-    if extractor is None:
-        raise UserError("this run has imported vectors, which have no regions: search with whole images")
     picture = image
     if not isinstance(image, np.ndarray):
         picture = extractor.read(image, max_pixels=searcher.config.collection.max_pixels)
@@ -114,46 +138,69 @@ def region_vector(searcher: Any, image: Any, region: Region) -> Any:
     return _unit(sparse.csr_matrix(total) if sparse.issparse(vectors) else total[None], empty)
 
 
-def search_examples(
+def refined(
     searcher: Any,
-    examples: Sequence[tuple[Any, float]],
-    k: int,
-    learner: str | None = None,
+    queries: Queries,
     *,
-    region: Sequence[float] | None = None,
-    learned: float | None = None,
-) -> dict[str, Any]:
-    """Search with a sum of images; see `Searcher.search_examples`."""
-    name = learner or searcher.default_learner()
-    searcher.blend(name, learned)
-    if not examples:
-        raise UserError("no examples given; give pairs of an image and a weight")
-    vectors, own, names = [], set(), []
-    for i, (image, weight) in enumerate(examples):
-        queries = searcher.queries([image])
-        if queries.errors or len(queries.place) != 1:
-            raise UserError(f"{queries.names[0]}: {queries.errors.get(0, 'give one image per example')}")
-        row = queries.own[0]
-        Q = queries.Q
-        if i == 0 and region is not None:
-            part = searcher.root / searcher.images[row].path if row >= 0 else image
-            Q = region_vector(searcher, part, Region.of(region))
-        vectors.append(Q)
-        own.add(row)
-        names.append(f"{'-' if weight < 0 else '+'} {queries.names[0]}")
-    Q = combine(vectors, [weight for _, weight in examples])
-    ranking = searcher.index(name, learned).search(Q, k=min(k + len(own), len(searcher.images)))
-    kept: list[tuple[int, float]] = [
-        (row, score)
-        for row, score in zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True)
-        if row not in own
-    ]
-    rows, scores = [row for row, _ in kept[:k]], [score for _, score in kept[:k]]
-    return {"query": " ".join(names).removeprefix("+ "), "results": searcher.results(rows, scores)}
+    example: str | Sequence[Any] = (),
+    weight: float = 1,
+    region: Region | None = None,
+) -> tuple[Queries, frozenset[int]]:
+    """Restrict queries to a region, and add examples to each; see `Searcher.search`.
+
+    Returns the queries, among whose errors are those of regions that show nothing and of sums that cancel out, and the
+    rows of the examples in the collection.
+    """
+    from visterm.features import ImageError
+
+    vectors, weights, rows = [], [weight], set()
+    for image, weight_of_image in map(_image_and_weight, [example] if isinstance(example, str) else example):
+        read = searcher.queries([image])
+        if read.errors or len(read.place) != 1:
+            name = image if isinstance(image, str) else read.names[0]
+            raise InvalidQuery(f"example {name}: {read.errors.get(0, 'give one image per example')}")
+        vectors.append(read.Q)
+        weights.append(weight_of_image)
+        rows.add(read.own[0])
+    for value in weights:
+        if not -MAX_WEIGHT <= value <= MAX_WEIGHT:
+            raise InvalidQuery(f"weight {value:g}: give a number from {-MAX_WEIGHT} to {MAX_WEIGHT}")
+    if region is not None:
+        _check_regions(searcher)
+    sums, read_ones, errors = [], [], dict(queries.errors)
+    for row, i in enumerate(queries.place):
+        Q = queries.Q[row : row + 1]
+        try:
+            if region is not None:
+                Q = region_vector(searcher, queries.images[i], region)
+            sums.append(Q if not vectors and weight == 1 else combine([Q, *vectors], weights))
+            read_ones.append(row)
+        except (UserError, ImageError) as error:
+            errors[i] = error.reason if isinstance(error, ImageError) else str(error)
+    place, own = ([values[row] for row in read_ones] for values in (queries.place, queries.own))
+    Q = stacked(sums) if sums else queries.Q[:0]
+    return replace(queries, Q=Q, place=place, own=own, errors=errors), frozenset(rows - {-1})
+
+
+def parse_example(text: str) -> tuple[str, float]:
+    """Read an image and its weight, ``id:12@-0.5``; 1 without a weight."""
+    weighted = _WEIGHTED.fullmatch(text)
+    return (weighted[1], float(weighted[2])) if weighted else (text, 1.0)
+
+
+def _image_and_weight(example: Any) -> tuple[Any, float]:
+    if isinstance(example, str):
+        return parse_example(example)
+    return example if isinstance(example, tuple) else (example, 1.0)
+
+
+def _check_regions(searcher: Any) -> None:
+    if searcher.extractor is None:
+        raise InvalidQuery("this run has imported vectors, which have no regions: search with whole images")
 
 
 def _unit(vector: Any, refusal: str) -> Any:
-    """Scale a vector to length 1, float32; UserError if it is too short for that."""
+    """Scale a vector to length 1, float32; InvalidQuery if it is too short for that."""
     import numpy as np
     from scipy import sparse
 
@@ -165,5 +212,5 @@ def _unit(vector: Any, refusal: str) -> Any:
         vector = np.asarray(vector)
         length = float(np.linalg.norm(vector))
     if not length > _SMALLEST:
-        raise UserError(refusal)
+        raise InvalidQuery(refusal)
     return (vector / length).astype(np.float32)

@@ -19,24 +19,34 @@ class Filter(NamedTuple):
 
     Attributes
     ----------
-    labels : tuple of str
+    label : tuple of str
         Keep images with at least one of these labels.
-    without : tuple of str
+    not_label : tuple of str
         Skip images with one of these labels.
     folder : str or None
         Keep images in this folder or below it; the path is relative to the image directory. "." keeps the images that
         lie in that directory itself.
     """
 
-    labels: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    not_label: tuple[str, ...] = ()
     folder: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        label: str | Sequence[str] | None = None,
+        not_label: str | Sequence[str] | None = None,
+        folder: str | None = None,
+    ) -> Filter:
+        """Make a filter of one label or several, or of none."""
+        return cls(_names(label), _names(not_label), folder or None)
 
     def rows(self, images: Sequence[Image]) -> np.ndarray:
         """Rows of the images that pass, in order."""
         import numpy as np
 
-        wanted, unwanted = set(self.labels), set(self.without)
+        wanted, unwanted = set(self.label), set(self.not_label)
         start = None if self.folder in (None, "", ".") else str(self.folder).rstrip("/") + "/"
         at_top = self.folder == "."
         rows = [
@@ -80,6 +90,10 @@ class Albums:
 def covers(rows: Sequence[int], n: int = 4) -> list[int]:
     """Choose some rows of an album, spread over it: the same ones every time."""
     return [rows[i * len(rows) // n] for i in range(n)] if len(rows) > n else list(rows)
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _largest_first(albums: dict[str, list[int]]) -> dict[str, list[int]]:

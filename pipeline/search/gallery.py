@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,9 @@ from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors
+
+from .filters import Albums, Filter
+from .names import NameIndex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,6 +59,7 @@ class Gallery:
         for image in self.images:
             digest.update(f"{image.id}{image.sha256}{image.labels}{image.split}".encode("utf-8", "surrogateescape"))
         self.fingerprint = digest.hexdigest()
+        self._name_indexes: dict[str, NameIndex] = {}
 
     @cached_property
     def training_images(self) -> list[Image]:
@@ -67,33 +70,54 @@ class Gallery:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
         if number := IMAGE_ID.fullmatch(name):
             return self.place.get(int(number[1]))
-        return None if os.path.lexists(name) else self._rows_by_path.get(os.path.normpath(name))
+        return None if os.path.lexists(name) else self.rows_by_path.get(os.path.normpath(name))
 
     def row_of_file(self, file: str) -> int:
         """Row of the image that a file is, whatever its path; -1 if the file is not in the collection."""
         real = os.path.realpath(file)
         below = os.path.relpath(real, os.path.realpath(self.root))
         for path in (below, real):  # images outside the root are listed by their absolute path
-            if (row := self._rows_by_path.get(path)) is not None:
+            if (row := self.rows_by_path.get(path)) is not None:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once
             return -1
-        for row in self._rows_by_sha256.get(image_sha256(real) or "", ()):  # or the collection has a link to it
-            if os.path.realpath(self.root / self.images[row].path) == real:
+        sha256 = image_sha256(real) or ""
+        for row in range(self.rows_by_sha256.get(sha256, len(self.images)), len(self.images)):
+            image = self.images[row]  # or the collection has a link to it
+            if image.sha256 == sha256 and os.path.realpath(self.root / image.path) == real:
                 return row
         return -1
 
     @cached_property
-    def _rows_by_path(self) -> dict[str, int]:
-        """Made for the first query by path: it takes a hundred bytes per image."""
+    def rows_by_path(self) -> dict[str, int]:
+        """The row of each image by its path. It takes a hundred bytes per image."""
         return {image.path: row for row, image in enumerate(self.images)}
 
     @cached_property
-    def _rows_by_sha256(self) -> dict[str, list[int]]:
-        rows = defaultdict(list)
-        for row, image in enumerate(self.images):
-            rows[image.sha256].append(row)
-        return rows
+    def rows_by_sha256(self) -> dict[str, int]:
+        """The first row of each content, by the SHA-256 of the file."""
+        return {image.sha256: row for row, image in reversed(list(enumerate(self.images)))}
+
+    @cached_property
+    def albums(self) -> Albums:
+        """The images by label and by folder."""
+        return Albums(self.images)
+
+    def name_index(self, kind: str) -> NameIndex:
+        """Return the index of the names of all labels or folders, the largest first, or of all image files."""
+        if kind not in self._name_indexes:  # two threads may both make it, and one is kept
+            names: dict[str, Iterable[str]]
+            names = {"label": self.albums.labels, "folder": self.albums.folders, "image": self.rows_by_path}
+            self._name_indexes[kind] = NameIndex(list(names[kind]))
+        return self._name_indexes[kind]
+
+    def rows_of(self, wanted: Filter) -> np.ndarray:
+        """Rows of the images that pass a filter, in order."""
+        import numpy as np
+
+        if len(wanted.label) == 1 and not wanted.not_label and wanted.folder is None:
+            return np.array(self.albums.labels.get(wanted.label[0], []), np.intp)
+        return wanted.rows(self.images)
 
     def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""

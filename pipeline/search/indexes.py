@@ -11,7 +11,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import fingerprint, is_fresh, make_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 
 from .gallery import Gallery
@@ -62,7 +62,7 @@ def make_index(
     record = make_record("index", {"n_candidates": settings.n_candidates}, inputs)
     quick = sparse.issparse(exact.gallery_)  # takes only a transposed copy, which is not worth saving
     with contextlib.suppress(ValueError, UserError):  # damaged, or mostly of other images: build a new one
-        if is_fresh(folder, record):
+        if is_up_to_date(folder, record):
             if quick:
                 return TwoStageIndex(learner, gallery.X, labels, n_candidates=settings.n_candidates, n_jobs=n_jobs)
             return TwoStageIndex.load(folder, learner, gallery.X, labels, n_jobs=n_jobs)

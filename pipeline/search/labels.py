@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.models import TRAINED, how_to_train
 
@@ -41,9 +42,22 @@ def _label_number(label: str, names: Sequence[str], learner: str, gallery: Galle
     if any(label in image.labels for image in gallery.training_images):
         command = how_to_train(gallery.run, learner)
         raise UserError(f"{learner} was trained before label {label!r} was added; run '{command}' first")
+    raise _unknown(label, names, gallery)
+
+
+def check_labels(labels: Iterable[str], gallery: Gallery) -> None:
+    """Refuse labels of a filter that no image has."""
+    for label in labels:
+        if label not in gallery.albums.labels:
+            raise _unknown(label, list(gallery.albums.labels), gallery)
+
+
+def _unknown(label: str, names: Sequence[str], gallery: Gallery) -> UnknownLabel:
+    label = one_line(label)[:200]
     near = difflib.get_close_matches(label, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}"
-    raise UnknownLabel(f"run {gallery.run.name} has no label {label!r}; {hint}")
+    hint = f"there are {', '.join(names[:5])}{', ...' * (len(names) > 5)}" if names else "its images have no labels"
+    hint = f"did you mean {near[0]}?" if near else hint
+    return UnknownLabel(f"run {gallery.run.name} has no label {label!r}; {hint}")
 
 
 def label_results(names: Sequence[str], numbers: Iterable[int], scores: Iterable[float]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import damage, fingerprint, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
-from visterm.retrieval.milvus import Entries, OutOfStep, Unusable, close_file, drop_collection, shown
+from visterm.retrieval.milvus import Entries, StaleIndexError, Unusable, close_file, drop_collection, shown
 
 from .gallery import Gallery
 from .recall import measure_recall
@@ -67,7 +67,7 @@ def index_in_milvus(
             n_candidates=settings.n_candidates,
             n_jobs=config.compute.n_jobs,
         )
-        if index.in_step():
+        if index.is_synchronized():
             return index
     with contextlib.ExitStack() as stack:
         try:
@@ -82,8 +82,8 @@ def index_in_milvus(
         with console.phase(f"updating the index of {name} in Milvus to {count(index.n_gallery, 'image')}"):
             try:
                 with _as_user_error():
-                    written, removed = index.bring_in_step(_last_entries(folder))
-            except _OutOfStep as error:
+                    written, removed = index.synchronize(_last_entries(folder))
+            except _StaleIndexError as error:
                 learner = name.removesuffix("_look")  # which has an index of other shares than all, too
                 command = f"visterm index --rebuild --run {run.name} --learner {learner}"
                 raise UserError(f"{error}; run '{command}' to rebuild it") from None
@@ -156,7 +156,7 @@ def _last_recall(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-class _OutOfStep(UserError):
+class _StaleIndexError(UserError):
     """The index is not one that a search may update by itself."""
 
 
@@ -164,7 +164,7 @@ class _OutOfStep(UserError):
 def _as_user_error() -> Iterator[None]:
     try:
         yield
-    except OutOfStep as error:
-        raise _OutOfStep(str(error)) from None
+    except StaleIndexError as error:
+        raise _StaleIndexError(str(error)) from None
     except MilvusError as error:
         raise UserError(str(error)) from None

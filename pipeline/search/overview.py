@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Overview(NamedTuple):
 
 
 def overview_record(searcher: Searcher) -> dict[str, Any]:
-    """Make the record of the overview of a run as it is now; see `is_fresh`."""
-    learner = _learner(searcher)
+    """Make the record of the overview of a run as it is now; see `is_up_to_date`."""
+    learner = searcher.usable_learner()
     return make_record(
         "overview",
         {
@@ -80,7 +80,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
             "few": FEW_NEIGHBORS,
             "most": MOST_NEIGHBORS,
         },
-        {"collection": searcher._gallery.fingerprint, "learner": fingerprint(learner, searcher._trained.get(learner))},
+        {"collection": searcher.gallery.fingerprint, "learner": fingerprint(learner, searcher._trained.get(learner))},
     )
 
 
@@ -127,7 +127,7 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 
     run, record = searcher.run, overview_record(searcher)
     folder = overview_folder(run)
-    if is_fresh(folder, record) and (kept := read_overview(run)) is not None:
+    if is_up_to_date(folder, record) and (kept := read_overview(run)) is not None:
         return kept
     tell("projecting the images", 0.02)
     plain, learned = _projections(searcher)
@@ -149,11 +149,6 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     return Overview(ids, points, alike, check, record)
 
 
-def _learner(searcher: Searcher) -> str:
-    default = searcher.default_learner()
-    return default if default in searcher.learners else "cosine"
-
-
 def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of few dimensions, float32 with unit rows: by their main directions, and as the learner compares them."""
     import numpy as np
@@ -168,14 +163,14 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
         both = _unit_rows(few.toarray() if sparse.issparse(few) else np.asarray(few))
         return both, both
     plain = np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
-    learner: Any = searcher.blend(_learner(searcher))
+    learner: Any = searcher.blend(searcher.usable_learner())
     if not learner.linear:
         return _unit_rows(plain), _unit_rows(plain)
     # The directions in which learned queries differ: those of the plain vectors hold little of what was learned.
     few = rows[:: max(1, len(rows) * n_features // _DENSE_ENTRIES)]
     size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
     directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
-    whole: Any = searcher.learner(_learner(searcher))
+    whole: Any = searcher.learner(searcher.usable_learner())
     if directions.shape[1] != n_features or not whole.keeps_columns:  # both sides lie in a space of their own: WSABIE
         learned = whole.transform(X)
         learned = learned.toarray() if sparse.issparse(learned) else learned

@@ -33,6 +33,7 @@ class Queries:
     place: list[int]  # which query each row of Q is
     own: list[int]  # per row of Q, the row of the collection that the query is itself, excluded from results; or -1
     errors: dict[int, str]  # why the other queries could not be read
+    images: list[Any]  # per query its image: a file, or pixels; None for a vector that was given
 
     def answers(self, key: str) -> list[dict[str, Any]]:
         """``{"query": name, key: []}`` per query, with ``"error"`` where it could not be read."""
@@ -49,6 +50,7 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
     from visterm.features import read_query_vectors
 
     names: list[str] = []
+    images: list[Any] = []
     files: list[tuple[int, Any]] = []  # to read: position, path or pixels
     rows: dict[int, int] = {}  # position to row of the collection
     errors: dict[int, str] = {}
@@ -58,6 +60,7 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
         position = len(names)
         if isinstance(query, np.ndarray):
             names.append(f"image {position + 1}")
+            images.append(query)
             files.append((position, query))
             continue
         name = os.fsdecode(query)
@@ -65,13 +68,16 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
             below = _images_below(name)
             files += [(position + i, file) for i, file in enumerate(below)]
             names += below or [name]
+            images += below or [name]
             if not below:
                 errors[position] = "no images in this folder"
             continue
         names.append(name)
+        images.append(name)
         row = gallery.row_named(name)
         if row is not None:
             rows[position] = row
+            images[position] = os.path.join(gallery.root, gallery.images[row].path)
         elif IMAGE_ID.fullmatch(name):
             errors[position] = f"run {gallery.run.name} has no image of this id"
         elif gallery.extractor is not None:
@@ -83,6 +89,8 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
                 names[position:], imported[position] = read_query_vectors(name, gallery.X.shape[1], **options)
             except ValueError as error:
                 errors[position] = str(error)
+            else:
+                images[position:] = [None] * (len(names) - position)
         else:
             files.append((position, name))
     own = rows | {position: gallery.row_of_file(file) for position, file in files if isinstance(file, str)}
@@ -91,7 +99,8 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
     place = [*read, *rows, *(i + n for i, made in imported.items() for n in range(made.shape[0]))]
     order = np.argsort(place)
     place = [place[i] for i in order]
-    return Queries(names, Q[order], place, [own.get(position, -1) for position in place], errors | unreadable)
+    own_rows = [own.get(position, -1) for position in place]
+    return Queries(names, Q[order], place, own_rows, errors | unreadable, images)
 
 
 def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config) -> tuple[Any, list[int], dict]:

@@ -18,6 +18,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.models import (
     TRAINED,
     best_annotator,
@@ -30,10 +31,13 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
+from .examples import Region, refined
+from .filters import NO_FILTER, Filter
 from .gallery import Gallery
 from .indexes import forget_index, make_index
-from .labels import annotators, label_numbers, label_results, with_label_vectors
+from .labels import annotators, check_labels, label_numbers, label_results, with_label_vectors
 from .queries import Queries, read_queries
+from .rank import FilteredIndexes, rank
 from .state import OnceCache, disk_state, learner_inputs
 
 if TYPE_CHECKING:
@@ -86,6 +90,8 @@ class Searcher:
         Those of `learners` that rank labels.
     version : str
         Fingerprint of everything that results depend on: images, vectors, labels and learners.
+    gallery : Gallery
+        These images and vectors, with their rows by path, label and folder.
     pending : set of int
         Ids of images that are not extracted yet, and so cannot be searched.
 
@@ -112,20 +118,21 @@ class Searcher:
         while True:
             self._state = disk_state(self.run)
             self._once = OnceCache()
+            self.filtered = FilteredIndexes()
             self._exact_since: dict[str, float] = {}  # learners whose index in Milvus could not be updated, and when
             try:
                 if like is None:
-                    self._gallery = Gallery(self.run, self._console.warn)
+                    self.gallery = Gallery(self.run, self._console.warn)
                 elif like._state.collection != self._state.collection:
-                    self._gallery = Gallery(self.run, self._console.say)  # who follows a growing run was warned before
+                    self.gallery = Gallery(self.run, self._console.say)  # who follows a growing run was warned before
                 else:
-                    self._gallery = like._gallery
+                    self.gallery = like.gallery
                 self._open_learners(like)
                 break
             except UserError:
                 if self.is_as_on_disk():
                     raise  # otherwise the run changed while it was read: read it again
-        gallery = self._gallery
+        gallery = self.gallery
         self.root: Path = gallery.root
         self.extractor: Any = gallery.extractor
         self.images: list[Image] = gallery.images
@@ -134,14 +141,14 @@ class Searcher:
         self.pending: set[int] = gallery.pending
 
     def _open_learners(self, like: Searcher | None) -> None:
-        run, content = self.run, self._gallery.content
+        run, content = self.run, self.gallery.content
         self.config = run.configure(None, [])
         self._trained = {name: inputs for name in TRAINED if (inputs := learner_inputs(run, name, content))}
         self.learners: list[str] = [*self._trained, "cosine"]
         able = annotators()
         self.annotators: list[str] = [name for name in self._trained if name in able]
-        self.version: str = fingerprint(content, self._gallery.fingerprint, self._trained)
-        if like is not None and like._gallery is self._gallery:
+        self.version: str = fingerprint(content, self.gallery.fingerprint, self._trained)
+        if like is not None and like.gallery is self.gallery:
             same = {name for name in self.learners if self._trained.get(name) == like._trained.get(name)}
             self._once.copy_from(like._once, same)
             for name in list(like._exact_since):
@@ -161,9 +168,13 @@ class Searcher:
         """Whether collection, extractor and learners on disk are unchanged; takes some 0.1 ms."""
         return disk_state(self.run) == self._state
 
+    def has_index(self, name: str) -> bool:
+        """Whether the index of a learner is made, so that a search need not wait for it."""
+        return ("index", name) in self._once
+
     def shares_images(self, other: Searcher) -> bool:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
-        return self._gallery is other._gallery
+        return self.gallery is other.gallery
 
     def default_learner(self, *, of_labels: bool = False) -> str:
         """The learner that is used by default: oasis, otherwise the first that is trained.
@@ -178,6 +189,11 @@ class Searcher:
                 self._console.say(f"by {best}, the best on held-out images")
             return best
         return default_learner(self.run, usual, self._console, able)
+
+    def usable_learner(self) -> str:
+        """The default learner, or cosine where none is trained."""
+        default = self.default_learner()
+        return default if default in self.learners else "cosine"
 
     def learner(self, name: str) -> SimilarityLearner:
         """Load a learner of the run, with its relevance feedback, once; its arrays are memory-mapped.
@@ -196,9 +212,9 @@ class Searcher:
             check_learners([name])
             loaded = FeedbackTrainer(self.run).load(name), trained_record(self.run, name).get("labels", [])
             # Checked after everything is read: another model, perhaps of other visterms, must not pass for this one.
-            if name in TRAINED and learner_inputs(self.run, name, self._gallery.content) != self._trained.get(name):
+            if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
                 raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
-            warn_if_stale(self.run, name, self._gallery.training_images, self._console)
+            warn_if_stale(self.run, name, self.gallery.training_images, self._console)
             return loaded
 
         return self._once(("learner", name), load)
@@ -264,7 +280,7 @@ class Searcher:
                 key,
                 sides,
                 self.labels_for(name),
-                gallery=self._gallery,
+                gallery=self.gallery,
                 config=self.config,
                 trained_from=inputs[:2],  # without the feedback version: the index notices changed vectors
                 console=self._console,
@@ -288,7 +304,7 @@ class Searcher:
         """Labels of the gallery for a learner whose metrics depend on them (MuSL), if each image has just one."""
 
         def make() -> np.ndarray | None:
-            return self._gallery.labels_for(self.learner(name), name, self._console.warn)
+            return self.gallery.labels_for(self.learner(name), name, self._console.warn)
 
         return self._once(("labels", name), make)
 
@@ -307,14 +323,44 @@ class Searcher:
         Queries
             A query that cannot be read raises no error here: it is listed with the reason.
         """
-        return given if isinstance(given, Queries) else read_queries(given, self._gallery, self.config)
+        return given if isinstance(given, Queries) else read_queries(given, self.gallery, self.config)
 
     def row_named(self, name: str) -> int | None:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
-        return self._gallery.row_named(name)
+        return self.gallery.row_named(name)
+
+    def filter(
+        self,
+        label: str | Sequence[str] | None = None,
+        not_label: str | Sequence[str] | None = None,
+        folder: str | None = None,
+    ) -> Filter:
+        """Make a filter of images, as `search` takes its conditions.
+
+        Raises
+        ------
+        UnknownLabel
+            No image has one of the labels.
+        """
+        wanted = Filter.of(label, not_label, folder)
+        check_labels((*wanted.label, *wanted.not_label), self.gallery)
+        return wanted
 
     def search(
-        self, queries: Any, k: int = RESULTS, learner: str | None = None, *, learned: float | None = None
+        self,
+        queries: Any,
+        k: int = RESULTS,
+        learner: str | None = None,
+        *,
+        learned: float | None = None,
+        offset: int = 0,
+        label: str | Sequence[str] | None = None,
+        not_label: str | Sequence[str] | None = None,
+        folder: str | None = None,
+        exclude_duplicates: bool = False,
+        example: str | Sequence[Any] = (),
+        weight: float = 1,
+        region: str | Sequence[float] | None = None,
     ) -> list[dict[str, Any]]:
         """Find the images of the collection that are most similar to each query image.
 
@@ -329,6 +375,22 @@ class Searcher:
         learned : float, optional
             The share of what the learner has learned, beside how images look, which is 0; by default what its training
             chose. See `blend`.
+        offset : int
+            Better results to skip.
+        label, not_label : str or sequence of str, optional
+            Only images with one of these labels; no images with one of these.
+        folder : str, optional
+            Only images in this folder or below it, relative to `root`; ".": directly in `root`.
+        exclude_duplicates : bool
+            Skip images whose bytes equal those of the query or of an earlier result.
+        example : str, or sequence of str, image and (image, weight)
+            Images to add to each query, as `queries` takes them, one each: ``"b.jpg"``, ``"id:12@-0.5"``. A negative
+            weight subtracts one. They are no results themselves.
+        weight : float
+            Weight of the query image among the examples.
+        region : str or sequence of float, optional
+            Search with a part of each query image: x, y, width and height in shares of its size; only its blocks there
+            count. With a region, examples or a weight, duplicates of the query are no longer excluded.
 
         Returns
         -------
@@ -340,57 +402,50 @@ class Searcher:
         Raises
         ------
         UserError
-            The learner is unknown or not trained, k is less than 1, or `learned` does not lie between 0 and 1.
+            The learner is unknown or not trained, k is less than 1, or `learned` does not lie between 0 and 1; no image
+            has a label; an example cannot be read, or weights or the region are out of range.
         """
-        _check_k(k)
+        _check_k(k, offset)
         name = learner or self.default_learner()
         self.blend(name, learned)  # a learner that is not trained is refused before any query is read
-        read = self.queries(queries)
+        wanted = self.filter(label, not_label, folder)
+        part = None if region is None else Region.of(region)
+        read, skipped = self.queries(queries), frozenset[int]()
+        contents = None
+        if part is not None or example or weight != 1:
+            read, skipped = refined(self, read, example=example, weight=weight, region=part)
+            contents = [""] * len(read.place) if exclude_duplicates else None
+        elif exclude_duplicates:
+            contents = [self._content(read.images[i], row) for i, row in zip(read.place, read.own, strict=True)]
         answers = read.answers("results")
         if read.place:
-            ranking = self.index(name, learned).search(read.Q, k=min(k, len(self.images)), exclude=read.own)
-            for i, indices, scores in zip(read.place, ranking.indices, ranking.scores, strict=True):
-                answers[i]["results"] = self.results(indices, scores)
+            ranked = rank(
+                self,
+                read.Q,
+                read.own,
+                k,
+                name,
+                learned=learned,
+                offset=offset,
+                wanted=wanted,
+                skipped=skipped,
+                contents=contents,
+            )
+            for i, pairs in zip(read.place, ranked, strict=True):
+                answers[i]["results"] = self.results(*zip(*pairs, strict=True), offset=offset) if pairs else []
         return answers
 
-    def search_examples(
-        self,
-        examples: Sequence[tuple[Any, float]],
-        k: int = RESULTS,
-        learner: str | None = None,
-        *,
-        region: Sequence[float] | None = None,
-        learned: float | None = None,
-    ) -> dict[str, Any]:
-        """Find the images that are most similar to a sum of examples: this one plus that one minus a third.
+    def _content(self, image: Any, row: int) -> str:
+        """SHA-256 of the file of a query; "" of pixels and vectors."""
+        if row >= 0:
+            return self.images[row].sha256
+        return (image_sha256(image) or "") if isinstance(image, str) else ""
 
-        Parameters
-        ----------
-        examples : sequence of (image, weight)
-            Images as `queries` takes them, one each; a negative weight subtracts one. They are no results themselves.
-        k : int
-        learner, learned
-            As in `search`.
-        region : sequence of float, optional
-            x, y, width and height, in shares of the size of the first image: only its blocks there count.
+    def results(self, rows: Iterable[int], scores: Iterable[float], *, offset: int = 0) -> list[dict[str, Any]]:
+        """Result rows of some rows of `images`, as `search` returns them; a row of -1 is skipped.
 
-        Returns
-        -------
-        dict
-            ``{"query": names, "results": [...]}`` as one element of `search`.
-
-        Raises
-        ------
-        UserError
-            As `search`; also for an image that cannot be read, and for examples that cancel each other out.
+        Ranks begin after `offset`.
         """
-        from .examples import search_examples
-
-        _check_k(k)
-        return search_examples(self, examples, k, learner, region=region, learned=learned)
-
-    def results(self, rows: Iterable[int], scores: Iterable[float]) -> list[dict[str, Any]]:
-        """Result rows of some rows of `images`, as `search` returns them; a row of -1 is skipped."""
         ranked = [(self.images[row], score) for row, score in zip(rows, scores, strict=True) if row >= 0]
         return [
             {
@@ -400,7 +455,7 @@ class Searcher:
                 "score": round(float(score), 6),
                 "labels": sorted(image.labels),
             }
-            for rank, (image, score) in enumerate(ranked, start=1)
+            for rank, (image, score) in enumerate(ranked, start=offset + 1)
         ]
 
     def search_label(
@@ -409,7 +464,10 @@ class Searcher:
         k: int = RESULTS,
         learner: str | None = None,
         *,
-        rows: np.ndarray | None = None,
+        offset: int = 0,
+        label: str | Sequence[str] | None = None,
+        not_label: str | Sequence[str] | None = None,
+        folder: str | None = None,
     ) -> list[dict[str, Any]]:
         """Find the images of the collection that fit a label best, or several labels together.
 
@@ -422,8 +480,8 @@ class Searcher:
             Results, fewer if the collection is smaller.
         learner : str, optional
             One of `annotators`; by default ``default_learner(of_labels=True)``.
-        rows : int array, optional
-            Rows of `images` to search among, in order; by default all.
+        offset, label, not_label, folder
+            As in `search`.
 
         Returns
         -------
@@ -437,19 +495,23 @@ class Searcher:
         """
         import numpy as np
 
-        _check_k(k)
+        _check_k(k, offset)
         annotator, name, names = self._annotator(learner)
+        wanted = self.filter(label, not_label, folder)
         labels = [labels] if isinstance(labels, str) else list(labels)
-        numbers = label_numbers(labels, names, name, self._gallery)
+        numbers = label_numbers(labels, names, name, self.gallery)
+        rows = None if wanted == NO_FILTER else self.gallery.rows_of(wanted)
         X = self.X if rows is None else self.X[rows]
         blocks = [
             annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers].mean(axis=1)
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
         ]
+        if not blocks:  # no image passes the filter
+            return [{"query": " + ".join(labels), "results": []}]
         scores = np.concatenate(blocks)  # (n_images,)
-        order = np.argsort(-scores, kind="stable")[:k]
+        order = np.argsort(-scores, kind="stable")[offset : offset + k]
         best = order if rows is None else rows[order]
-        return [{"query": " + ".join(labels), "results": self.results(best, scores[order])}]
+        return [{"query": " + ".join(labels), "results": self.results(best, scores[order], offset=offset)}]
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[dict[str, Any]]:
         """Rank labels for images.
@@ -508,7 +570,7 @@ class Searcher:
         _check_k(k)
         annotator, name, names = self._annotator(learner)
         labels = [labels] if isinstance(labels, str) else list(labels)
-        numbers = label_numbers(labels, names, name, self._gallery)
+        numbers = label_numbers(labels, names, name, self.gallery)
         if not annotator.labels_have_vectors:
             raise UserError(f"{name} has no label vectors to compare; {', '.join(with_label_vectors())} have them")
         indices, scores = annotator.similar_labels(numbers, min(k, len(names) - 1))
@@ -543,6 +605,8 @@ class _Log:
         yield
 
 
-def _check_k(k: int) -> None:
+def _check_k(k: int, offset: int = 0) -> None:
     if k < 1:
         raise UserError(f"k={k}: k must be at least 1")
+    if offset < 0:
+        raise UserError(f"offset={offset}: offset must be at least 0")

@@ -30,7 +30,7 @@ def disk_state(run: Run) -> DiskState:
     learners: list[Path] = []
     with contextlib.suppress(OSError):
         for name in sorted(name for name in os.listdir(run.folder / "learners") if "." not in name):  # no checkpoints
-            learners += [run.learner(name) / "record.json", run.taught(name) / "in_force.json"]
+            learners += [run.learner(name) / "record.json", run.feedback(name) / "in_force.json"]
     state = DiskState([], [])
     for files, stamps in zip((collection, learners), state, strict=True):
         for file in files:
@@ -72,6 +72,10 @@ class OnceCache:
     def drop(self, key: tuple[str, str]) -> None:
         """Forget one object; the next call makes it again."""
         self._made.pop(key, None)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        """Whether the object of a key is made."""
+        return key in self._made
 
     def __call__(self, key: tuple[str, str], make: Callable[[], Any]) -> Any:
         """Return the object of a key, made by `make` unless it was made before."""

@@ -19,9 +19,12 @@ from starlette.routing import Match
 from visterm.features import ImageError, silence_decoders
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
+from visterm.pipeline.search.examples import InvalidQuery
+from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.store.run import Run
 
 from . import schemas
+from .collection_handlers import CollectionHandlers
 from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
 from .middleware import AccessMiddleware
@@ -105,11 +108,11 @@ def create_app(
         redoc_url=None,
     )
     _handle_errors(app, handlers)
-    feedback = FeedbackHandlers(handlers)
+    feedback, collection = FeedbackHandlers(handlers), CollectionHandlers(handlers)
     add_search_routes(app, handlers)
-    add_image_routes(app, handlers)
-    add_selection_routes(app, handlers)
-    add_browse_routes(app, handlers)
+    add_image_routes(app, collection)
+    add_selection_routes(app, collection)
+    add_browse_routes(app, collection)
     add_fetch_routes(app, handlers)
     add_run_routes(app, feedback)
     add_figure_routes(app, feedback)
@@ -160,6 +163,14 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> Response:
         return error_response(422, _validation_text(error.errors()))
+
+    @app.exception_handler(UnknownLabel)
+    async def unknown_label(request: Request, error: UnknownLabel) -> Response:
+        return await http_error(request, HTTPException(404, one_line(str(error))))
+
+    @app.exception_handler(InvalidQuery)
+    async def invalid_query(request: Request, error: InvalidQuery) -> Response:
+        return error_response(422, one_line(str(error)))
 
     @app.exception_handler(UserError)
     async def user_error(request: Request, error: UserError) -> Response:

@@ -22,82 +22,45 @@ _NICENESS = 10  # of pictures: on a busy machine, the event loop, searches and t
 _TRIM_SECONDS = 1.0  # after the last picture
 
 
-class FairQueue:
-    """A number of places, and a queue of those who wait for one: clients take turns, each with its oldest request.
-
-    A request that waits for longer than `max_seconds` is refused with status 429.
-    """
+class Places:
+    """A number of places; a request that waits for one for longer than `max_seconds` is refused with status 429."""
 
     def __init__(self, places: int, max_seconds: float):
         self.places, self.max_seconds = places, max_seconds
-        self.n_taken = 0
-        self._waiting: dict[str, deque[asyncio.Future]] = {}  # in the order of the next turns
-
-    @property
-    def n_waiting(self) -> int:
-        """Requests that wait for a place."""
-        return sum(map(len, self._waiting.values()))
+        self.n_pending = 0  # requests that have a place or wait for one
+        self._free = asyncio.Semaphore(places)
 
     @contextlib.asynccontextmanager
-    async def place(self, client: str) -> AsyncIterator[None]:
+    async def place(self) -> AsyncIterator[None]:
         """Wait for a place, and hold it."""
-        if self.n_taken < self.places:
-            self.n_taken += 1
-        else:
-            await self._wait(client)
+        self.n_pending += 1
         try:
-            yield
-        finally:
-            self._leave()
-
-    async def _wait(self, client: str) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, deque()).append(turn)
-        try:
-            async with asyncio.timeout(self.max_seconds):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._leave()  # got its place too late
-            else:
-                turns = self._waiting[client]
-                turns.remove(turn)
-                if not turns:
-                    del self._waiting[client]
-            if isinstance(error, TimeoutError):
+            try:
+                async with asyncio.timeout(self.max_seconds):
+                    await self._free.acquire()
+            except TimeoutError:
                 raise too_busy() from None
-            raise
-
-    def _leave(self) -> None:
-        """Give the place to the client whose turn it is."""
-        if not self._waiting:
-            self.n_taken -= 1
-            return
-        client = next(iter(self._waiting))
-        turns = self._waiting.pop(client)
-        turns.popleft().set_result(None)
-        if turns:
-            self._waiting[client] = turns  # behind the others
+            try:
+                yield
+            finally:
+                self._free.release()
+        finally:
+            self.n_pending -= 1
 
 
-class Pool:
-    """A number of threads, and a `FairQueue` of calls that wait for one.
+class Pool(Places):
+    """A number of threads, and a queue of calls that wait for one.
 
     When the service stops, waiting calls are dropped and running ones end before the process does.
     """
 
     def __init__(self, workers: int, max_seconds: float):
-        self.queue = FairQueue(workers, max_seconds)
-        self._limiter = CapacityLimiter(math.inf)  # the queue limits
+        super().__init__(workers, max_seconds)
+        self._limiter = CapacityLimiter(math.inf)  # the places limit
 
-    @property
-    def n_pending(self) -> int:
-        """Calls that run or wait."""
-        return self.queue.n_taken + self.queue.n_waiting
-
-    async def run(self, function: Callable[..., T], *arguments: Any, client: str = "") -> T:
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function in a thread."""
-        async with self.queue.place(client):
+        async with self.place():
             return await self._run(function, *arguments)
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:

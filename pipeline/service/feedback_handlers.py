@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.update import FeedbackTrainer
+from visterm.pipeline.search.rank import rank
 
 from . import schemas
 from .handlers import RequestHandlers
@@ -96,12 +97,13 @@ class FeedbackHandlers:
     def _top(self, snapshot: Snapshot, learner: str, key: str) -> list[int]:
         """Return the ids of the first N_COMPARED results of a query."""
         learner = self.handlers.learner(snapshot, learner)
-        ranked = snapshot.rank(self._query(snapshot, key), learner, N_COMPARED)
+        query = self._query(snapshot, key)
+        (ranked,) = rank(snapshot.searcher, query.Q, [query.row], N_COMPARED, learner)
         return [snapshot.searcher.images[row].id for row, _ in ranked]
 
     def _query(self, snapshot: Snapshot, key: str) -> QueryVector:
         """Return the query with a key: an image of the collection, an upload, or a vector stored with its marks."""
-        if (row := snapshot.rows_by_key.get(key)) is not None:
+        if (row := snapshot.searcher.gallery.rows_by_sha256.get(key)) is not None:
             return snapshot.image_query(snapshot.searcher.images[row].id)
         if self.handlers.uploads.read(key) is not None:
             return self.handlers.query(snapshot, None, key)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import io
+import os
 import threading
 import time
 from collections import defaultdict
@@ -17,18 +19,18 @@ from visterm.features import ImageError, decode_image, printable
 from visterm.features.decoding import decode_picture
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search.examples import Region, combine, parse_example
 from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
-from visterm.pipeline.search.filters import NO_FILTER
-from visterm.pipeline.search.labels import UnknownLabel
+from visterm.pipeline.search.filters import NO_FILTER, Filter
 from visterm.pipeline.search.queries import Queries
+from visterm.pipeline.search.rank import rank
 from visterm.pipeline.store.catalogue import Image
-from visterm.pipeline.store.models import RANKERS
+from visterm.pipeline.store.models import LEARNER_NAMES
 from visterm.pipeline.store.run import Run
 
 from . import schemas
 from .batching import MicroBatcher, NicePool, Pool, available_cores
-from .examples import check_filter, filter_of, with_examples
 from .looks import Looks
 from .metadata import without_metadata
 from .overview_maker import OverviewMaker
@@ -47,6 +49,7 @@ MAX_UPLOAD_WORKERS = 4  # each may hold an image of UPLOAD_PIXELS
 SEARCH_SECONDS, UPLOAD_SECONDS, UPDATE_SECONDS, OTHER_SECONDS = 1.0, 10.0, 30.0, 10.0
 BATCH_SIZE = 32  # searches per pass over the gallery
 MAX_BATCHED_DEPTH = 200  # searches for more results are not batched
+_BATCHED = {"id", "k", "offset", "learner"}  # parameters of searches that are batched; others are not
 
 
 class RequestHandlers:
@@ -153,7 +156,7 @@ class RequestHandlers:
         if name is None:
             return snapshot.default_learner
         available = f"this run has {_listed(snapshot.searcher.learners)}"
-        if name not in RANKERS:
+        if name not in LEARNER_NAMES:
             raise HTTPException(404, f"unknown learner {one_line(name)}; {available}")
         if name not in snapshot.searcher.learners:
             raise HTTPException(409, f"{name} is not trained for the current images; {available}")
@@ -177,16 +180,9 @@ class RequestHandlers:
     async def search(self, snapshot: Snapshot, request: schemas.SearchRequest) -> dict[str, Any]:
         """Compute `schemas.SearchResponse` for a request without a file."""
         # The first search with a learner makes its index, which may take minutes; searches with others must not wait.
-        has_index = (request.learner or snapshot.default_learner) in snapshot.used
-        plain = (
-            filter_of(request) == NO_FILTER
-            and not request.exclude_duplicates
-            and not request.example
-            and request.region is None
-            and request.weight == 1
-            and request.learned is None
-        )
-        if request.id is not None and has_index and plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
+        has_index = snapshot.searcher.has_index(request.learner or snapshot.default_learner)
+        is_plain = request.model_dump(exclude_defaults=True).keys() <= _BATCHED
+        if request.id is not None and has_index and is_plain and request.offset + request.k <= MAX_BATCHED_DEPTH:
             return await self.search_batcher.run((snapshot, request))
         return await self.general_pool.run(self.search_one, snapshot, request)
 
@@ -194,24 +190,49 @@ class RequestHandlers:
         """Compute `schemas.SearchResponse` for one request without a file."""
         if request.query_label is not None:
             return self.search_label(snapshot, request)
-        query = with_examples(self, snapshot, self.query(snapshot, request.id, request.upload), request)
+        query = self.query(snapshot, request.id, request.upload)
         return self.search_query(snapshot, request, query) | self.upload_fields(request.upload)
 
     def search_query(self, snapshot: Snapshot, request: schemas.SearchRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.SearchResponse` for an image."""
+        query = self._refined(snapshot, query, request)
         started = time.perf_counter()
         learner = self.learner(snapshot, request.learner)
-        check_filter(snapshot, request)
-        ranked = snapshot.rank(
-            query,
-            learner,
+        (ranked,) = rank(
+            snapshot.searcher,
+            query.Q,
+            [query.row],
             request.k,
-            request.offset,
-            wanted=filter_of(request),
-            exclude_duplicates=request.exclude_duplicates,
+            learner,
             learned=request.learned,
+            offset=request.offset,
+            wanted=snapshot.searcher.filter(request.label, request.not_label, request.folder),
+            skipped=query.others,
+            contents=[query.key] if request.exclude_duplicates else None,
         )
         return self._search_response(snapshot, request, query.name, query.key or None, learner, ranked, started)
+
+    def _refined(self, snapshot: Snapshot, query: QueryVector, request: schemas.SearchRequest) -> QueryVector:
+        """Return the query of a request: the region of its image that it names, and the sum with its examples."""
+        if request.region is not None:
+            region = Region.of(request.region)
+            if request.upload is not None:
+                query = snapshot.region_query(query, region, functools.partial(self.upload_pixels, request.upload))
+            else:
+                file = os.path.join(snapshot.searcher.root, snapshot.searcher.images[query.row].path)
+                query = snapshot.region_query(query, region, lambda: file)
+        if not request.example and request.weight == 1:
+            return query
+        vectors, weights, names, rows = [query.Q], [request.weight], [query.name], set()
+        for example in request.example:
+            image, weight = parse_example(example)
+            kind, _, name = image.partition(":")
+            other = self.query(snapshot, int(name), None) if kind == "id" else self.query(snapshot, None, name)
+            vectors.append(other.Q)
+            weights.append(max(-schemas.MAX_WEIGHT, min(weight, schemas.MAX_WEIGHT)))
+            names.append(f"{'−' if weight < 0 else '+'} {os.path.basename(other.name)}")
+            rows.add(other.row)
+        return QueryVector(" ".join(names), "", combine(vectors, weights), query.row, frozenset(rows - {-1}))
 
     def search_batch(self, requests: list[tuple[Snapshot, schemas.SearchRequest]]) -> list[dict[str, Any] | Exception]:
         """Compute `search_query` for several ids without filters; errors are returned, not raised."""
@@ -226,9 +247,9 @@ class RequestHandlers:
             else:
                 groups[snapshot, learner, request.offset + request.k].append((i, row))
         for (snapshot, learner, depth), members in groups.items():
-            started = time.perf_counter()
+            started, rows = time.perf_counter(), [row for _, row in members]
             try:
-                rankings = snapshot.rank_rows([row for _, row in members], learner, depth)
+                rankings = rank(snapshot.searcher, snapshot.searcher.X[rows], rows, depth, learner)
             except UserError as error:
                 for i, _ in members:
                     responses[i] = error
@@ -245,15 +266,16 @@ class RequestHandlers:
         started = time.perf_counter()
         assert request.query_label is not None
         learner = self.annotator(snapshot, request.learner)
-        check_filter(snapshot, request)
-        wanted = filter_of(request)
-        rows = None if wanted == NO_FILTER else snapshot.rows_of(wanted)
-        depth = request.offset + request.k
-        try:
-            results = snapshot.searcher.search_label(request.query_label, depth, learner, rows=rows)[0]["results"]
-        except UnknownLabel as error:
-            raise HTTPException(404, one_line(str(error))) from None
-        ranked = [(snapshot.searcher.place[result["id"]], result["score"]) for result in results[request.offset :]]
+        (answer,) = snapshot.searcher.search_label(
+            request.query_label,
+            request.k,
+            learner,
+            offset=request.offset,
+            label=request.label,
+            not_label=request.not_label,
+            folder=request.folder,
+        )
+        ranked = [(snapshot.searcher.place[result["id"]], result["score"]) for result in answer["results"]]
         return self._search_response(snapshot, request, request.query_label, None, learner, ranked, started)
 
     def _search_response(
@@ -271,8 +293,7 @@ class RequestHandlers:
         )
         if isinstance(request, schemas.ColumnsRequest):
             return {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
-        wanted = filter_of(request)
-        n_searched = len(snapshot.searcher.images) if wanted == NO_FILTER else len(snapshot.rows_of(wanted))
+        gallery, wanted = snapshot.searcher.gallery, Filter.of(request.label, request.not_label, request.folder)
         return {
             "query": name,
             "key": key,
@@ -280,7 +301,7 @@ class RequestHandlers:
             "learned": snapshot.searcher.share(learner, request.learned),
             "version": snapshot.searcher.version,
             "seconds": round(time.perf_counter() - started, 6),
-            "n_searched": n_searched,
+            "n_searched": len(gallery.images) if wanted == NO_FILTER else len(gallery.rows_of(wanted)),
             "unlike": unlike,
             "results": [
                 {"rank": rank, "score": round(score, 6)}
@@ -337,7 +358,7 @@ class RequestHandlers:
     def annotate(self, snapshot: Snapshot, request: schemas.ImageRequest, query: QueryVector) -> dict[str, Any]:
         """Compute `schemas.AnnotationResponse` for an image."""
         learner = self.annotator(snapshot, request.learner)
-        queries = Queries([query.name], query.Q, [0], [query.row], {})
+        queries = Queries([query.name], query.Q, [0], [query.row], {}, [None])
         labels = snapshot.searcher.annotate(queries, request.k, learner)[0]["labels"]
         return {"query": query.name, "version": snapshot.searcher.version, "labels": labels}
 

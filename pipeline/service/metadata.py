@@ -15,6 +15,7 @@ import cv2
 from PIL import Image
 
 from visterm.features import decode_image
+from visterm.features.decoding import JPEG_END, JPEG_START_OF_SCAN, jpeg_segments
 
 _ORIENTATION = 0x0112
 
@@ -66,35 +67,23 @@ def _only_orientation(orientation: int | None) -> bytes:
 
 # -- JPEG --------------------------------------------------------------------------------------------------------------
 
-_MARKER = re.compile(rb"\xff([^\0\xff])")
-_AFTER_SCAN = re.compile(rb"\xff[^\0\xd0-\xd7\xff]")  # the next marker but restarts
-_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a segment
-_START_OF_SCAN, _END, _COMMENT = 0xDA, 0xD9, 0xFE
+_COMMENT = 0xFE
 
 
 def _strip_jpeg(data: bytes) -> bytes:
-    parts, position = [b"\xff\xd8"], 2
-    while True:
-        match = _MARKER.search(data, position)
-        if match is None:
-            raise ValueError("no end")
-        marker, position = match[1][0], match.end()
-        if marker == _END:
+    parts, pixels = [b"\xff\xd8"], 0
+    for marker, start, end in jpeg_segments(data):
+        if pixels:
+            parts.append(data[pixels : start - 2])
+        pixels = end if marker == JPEG_START_OF_SCAN else 0
+        if marker == JPEG_END:
             return b"".join((*parts, b"\xff\xd9"))
-        if marker in _ALONE:
-            continue
-        (length,) = struct.unpack_from(">H", data, position)
-        segment = data[position + 2 : position + length]
-        if len(segment) != length - 2:
+        segment = data[start + 2 : end]
+        if end > start and len(segment) != end - start - 2:
             raise ValueError("a segment is cut off")
-        position += length
-        if (kept := _kept_segment(marker, segment)) is not None:
+        if end > start and (kept := _kept_segment(marker, segment)) is not None:
             parts.append(struct.pack(">BBH", 0xFF, marker, len(kept) + 2) + kept)
-        if marker == _START_OF_SCAN:
-            if (after := _AFTER_SCAN.search(data, position)) is None:
-                raise ValueError("no end")
-            parts.append(data[position : after.start()])
-            position = after.start()
+    raise ValueError("no end")
 
 
 def _kept_segment(marker: int, segment: bytes) -> bytes | None:
@@ -175,91 +164,9 @@ def _strip_webp(data: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
 
 
-# -- TIFF --------------------------------------------------------------------------------------------------------------
-
-_TIFF_KEPT = frozenset(
-    (
-        *(254, 255, 256, 257, 258, 259, 262, 263, 266, 273, 274, 277, 278, 279, 280, 281, 282, 283, 284, 290, 291, 292),
-        *(293, 296, 301, 317, 318, 319, 320, 322, 323, 324, 325, 332, 334, 338, 339, 340, 341, 347, 529, 530, 531, 532),
-        34675,  # colour profile
-    )
-)
-_TIFF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 16: 8, 17: 8}
-_TIFF_INTEGERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
-_TIFF_BLOCKS = {273: 279, 324: 325}  # where strips or tiles lie -> their lengths
-_COMPRESSION, _OLD_JPEG = 259, 6  # with pointers of its own
-
-
-def _strip_tiff(data: bytes) -> bytes:
-    """Write the first picture again: its directory with the tags that stay, and its strips or tiles."""
-    order = "<" if data.startswith(b"II") else ">"
-    big = struct.unpack_from(order + "H", data, 2)[0] == 43
-    pointer, n_entries, entry = ("Q", "Q", "HHQ8s") if big else ("I", "H", "HHI4s")
-    width, inline = struct.calcsize(order + pointer), 8 if big else 4
-    (start,) = struct.unpack_from(order + pointer, data, 8 if big else 4)
-    (n,) = struct.unpack_from(order + n_entries, data, start)
-    start += struct.calcsize(order + n_entries)
-    if n > 1000:
-        raise ValueError("too many tags")
-
-    tags: dict[int, tuple[int, int, bytes]] = {}  # type, number, value
-    for i in range(n):
-        tag, kind, count, value = struct.unpack_from(order + entry, data, start + i * struct.calcsize(order + entry))
-        if tag not in _TIFF_KEPT:
-            continue
-        size = _TIFF_SIZES[kind] * count
-        if size > inline:
-            (offset,) = struct.unpack(order + pointer, value)
-            value = data[offset : offset + size]
-        if len(value) < size or tag in tags:
-            raise ValueError("cut off, or a tag twice")
-        tags[tag] = kind, count, value[:size]
-
-    def integers(tag: int) -> tuple[int, ...]:
-        kind, count, value = tags[tag]
-        return struct.unpack(f"{order}{count}{_TIFF_INTEGERS[kind]}", value)
-
-    if integers(_COMPRESSION) == (_OLD_JPEG,):
-        raise ValueError("old JPEG")
-    blocks, position = [data[: 16 if big else 8]], 16 if big else 8
-
-    def append(block: bytes) -> int:
-        """Add a block at an even place; return where."""
-        nonlocal position
-        place = position
-        blocks.append(block + b"\0" * (len(block) % 2))
-        position += len(blocks[-1])
-        if position > len(data) + 1000:
-            raise ValueError("overlapping blocks")
-        return place
-
-    for places, lengths in _TIFF_BLOCKS.items():
-        if places in tags:
-            moved = []
-            for offset, length in zip(integers(places), integers(lengths), strict=True):
-                block = data[offset : offset + length]
-                if len(block) != length:
-                    raise ValueError("cut off")
-                moved.append(append(block))
-            tags[places] = 16 if big else 4, len(moved), struct.pack(f"{order}{len(moved)}{pointer}", *moved)
-
-    entries = []
-    for tag, (kind, count, value) in sorted(tags.items()):
-        if len(value) > inline:
-            value = struct.pack(order + pointer, append(value))
-        entries.append(struct.pack(order + entry, tag, kind, count, value.ljust(inline, b"\0")))
-    directory = append(struct.pack(order + n_entries, len(entries)) + b"".join(entries) + b"\0" * width)
-    blocks[0] = blocks[0][:-width] + struct.pack(order + pointer, directory)
-    return b"".join(blocks)
-
-
 _FORMATS: dict[bytes, Callable[[bytes], bytes]] = {
     b"\xff\xd8\xff": _strip_jpeg,
     b"\x89PNG\r\n\x1a\n": _strip_png,
     b"RIFF": _strip_webp,
-    b"II*\0": _strip_tiff,
-    b"II+\0": _strip_tiff,
-    b"MM\0*": _strip_tiff,
-    b"MM\0+": _strip_tiff,
     b"BM": bytes,  # has no metadata
 }

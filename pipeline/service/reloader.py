@@ -50,7 +50,7 @@ class SnapshotReloader:
         self.problem: str | None = None
         with _paused_gc():
             self.snapshot = self._open(None)
-            self.snapshot.warm(self.snapshot.used)
+            self.snapshot.warm({self.snapshot.default_learner})
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,7 +66,7 @@ class SnapshotReloader:
                 with _paused_gc():
                     new = self._open(old)
                     old.release()  # or a W of the old snapshot and one of the new are in memory as a whole
-                    new.warm(old.used)
+                    new.warm({name for name in old.searcher.learners if old.searcher.has_index(name)})
             except (UserError, OSError, ValueError, sqlite3.Error) as error:  # the run is being changed
                 if self.problem is None:  # warn once; /health has the details
                     _log.warning("%s; the previous snapshot stays in use", error)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from . import schemas
 from .fetching import FetchError, fetch_image
 from .handlers import UPLOAD_BYTES, RequestHandlers
-from .middleware import client_address
 from .responses import JsonResponse
 
 _NOT_ALLOWED = (
@@ -23,7 +22,7 @@ def add_fetch_routes(app: FastAPI, handlers: RequestHandlers) -> None:
     """Add the route that fetches an image; it refuses unless the service was started with this allowed."""
 
     @app.post("/api/fetch", response_model=schemas.FetchedImage, tags=["search"])
-    async def fetch(http: Request, request: schemas.FetchRequest) -> Response:
+    async def fetch(request: schemas.FetchRequest) -> Response:
         """Fetch an image from a public web address and store it as an upload."""
         if not handlers.fetch_urls:
             raise HTTPException(403, _NOT_ALLOWED)
@@ -39,4 +38,4 @@ def add_fetch_routes(app: FastAPI, handlers: RequestHandlers) -> None:
                 raise HTTPException(507, "the image cannot be stored")
             return {"upload": query.key, "name": name}
 
-        return JsonResponse(await handlers.upload_pool.run(respond, client=client_address(http.scope)))
+        return JsonResponse(await handlers.upload_pool.run(respond))

@@ -42,7 +42,7 @@ def add_figure_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
         def read() -> dict[str, Any]:
             folder = evaluation_folder(handlers.run, name)
             found = read_figures(folder, n_queries=queries, n_confusions=confusions)
-            rows = snapshot.rows_by_path
+            rows = snapshot.searcher.gallery.rows_by_path
             for query in (*found["best"], *found["worst"]):
                 for shown in (query, *query["results"]):
                     row = rows.get(shown.get("path", shown.get("query")))
@@ -98,7 +98,7 @@ def _effect(feedback: FeedbackHandlers, snapshot: Snapshot, learner: str) -> dic
     base = ExactIndex(model, searcher.X, n_jobs=searcher.config.compute.n_jobs)
     queries: list[dict[str, Any]] = []
     for key, marks in feedback.trainer.marks.standing().items():
-        row = snapshot.rows_by_key.get(key)
+        row = searcher.gallery.rows_by_sha256.get(key)
         if row is None or len(queries) == _EFFECT_QUERIES:
             continue  # an upload, whose picture may have expired
         relevant = {mark.image: mark.mark for mark in marks}

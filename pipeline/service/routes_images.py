@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
+import functools
 import os
-import random
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
@@ -15,10 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.pipeline.report.thumbnail import make_thumbnail
-from visterm.pipeline.search.filters import NO_FILTER, Filter
+from visterm.pipeline.search.filters import Filter
 from visterm.pipeline.store.catalogue import Image
 
 from . import schemas
+from .collection_handlers import CollectionHandlers
 from .handlers import RequestHandlers
 from .responses import JsonResponse
 from .snapshot import Snapshot
@@ -32,8 +30,9 @@ _Folder = Annotated[schemas.Folder | None, Query(description="Only images in thi
 _Order = Annotated[Literal["path", "recent"], Query(description="recent: the last added ones first")]
 
 
-def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
+def add_image_routes(app: FastAPI, collection: CollectionHandlers) -> None:
     """Add the routes of images, thumbnails and uploads."""
+    handlers = collection.handlers
 
     @app.get("/api/images", response_model=list[schemas.ImageSummary], tags=["collection"])
     async def images(
@@ -48,53 +47,24 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         limit: Annotated[int, Query(ge=1, le=200)] = 48,
     ) -> Response:
         """List images in order of path or of addition, some random ones, or those with given ids."""
-        snapshot = handlers.snapshot
-        wanted = Filter(tuple(label or ()), tuple(not_label or ()), folder or None)
-
-        def summaries() -> list[dict[str, Any]]:
-            rows: Sequence[int]
-            if ids is not None:  # removed ones are left out
-                places = [snapshot.searcher.place.get(int(number)) for number in ids.split(",")]
-                rows = [row for row in places if row is not None]
-            else:
-                rows = _rows(snapshot, wanted, order)
-                if sample is not None:
-                    rows = random.Random(seed).sample(rows, min(sample, len(rows)))
-                else:
-                    rows = rows[offset : offset + limit]
-            return [handlers.image_summary(snapshot, row) for row in rows]
-
-        return JsonResponse(await handlers.general_pool.run(summaries))
+        wanted = Filter.of(label, not_label, folder)
+        asked = functools.partial(collection.images, ids=ids, sample=sample, seed=seed, offset=offset, limit=limit)
+        return JsonResponse(await handlers.general_pool.run(asked, handlers.snapshot, wanted, order))
 
     @app.get("/api/images/columns", response_model=schemas.Columns, tags=["collection"])
     async def image_columns(
         label: _Labels = None, not_label: _Labels = None, folder: _Folder = None, order: _Order = "path"
     ) -> Response:
         """List images of the collection in columns, in order of path or of addition."""
-        snapshot = handlers.snapshot
-        wanted = Filter(tuple(label or ()), tuple(not_label or ()), folder or None)
-
-        def columns() -> dict[str, Any]:
-            ranked = [(row, 0.0) for row in _rows(snapshot, wanted, order)[: schemas.MAX_COLUMNS]]
-            return {"version": snapshot.searcher.version} | handlers.columns(snapshot, ranked)
-
-        return JsonResponse(await handlers.general_pool.run(columns))
+        wanted = Filter.of(label, not_label, folder)
+        return JsonResponse(await handlers.general_pool.run(collection.columns, handlers.snapshot, wanted, order))
 
     @app.get("/api/images/{number}", response_model=schemas.ImageDetails, tags=["collection"])
     async def image_details(number: schemas.ImageId) -> Response:
         """Describe one image and its file."""
         snapshot = handlers.snapshot
         image = handlers.image(snapshot, number)
-
-        def details() -> dict[str, Any]:
-            fields: dict[str, Any] = {"bytes": None, "modified": None, "sha256": image.sha256, "split": image.split}
-            with contextlib.suppress(OSError, ValueError):
-                status = os.stat(os.path.join(snapshot.searcher.root, image.path))
-                modified = datetime.datetime.fromtimestamp(status.st_mtime, datetime.UTC)
-                fields |= {"bytes": status.st_size, "modified": modified.isoformat(timespec="seconds")}
-            return handlers.image_summary(snapshot, snapshot.searcher.place[number]) | fields
-
-        return JsonResponse(await handlers.general_pool.run(details))
+        return JsonResponse(await handlers.general_pool.run(collection.details, snapshot, image))
 
     @app.get("/images/{number}/thumbnail", response_class=Response, tags=["collection"])
     async def thumbnail(
@@ -146,13 +116,6 @@ def add_image_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             made = await handlers.thumbnail_pool.run(lambda: make_thumbnail(handlers.upload_pixels(key), size))
             data, kind = made.webp, "image/webp"
         return Response(data, media_type=kind, headers={"Cache-Control": _IMMUTABLE} | _IMAGE_POLICY)
-
-
-def _rows(snapshot: Snapshot, wanted: Filter, order: str) -> Sequence[int]:
-    """Return the rows of the images that pass a filter."""
-    images = snapshot.searcher.images
-    rows: Sequence[int] = range(len(images)) if wanted == NO_FILTER else snapshot.rows_of(wanted).tolist()
-    return rows if order == "path" else sorted(rows, key=lambda row: -images[row].id)
 
 
 def _image_with_file(handlers: RequestHandlers, snapshot: Snapshot, number: int) -> Image:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.models import TITLES
 from visterm.pipeline.store.records import read_metrics
 from visterm.pipeline.store.run import Run
 
@@ -55,6 +56,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "labels": dict(sorted(snapshot.labels.most_common(schemas.MAX_LISTED_LABELS))),
                 "n_labels": len(snapshot.labels),
                 "learners": snapshot.searcher.learners,
+                "titles": TITLES,
                 "default_learner": snapshot.default_learner,
                 "annotators": snapshot.searcher.annotators,
                 "version": snapshot.searcher.version,

@@ -11,9 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from . import schemas, schemas_figures
-from .examples import with_examples
 from .handlers import RequestHandlers
-from .middleware import client_address
 from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
@@ -55,10 +53,10 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             query, stored = handlers.read_upload(snapshot, name, data)
             if request.region is not None:
                 raise HTTPException(422, "region: upload the picture first, then search with upload=HASH and region=")
-            response = handlers.search_query(snapshot, request, with_examples(handlers, snapshot, query, request))
+            response = handlers.search_query(snapshot, request, query)
             return response | handlers.upload_fields(query.key if stored else None)
 
-        return JsonResponse([await handlers.upload_pool.run(respond, client=client_address(http.scope))])
+        return JsonResponse([await handlers.upload_pool.run(respond)])
 
     @app.post("/annotate", response_model=schemas.AnnotationResponse, tags=["search"])
     async def annotate(http: Request, form: Annotated[schemas.UploadImageRequest, _UPLOAD]) -> Response:
@@ -79,7 +77,7 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
             return handlers.annotate(snapshot, request, query)
 
         if upload is not None:
-            return JsonResponse(await handlers.upload_pool.run(respond, client=client_address(http.scope)))
+            return JsonResponse(await handlers.upload_pool.run(respond))
         return JsonResponse(await pool.run(respond))
 
     @app.get("/explain", response_model=schemas_figures.Explanation, tags=["search"])

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import File, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
+from visterm.pipeline.search.examples import MAX_WEIGHT
+
 MAX_K = 1000
 MAX_OFFSET = 100_000
 MAX_COLUMNS = 100_000
 MAX_SELECTED = 5_000  # images of one request
-MAX_LABELS, MAX_EXAMPLES, MAX_WEIGHT = 50, 20, 10
+MAX_LABELS, MAX_EXAMPLES = 50, 20
 MAX_LISTED_LABELS = 1000  # of a run; GET /api/albums lists all
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
 ImageId = Annotated[int, Field(ge=0, le=2**53 - 1, description="Id of an image of the collection")]  # exact in JSON
@@ -232,6 +234,7 @@ class RunInfo(BaseModel):
     labels: dict[str, int] = Field(description=f"Images per label; the {MAX_LISTED_LABELS:,} largest")
     n_labels: int
     learners: list[str]
+    titles: dict[str, str] = Field(description="What people read in place of a learner's name")
     default_learner: str
     annotators: list[str]
     version: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import secrets
 import socket
 import sys
 import webbrowser
@@ -21,7 +22,7 @@ from .connection import IDLE_SECONDS, LimitedConnection
 from .handlers import UPLOAD_PIXELS
 from .middleware import is_loopback
 
-MIN_TOKEN = 8
+MIN_TOKEN = 22  # letters and digits of 128 random bits: guessing them needs no limit
 
 
 def serve(
@@ -35,7 +36,6 @@ def serve(
     upload_pixels: int = UPLOAD_PIXELS,
     keep_metadata: bool = False,
     fetch: bool = False,
-    behind_proxy: bool = False,
 ) -> None:
     """Serve a run until Ctrl-C, and print the URL on standard output.
 
@@ -53,8 +53,6 @@ def serve(
         Open the page in a browser.
     upload_pixels, keep_metadata, fetch
         As for `create_app`.
-    behind_proxy : bool
-        As for `server_config`.
 
     Raises
     ------
@@ -82,22 +80,18 @@ def serve(
             webbrowser.open(address + (f"?token={quote(token)}" if token else ""))
         sys.setswitchinterval(0.001)  # keeps the event loop responsive while the run is reloaded
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(server_config(app, behind_proxy=behind_proxy)).run(sockets=[listening])
+            uvicorn.Server(server_config(app)).run(sockets=[listening])
 
 
-def server_config(app: FastAPI, *, behind_proxy: bool = False) -> uvicorn.Config:
-    """Return how uvicorn serves the application.
-
-    With `behind_proxy`, a proxy on this machine, or at an address in the environment variable FORWARDED_ALLOW_IPS,
-    names the client of each request (X-Forwarded-For) and its scheme (X-Forwarded-Proto).
-    """
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """Return how uvicorn serves the application."""
     return uvicorn.Config(
         app,
         http=LimitedConnection,
         log_level="error",  # anybody can cause warnings
         access_log=False,  # URLs may contain the token
         ws="none",
-        proxy_headers=behind_proxy,  # without a proxy, any client could name itself
+        proxy_headers=False,  # nothing asks for the client's address
         server_header=False,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=5,
@@ -112,7 +106,10 @@ def _check_token(host: str, token: str | None) -> None:
                 f"VISTERM_TOKEN, or use --host 127.0.0.1"
             )
     elif len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise UserError(f"--token: give at least {MIN_TOKEN} ASCII letters, digits or signs, without blanks")
+        raise UserError(
+            f"--token: give at least {MIN_TOKEN} ASCII letters, digits or signs without blanks that nobody can guess, "
+            f"such as {secrets.token_hex(16)}"
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:

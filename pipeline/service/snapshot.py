@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import mmap
 import threading
 from collections import Counter
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.examples import Region, region_vector
-from visterm.pipeline.search.filters import NO_FILTER, Albums, Filter
-from visterm.pipeline.search.names import NameIndex
 from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.vectors import extractor_content
-from visterm.retrieval import ExactIndex
 
 _log = logging.getLogger(__name__)
 _SAMPLE = 128  # images whose best scores tell what is usual
@@ -43,8 +38,7 @@ class Snapshot:
     """One state of a run; a request uses the same snapshot throughout.
 
     Unchanged parts are shared with `like`, the previous snapshot. `labels` counts images per label; `sizes` are widths
-    and heights, int32 (n_images, 2), 0 where unknown; `used` names the learners with an index, which the next snapshot
-    makes in advance.
+    and heights, int32 (n_images, 2), 0 where unknown.
     """
 
     def __init__(self, searcher: Searcher, like: Snapshot | None = None):
@@ -53,10 +47,8 @@ class Snapshot:
         self.labels: Counter[str]
         self.sizes: np.ndarray
         self.extractor: str
-        self._names: dict[str, Any] = {}  # albums and indexes of names, made when they are first needed
         if like is not None and searcher.shares_images(like.searcher):
             self.labels, self.sizes, self.extractor = like.labels, like.sizes, like.extractor
-            self._names = like._names
         else:
             self.labels = Counter(label for image in searcher.images for label in image.labels)
             self.extractor = extractor_content(searcher.run)
@@ -65,42 +57,10 @@ class Snapshot:
                 for number, width, height in collection.sizes():
                     if (row := searcher.place.get(number)) is not None:
                         self.sizes[row] = width, height
-        default = searcher.default_learner()
-        self.default_learner = default if default in searcher.learners else "cosine"  # nothing is trained yet
-        self.used = {self.default_learner}
-        self._indexes: dict[tuple[str, Filter, bool], tuple[Any, np.ndarray]] = {}  # of the images that pass a filter
+        self.default_learner = searcher.usable_learner()
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         self._low: dict[str, float] = {}  # score of each learner below which nothing is much like a query
         self._lock = threading.Lock()
-
-    @cached_property
-    def rows_by_key(self) -> dict[str, int]:
-        """The first row of each image SHA-256."""
-        return {image.sha256: row for row, image in reversed(list(enumerate(self.searcher.images)))}
-
-    @cached_property
-    def rows_by_path(self) -> dict[str, int]:
-        """The row of each image by its path."""
-        return {image.path: row for row, image in enumerate(self.searcher.images)}
-
-    def albums(self) -> Albums:
-        """Return the images by label and by folder."""
-        return self._made("albums", lambda: Albums(self.searcher.images))
-
-    def name_index(self, kind: str) -> NameIndex:
-        """Return the index of the names of all labels or folders, the largest first, or of all image files."""
-
-        def make() -> NameIndex:
-            if kind == "image":
-                return NameIndex([image.path for image in self.searcher.images])
-            return NameIndex(list(self.albums().labels if kind == "label" else self.albums().folders))
-
-        return self._made(kind, make)
-
-    def _made(self, name: str, make: Any) -> Any:
-        if name not in self._names:
-            self._names[name] = make()  # two threads may both make it, and one is kept
-        return self._names[name]
 
     def image(self, number: int) -> Image:
         """Return an image by its id; raise KeyError if the collection has none."""
@@ -139,97 +99,6 @@ class Snapshot:
                     del self._vectors[next(iter(self._vectors))]
                 self._vectors[key] = Q
         return Q
-
-    def rank(
-        self,
-        query: QueryVector,
-        learner: str,
-        k: int,
-        offset: int = 0,
-        *,
-        wanted: Filter = NO_FILTER,
-        exclude_duplicates: bool = False,
-        learned: float | None = None,
-    ) -> list[tuple[int, float]]:
-        """Rank the collection for a query, whose images are excluded from its own results: (row, score), best first.
-
-        Only images that pass the filter; without duplicates of the query or an earlier result, if excluded.
-        """
-        images = self.searcher.images
-        index, rows, passes = self._index_of(learner, wanted, learned)
-        excluded = query.row
-        if rows is not None:
-            place = int(np.searchsorted(rows, query.row))
-            excluded = place if place < len(rows) and rows[place] == query.row else -1
-        self.used.add(learner)
-        n, n_wanted = len(images) if rows is None else len(rows), offset + k
-        if n == 0:
-            return []
-        depth = n_wanted + len(query.others)
-        while True:
-            depth = min(depth, n)
-            ranking = index.search(query.Q, k=depth, exclude=[excluded])
-            results = [
-                (place if rows is None else int(rows[place]), score)
-                for place, score in zip(ranking.indices[0].tolist(), ranking.scores[0].tolist(), strict=True)
-                if place >= 0
-            ]
-            if query.others or passes is not None:
-                results = [
-                    (row, score)
-                    for row, score in results
-                    if row not in query.others and (passes is None or passes[row])
-                ]
-            if exclude_duplicates:
-                results = _without_duplicates(results, images, query.key)
-            if len(results) >= n_wanted or depth == n:
-                return results[offset:n_wanted]
-            depth *= 8  # too few are left
-
-    def _index_of(
-        self, learner: str, wanted: Filter, learned: float | None
-    ) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
-        """Return an index to search for images that pass a filter.
-
-        For few of them it is one of their own, with their rows, so that a rare label is searched fast. For most images
-        it is the index of all, and whether each row passes.
-        """
-        if wanted == NO_FILTER:
-            return self.searcher.index(learner, learned), None, None
-        model: Any = self.searcher.blend(learner, learned)
-        key = learner, wanted, self.searcher.share(learner, learned) == 1 or model.shares_gallery
-        if (cached := self._indexes.get(key)) is not None:
-            return _by(cached[0], model), cached[1], None
-        searcher, rows = self.searcher, self.rows_of(wanted)
-        if 2 * len(rows) > len(searcher.images):
-            passes = np.zeros(len(searcher.images), bool)
-            passes[rows] = True
-            return searcher.index(learner, learned), None, passes
-        labels = searcher.labels_for(learner)
-        row_labels = None if labels is None else labels[rows]
-        n_jobs = searcher.config.compute.n_jobs
-        index = ExactIndex(model, searcher.X[rows], row_labels, n_jobs=n_jobs) if len(rows) else None
-        with self._lock:
-            self._indexes[key] = index, rows
-            while sum(len(rows) for _, rows in self._indexes.values()) > len(searcher.images) > len(rows):
-                del self._indexes[next(iter(self._indexes))]
-        return index, rows, None
-
-    def rows_of(self, wanted: Filter) -> np.ndarray:
-        """Return the rows of the images that pass a filter, in order."""
-        if not wanted.without and wanted.folder is None and len(wanted.labels) == 1:
-            return np.array(self.albums().labels.get(wanted.labels[0], []), np.intp)
-        return wanted.rows(self.searcher.images)
-
-    def rank_rows(self, rows: list[int], learner: str, k: int) -> list[list[tuple[int, float]]]:
-        """Rank the collection for several of its images at once, each without itself: lists of (row, score)."""
-        self.used.add(learner)
-        n = len(self.searcher.images)
-        ranking = self.searcher.index(learner).search(self.searcher.X[rows], k=min(k, n), exclude=rows)
-        return [
-            [(row, score) for row, score in zip(found_rows, scores, strict=True) if row >= 0]
-            for found_rows, scores in zip(ranking.indices.tolist(), ranking.scores.tolist(), strict=True)
-        ]
 
     def is_unlike(self, learner: str, ranked: list[tuple[int, float]]) -> bool:
         """Whether the best score is lower than nearly all images of the collection get as queries.
@@ -288,7 +157,6 @@ class Snapshot:
         """
         for name in learners & set(self.searcher.learners):
             with contextlib.suppress(UserError):  # a search with it raises the same
-                self.used.add(name)
                 index = self.searcher.index(name)
                 self.is_unlike(name, [(0, 0.0)])
                 for rows in ([0], [0] * 32):  # single and batched searches run different compiled code
@@ -305,21 +173,3 @@ def release_pages(learner: Any) -> None:
         if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
             mapped: Any = array
             mapped._mmap.madvise(mmap.MADV_DONTNEED)
-
-
-def _by(index: Any, model: Any) -> Any:
-    """The same gallery, ranked by another share of its learner."""
-    if index is not None and index.learner is not model:
-        index = copy.copy(index)
-        index.learner = model
-    return index
-
-
-def _without_duplicates(results: list[tuple[int, float]], images: list[Image], key: str) -> list[tuple[int, float]]:
-    """Keep the first result of each content other than the query's."""
-    seen, kept = {key}, []
-    for row, score in results:
-        if images[row].sha256 not in seen:
-            seen.add(images[row].sha256)
-            kept.append((row, score))
-    return kept

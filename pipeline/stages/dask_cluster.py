@@ -204,12 +204,12 @@ def _check_versions(client: Any, address: str) -> None:
         if time.monotonic() > deadline:
             raise UserError(f"{address}: this scheduler has no workers; start some with 'dask worker {address}'")
         time.sleep(0.1)
-    found = client.get_versions(packages=list(_PACKAGES))
-    for worker, versions in sorted(found["workers"].items()):
+    theirs = client.get_versions(packages=list(_PACKAGES))
+    for worker, versions in sorted(theirs["workers"].items()):
         packages = {} if versions is None else versions["packages"]
         if reason := _other_version(packages, _versions()):
             raise UserError(f"worker {worker} {reason}")
-    packages = found["scheduler"]["packages"]
+    packages = theirs["scheduler"]["packages"]
     if reason := _other_version(packages, {name: _versions()[name] for name in ("python", "visterm", "distributed")}):
         raise UserError(f"scheduler {address} {reason}")  # it handles the pickled tasks
 
@@ -219,11 +219,11 @@ def _versions() -> dict[str, str]:
     """Return the versions of the packages that must be the same, and the first two numbers of Python's."""
     import sys
 
-    found = {"python": "{}.{}".format(*sys.version_info)}
+    versions = {"python": "{}.{}".format(*sys.version_info)}
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def _other_version(theirs: dict[str, str | None], wanted: dict[str, str]) -> str | None:

@@ -22,7 +22,7 @@ from visterm.pipeline.store.models import (
     trained_record,
     warn_if_stale,
 )
-from visterm.pipeline.store.records import fingerprint, is_fresh, make_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
@@ -45,7 +45,7 @@ def evaluate(
     run : Run
     config : Config
     learners : str or sequence of str
-        Of RANKERS, in the order of the report; "all": every learner of the run that is up to date.
+        Of LEARNER_NAMES, in the order of the report; "all": every learner of the run that is up to date.
     console : Console
     force : bool
         Evaluate again even if up to date.
@@ -80,7 +80,7 @@ def evaluate(
         for name in names:
             warn_if_stale(run, name, learnt_from, console)
             _warn_of_other_settings(run, config, name, learnt_from, console)
-        if force or not is_fresh(folder, record):
+        if force or not is_up_to_date(folder, record):
             with publish(folder, record) as target:
                 _evaluate(run, config, collection, names, target, console, command)
             run.save_config(config)
@@ -94,11 +94,11 @@ def _all_up_to_date(run: Run, config: Config, learnt_from: Sequence[Image], cons
     for name in TRAINED:
         if name in run.learners():
             try:
-                fresh = is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+                is_current = is_up_to_date(run.learner(name), train_record(run, config, name, learnt_from))
             except UserError as error:  # a damaged record
                 console.warn(str(error))
-                fresh = False
-            (up_to_date if fresh else stale).append(name)
+                is_current = False
+            (up_to_date if is_current else stale).append(name)
     if not up_to_date:
         why = f"{', '.join(stale)} must be trained again" if stale else "nothing is trained"
         raise UserError(f"run {run.name}: {why}; run 'visterm train --run {run.name}' first")

@@ -11,8 +11,8 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.models import RANKERS, TRAINED, how_to_train
-from visterm.pipeline.store.records import damage, is_fresh, read_metrics, read_record
+from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED, how_to_train
+from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics, read_record
 from visterm.pipeline.store.run import Run
 
 from .drift import measure_drift
@@ -58,12 +58,14 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         try:
-            fresh = extractor is not None and is_fresh(run.learner(name), train_record(run, config, name, learnt_from))
+            is_current = extractor is not None and is_up_to_date(
+                run.learner(name), train_record(run, config, name, learnt_from)
+            )
         except UserError:  # of a damaged extractor
-            fresh = False
+            is_current = False
         n_steps = record.get("result", {}).get("steps")
         steps = f"{n_steps:,} steps" if n_steps else "trained"
-        description["learners"][name] = steps if fresh else f"{steps} (out of date: train again)"
+        description["learners"][name] = steps if is_current else f"{steps} (out of date: train again)"
     if unfinished := [name for name in TRAINED if _whole_record(checkpoint_path(run, name)) is not None]:
         description["unfinished"] = {
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"
@@ -105,7 +107,7 @@ def _describe_segments(run: Run, collection: Collection, whole_extractor: bool) 
 def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
     """Describe the recall that two-stage indexes of the current vectors had when they were built."""
     recalls = {}
-    for name in RANKERS:
+    for name in LEARNER_NAMES:
         record = _whole_record(run.folder / "index" / name)
         if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
             recalls[name] = record["recall"]
@@ -138,12 +140,12 @@ def _describe_evaluation(run: Run, config: Config, collection: Collection, folde
         return {"error": str(error)}
     try:
         expected = evaluation_record(run, config, collection, folder.name.split("+"))
-        fresh = _whole_record(folder) is not None and is_fresh(folder, expected)
+        is_current = _whole_record(folder) is not None and is_up_to_date(folder, expected)
     except UserError:  # a learner is damaged
-        fresh = False
+        is_current = False
     return {
         "protocol": metrics["protocol"],
         "n_queries": metrics["n_queries"],
         "map": {name: round(figures["map"], 4) for name, figures in metrics["systems"].items()},
-        "stale": not fresh,
+        "stale": not is_current,
     }

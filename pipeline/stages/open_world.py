@@ -99,7 +99,7 @@ def measure_class_splits(
     tested = collection.images("test", labelled=True)
     systems = list(dict.fromkeys((*names, "cosine")))
     n_splits = config.evaluate.class_splits
-    found: dict[str, dict[str, list]] = {name: {world: [] for world in WORLDS} for name in (*systems, "chance")}
+    figures: dict[str, dict[str, list]] = {name: {world: [] for world in WORLDS} for name in (*systems, "chance")}
     title = f"measuring {count(n_splits, 'class split')}"
     with console.phase(title, n_splits * len(systems), "systems") as phase:
         done = 0
@@ -116,13 +116,12 @@ def measure_class_splits(
                 except (LearnerRefused, ValueError) as error:
                     raise UserError(f"run {run.name}, class split {number + 1}: {error}; {_NEEDS}") from None
                 for world, evaluation in measured.items():
-                    figures = evaluation.mean_average_precision, evaluation.precision_at(1)
-                    found[name][world].append(figures)
+                    figures[name][world].append((evaluation.mean_average_precision, evaluation.precision_at(1)))
                     if name == "cosine":
                         chance = evaluation.chance_mean_average_precision, evaluation.chance_precision
-                        found["chance"][world].append(chance)
+                        figures["chance"][world].append(chance)
                 done += 1
-    return {"n_splits": n_splits, "systems": {name: _means(worlds) for name, worlds in found.items()}}
+    return {"n_splits": n_splits, "systems": {name: _means(worlds) for name, worlds in figures.items()}}
 
 
 def _trained_on(run: Run, config: Config, collection: Collection, name: str, split: ClassSplit, tick: Any) -> Any:
@@ -158,15 +157,15 @@ def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[st
     y, _ = supervision(split.tested, clicks=config.collection.clicks is not None)
     seen = np.array(split.seen)
     rows = dict(zip(WORLDS, (seen, ~seen, np.ones(len(seen), bool)), strict=True))
-    found = {}
+    evaluations = {}
     for world, own in rows.items():
         evaluation = None
         if own.sum() > 1:
             evaluation = evaluate_test_test(effective(learner), Q[own], y[own], max_k=1, n_jobs=config.compute.n_jobs)
         if evaluation is None or not evaluation.n_queries:
             raise ValueError(f"no two test images of {world} classes share a label")
-        found[world] = evaluation
-    return found
+        evaluations[world] = evaluation
+    return evaluations
 
 
 def _means(worlds: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, dict[str, float]]:

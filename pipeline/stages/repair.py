@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError, system_errors_explained
-from visterm.pipeline.feedback.marks import RelevanceMarks
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.append_only import AppendOnlyStore
 from visterm.pipeline.store.catalogue import Collection
-from visterm.pipeline.store.rebuild import KnownImage, damage_of, rebuild_catalogue
-from visterm.pipeline.store.records import damage, heals, read_metrics, read_record
+from visterm.pipeline.store.records import damage, read_metrics, read_record, repair_hint
+from visterm.pipeline.store.restore import damage_of, restore_catalogue
 from visterm.pipeline.store.run import Run
 
 from .features import features
@@ -24,7 +22,7 @@ from .features import features
 def repair(
     run: Run, config: Config, root: Path | None, console: Console, stores: dict[str, AppendOnlyStore]
 ) -> dict[str, Any]:
-    """Check every file of a run; rebuild a damaged catalogue, and extract the images of damaged segments again.
+    """Check every file of a run; restore a damaged catalogue, and extract the images of damaged segments again.
 
     Parameters
     ----------
@@ -34,14 +32,14 @@ def repair(
         The directory of images, if the catalogue no longer tells it, or if it has moved.
     console : Console
     stores : dict of AppendOnlyStore
-        Files of people's work by what they hold, such as "relevance marks": of a damaged one the rows that can be read
-        are kept.
+        Files of people's work by what they hold, such as "relevance marks": a damaged one is made again from its copy
+        and the rows that can be read.
 
     Returns
     -------
     dict
-        ``catalogue``: whether it was rebuilt; ``kept``, ``lost`` and ``doubtful``: lines that say so; ``damaged``: what
-        another command must make again, with the command; and the summary of `features` under ``features``.
+        ``catalogue``: whether it was damaged; ``kept`` and ``lost``: lines that say what; ``damaged``: what another
+        command must make again, with the command; and the summary of `features` under ``features``.
 
     Raises
     ------
@@ -51,7 +49,6 @@ def repair(
     started = time.perf_counter()
     kept: list[str] = []
     lost: list[str] = []
-    doubtful: list[str] = []
     with run.locked(), system_errors_explained(run.folder):
         for what, store in stores.items():
             if (problem := store.damage()) is not None:
@@ -60,34 +57,19 @@ def repair(
                 kept.append(f"{what}: {count(n_rows, 'row')}")
                 if n_lost or not n_rows:
                     lost.append(f"{what}: {count(n_lost, 'row') if n_lost else 'the file was gone or unreadable'}")
+            store.renew_copy()
         if (problem := damage_of(run.collection)) is not None:
             console.say(problem)
-            rebuilt = rebuild_catalogue(run, root, _marked(stores))
-            sources = {
-                "the damaged catalogue": rebuilt.from_catalogue,
-                "the segments": rebuilt.from_segments,
-                "relevance marks": rebuilt.from_marks,
-            }
-            from_each = ", ".join(f"{n:,} from {source}" for source, n in sources.items() if n)
-            kept.append(f"ids of images: {from_each or 'none'}")
-            lost += rebuilt.lost
-            if rebuilt.by_hand:
-                doubtful.append(
-                    f"{count(rebuilt.by_hand, 'image')} added, removed or labelled by hand: as the damaged catalogue "
-                    "has them, which may be wrong"
-                )
-            if rebuilt.unreadable or rebuilt.from_segments or rebuilt.from_marks:
-                n = rebuilt.unreadable + rebuilt.from_segments + rebuilt.from_marks
-                lost.append(
-                    f"{count(n, 'row')} of the catalogue: labels given and removals made by hand, if there were any"
-                )
+            lines = restore_catalogue(run, root)
+            kept, lost = [*kept, *lines[0]], [*lost, *lines[1]]
+        with Collection(run.collection) as collection:
+            collection.renew_copy()
     summary = features(run, config, root, console)
     damaged = damaged_artifacts(run)
     return {
         "catalogue": problem is not None,
         "kept": kept,
         "lost": lost,
-        "doubtful": doubtful,
         "damaged": damaged,
         "features": summary,
         "seconds": round(time.perf_counter() - started, 3),
@@ -101,16 +83,6 @@ def first_damage(run: Run) -> str | None:
     with Collection(run.collection) as collection:
         collection.check_segments()
     return next(iter(damaged_artifacts(run)), None)
-
-
-def _marked(stores: dict[str, AppendOnlyStore]) -> list[KnownImage]:
-    """The images that relevance marks name, each by its last mark."""
-    images = {}
-    for store in stores.values():
-        if isinstance(store, RelevanceMarks):
-            with contextlib.suppress(UserError):
-                images = {row["image"]: KnownImage(row["image"], row["path"], row["sha256"]) for row in store.export()}
-    return list(images.values())
 
 
 def damaged_artifacts(run: Run) -> list[str]:
@@ -128,7 +100,7 @@ def damaged_artifacts(run: Run) -> list[str]:
             else:  # `features` writes that of the collection at its end
                 problem = None if folder == run.collection else "record.json: no such file or directory"
             if problem is not None:
-                lines.append(f"{folder}: damaged ({problem}); {heals(folder)}")
+                lines.append(f"{folder}: damaged ({problem}); {repair_hint(folder)}")
             elif folder.parent.name == "evaluations":
                 read_metrics(folder)  # those of earlier versions have no checksum
         except UserError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import threading
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError, explain_system_error
@@ -22,14 +22,13 @@ from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
-from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
 from .dask_cluster import connected
 from .features import check_features
 
-_FEWEST_ENTRIES = 0.05  # non-zero share of visterms from which MuSL's thresholds split images
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
 _HARDLY_BETTER = 0.05  # gain on held-out images, of cosine's mAP there, or of what that lacks to 1
@@ -55,7 +54,7 @@ def train(
     run : Run
     config : Config
     learner_name : str
-        One of RANKERS.
+        One of LEARNER_NAMES.
     console : Console
     force : bool
         Train again even if up to date; ignore checkpoints.
@@ -85,7 +84,11 @@ def train(
         folder = run.learner(learner_name)
         record = train_record(run, config, learner_name, images)
         # An equal checkpoint beside an up-to-date model is of an interrupted --force, which is resumed.
-        if not force and is_fresh(folder, record) and not is_fresh(checkpoint_path(run, learner_name), record):
+        if (
+            not force
+            and is_up_to_date(folder, record)
+            and not is_up_to_date(checkpoint_path(run, learner_name), record)
+        ):
             trained = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | trained["result"]
         result = _train(run, config, learner_name, collection, images, record, console, force, time_limit)
@@ -144,7 +147,7 @@ def _train(
     checkpoint = checkpoint_path(run, learner_name)
     if not force:
         _check_checkpoint(checkpoint, record, learner_name)
-    resumes = not force and is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name))
+    resumes = not force and is_up_to_date(checkpoint, _with_steps_of(checkpoint, record, learner_name))
     resumes = resumes and (checkpoint / "files").is_dir()  # otherwise it was interrupted before the first checkpoint
     seconds_before = (read_record(checkpoint) or {}).get("seconds", 0.0) if resumes else 0.0
     started = time.perf_counter() - seconds_before
@@ -156,7 +159,7 @@ def _train(
         if all(name in image.labels for image in images):
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
-    _check_feasible(learner_name, learner, config, X, time_limit)
+    _check_feasible(learner_name, learner, config, X, y, time_limit)
     if time_limit is not None and not learner.validates:
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
     if force:  # if this is interrupted, the old model is not up to date: it was to be replaced
@@ -192,8 +195,7 @@ def _train(
         except ValueError as error:
             if force:
                 shutil.rmtree(checkpoint, ignore_errors=True)
-            hint = f"; use --set {learner_name}.n_metrics={len(names)}" if str(error).startswith("n_metrics=") else ""
-            raise LearnerRefused(f"{learner_name}: {error}{hint}") from None
+            raise LearnerRefused(_refusal(learner_name, error)) from None
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
@@ -341,7 +343,7 @@ def _check_checkpoint(checkpoint: Path, record: dict[str, Any], learner_name: st
     other = read_record(checkpoint)
     if other is None or (other["config"], other["inputs"]) == (record["config"], record["inputs"]):
         return
-    if is_fresh(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
+    if is_up_to_date(checkpoint, _with_steps_of(checkpoint, record, learner_name)):
         return
     old, new = (
         {**made["config"][learner_name], "seed": made["config"]["seed"], **made["config"].get("train", _PAPERS)}
@@ -366,24 +368,16 @@ def _with_steps_of(checkpoint: Path, record: dict[str, Any], learner_name: str) 
     return record | {"config": record["config"] | {learner_name: section}}
 
 
-def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, time_limit: float | None) -> None:
-    """Raise if the learner cannot end on these vectors: for want of memory or of time, or as they tell it nothing."""
+def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, y: Any, time_limit: float | None) -> None:
+    """Refuse training that needs too much memory or time, or vectors that suit the learner badly."""
     n_images, n_features = X.shape
     n_entries = X.nnz if hasattr(X, "nnz") else n_images * n_features
     visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
-    by_kmeans = visterms and config.features.codebook.kind == "kmeans"
-    if learner_name == "musl" and by_kmeans and n_entries < _FEWEST_ENTRIES * n_images * n_features:
-        raise LearnerRefused(
-            f"musl: an image has {n_entries / n_images:.0f} of the {n_features:,} k-means visterms, too few to split "
-            "images by counts of single ones; use the forest codebook: visterm features IMAGES --set "
-            "features.codebook.kind=forest"
-        )
-    if learner_name == "musl" and config.features.kind == "deep":
-        raise LearnerRefused(
-            "musl splits images by single numbers, which say little in deep vectors: it ranks worse than cosine; use "
-            "another learner, or the forest codebook: visterm features IMAGES --set features.kind=visterms --set "
-            "features.codebook.kind=forest"
-        )
+    try:
+        vectors = "deep" if config.features.kind == "deep" else config.features.codebook.kind if visterms else None
+        learner.check(X, y, vectors=vectors)
+    except ValueError as error:
+        raise LearnerRefused(_refusal(learner_name, error, visterms=visterms)) from None
     n_bytes, seconds = learner.estimate(n_images, n_features, n_entries)
     fewer = "extract fewer visterms, such as visterm features IMAGES --set features.n_visterms=1000"
     fewer = fewer if visterms else "use shorter vectors"
@@ -395,6 +389,15 @@ def _check_feasible(learner_name: str, learner: Any, config: Config, X: Any, tim
             f"{learner_name}: vectors of {n_features:,} numbers take about {duration(seconds)} on one core; {fewer}, "
             "or train with --time-limit"
         )
+
+
+def _refusal(learner_name: str, error: ValueError, *, visterms: bool = True) -> str:
+    """Return what a learner refuses, with the commands for the parameters and vectors that it says to use."""
+    text = re.sub(r"; use (\w+=)", rf"; use --set {learner_name}.\1", str(error))
+    if text.endswith(" forest codebook"):
+        kind = "" if visterms else "--set features.kind=visterms "
+        text += f": visterm features IMAGES {kind}--set features.codebook.kind=forest"
+    return f"{learner_name}: {text}"
 
 
 def available_memory() -> float:
@@ -488,10 +491,8 @@ def constructor_parameters(
     parameters = getattr(config, learner_name).model_dump()
     if parameters.get("is_a") is not None:
         parameters["is_a"] = parents_of(names, Path(parameters["is_a"]), numbered=y.ndim == 2)
-    steps = TABLE[learner_name].steps
-    if steps is not None and parameters["n_steps"] is None:
-        least, per_image = steps
-        parameters["n_steps"] = max(least, per_image * n_images)
+    if parameters.get("n_steps", 0) is None:
+        parameters["n_steps"] = kind().steps_for(n_images)
     accepted = kind().get_params()
     if "click_cutoff" in accepted and config.collection.clicks is None:
         parameters["click_cutoff"] = None

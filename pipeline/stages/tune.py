@@ -20,7 +20,7 @@ from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
-from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
 
@@ -348,7 +348,7 @@ def _settings_before(config: Config, run: Run, learner_name: str) -> Config:
 
 def _finished(folder: Path, record: dict[str, Any], budget: float, most: int | None) -> dict[str, Any] | None:
     """Return the result of the same tuning, if it is done and had as much time."""
-    if not is_fresh(folder, record):
+    if not is_up_to_date(folder, record):
         return None
     result = (read_record(folder) or {})["result"]
     enough = result["exhausted"] or (
@@ -364,7 +364,7 @@ def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool
     if force:
         shutil.rmtree(checkpoint, ignore_errors=True)
     other = read_record(checkpoint)
-    if other is not None and not is_fresh(checkpoint, record):
+    if other is not None and not is_up_to_date(checkpoint, record):
         raise UserError(
             f"{checkpoint} is of an interrupted tuning with other settings, values, images or labels: tune with those "
             "to resume it, or with --force to start again"
@@ -372,7 +372,7 @@ def _checkpoint(run: Run, learner_name: str, record: dict[str, Any], force: bool
     if other is None:
         with publish(checkpoint, dict(record)):
             pass
-        if not force and is_fresh(folder, record):
+        if not force and is_up_to_date(folder, record):
             shutil.copy(folder / "journal", checkpoint / "journal")
     return checkpoint
 

@@ -17,7 +17,7 @@ from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
-from visterm.pipeline.store.records import fingerprint, is_fresh, make_record, read_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import has_segments
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
@@ -141,7 +141,7 @@ class VectorKind(ABC):
     def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
         """Make the extractor unless it is up to date; return its fingerprint."""
         record, changes = make_record("extractor", self.settings(), self.inputs(collection)), ""
-        if force or not is_fresh(self.run.extractor, record):
+        if force or not is_up_to_date(self.run.extractor, record):
             try:
                 changes = changed_settings(self.run, self.settings())
             except UserError:

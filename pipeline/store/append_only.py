@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import shlex
 import sqlite3
 import threading
 import zlib
@@ -18,8 +17,7 @@ from visterm.pipeline.errors import UserError, system_errors_explained
 from .checksums import DamagedFile
 from .files import discard, sync
 from .in_memory import opened_in_memory
-from .salvage import opened_copy
-from .salvage import rows as salvaged
+from .records import repair_hint
 
 _CHECKSUM = "checksum"  # a column of each table
 _MAY_PASS = tuple(
@@ -35,6 +33,8 @@ class AppendOnlyStore:
 
     Rows are on disk when a write returns. Each call opens its own connection, so any number of threads and processes
     may write. Each row has a checksum; rows of earlier versions have none. Only its owner can read the file.
+
+    A second file, ``copy``, gets every row, too: of a damaged file `rebuild` takes the rows from both.
     """
 
     schema = ""
@@ -42,32 +42,41 @@ class AppendOnlyStore:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.copy = file.with_name(f"{file.stem}.copy{file.suffix}")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
         """Yield a connection, or None before the first write."""
-        if not os.path.lexists(self.file):
-            with self._explained("cannot be read"):
-                os.stat(self.file.parent)  # a run that was renamed is no run without rows
-            if self.is_expected():
-                raise self._damaged("it is gone")
+        problem = "cannot be read"
+        if not self._exists(problem):
             yield None
             return
-        with self._explained("cannot be read"), contextlib.closing(self._connect_to_read()) as db:
+        with self._explained(problem), contextlib.closing(self._connect_to_read()) as db:
             self._check(db)
             yield db
 
     def is_expected(self) -> bool:
-        """Whether something shows that the file was there."""
+        """Whether something beside the copy shows that the file was there."""
+        return False
+
+    def _exists(self, problem: str) -> bool:
+        """Return whether there is a file; UserError if there was one."""
+        with self._explained(problem):
+            os.stat(self.file.parent)  # a run that was renamed is no run without rows
+            if self.file.is_file():
+                return True
+        if os.path.lexists(self.file):
+            raise self._damaged("it is no file")
+        if os.path.lexists(self.copy) or self.is_expected():
+            raise self._damaged("it is gone")
         return False
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction."""
-        with self._explained(f"{self.what} was not kept"):
-            if not os.path.lexists(self.file):
-                if self.is_expected():
-                    raise self._damaged("it is gone")
+        problem = f"{self.what} was not kept"
+        with self._explained(problem):
+            if not self._exists(problem):
                 self.create_empty()
             with contextlib.closing(self._connect()) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -83,6 +92,34 @@ class AppendOnlyStore:
                         if db.in_transaction:
                             db.execute("ROLLBACK")
                     raise
+                self._copy_rows(db)
+
+    def _copy_rows(self, db: sqlite3.Connection) -> None:
+        """Give the copy the rows that it lacks; where that fails, or a power loss undoes it, the next write does.
+
+        The copy is not synced, as the file is: with that, a mark took 67 ms instead of 32 on a busy machine.
+        """
+        try:
+            if not self.copy.is_file():
+                self._discard_copy()
+                type(self)(self.copy).create_empty()
+            db.execute("ATTACH ? AS copy", (os.fspath(self.copy),))
+            db.execute("PRAGMA copy.synchronous = OFF")
+            for table in _tables(db):
+                columns = ", ".join(("rowid", *_columns(db, table)))
+                db.execute(
+                    f"INSERT INTO copy.{table} ({columns}) SELECT {columns} FROM main.{table} "
+                    f"WHERE rowid > (SELECT coalesce(max(rowid), 0) FROM copy.{table})"
+                )
+        except sqlite3.Error as error:
+            if not _may_pass(error):
+                self._discard_copy()
+        except OSError:
+            pass
+
+    def _discard_copy(self) -> None:
+        for suffix in ("", "-journal"):
+            discard(self.copy.with_name(self.copy.name + suffix))
 
     def create_empty(self) -> None:
         """Make the file with its tables in one step: one without them is damaged."""
@@ -112,8 +149,15 @@ class AppendOnlyStore:
             return str(error)
         return None
 
+    def renew_copy(self) -> None:
+        """Write the copy again from the file, if there is one."""
+        if os.path.lexists(self.file):
+            self._discard_copy()
+            with self._writing():
+                pass
+
     def rebuild(self) -> tuple[int, int]:
-        """Copy the rows that can be read to a new file; return how many there are, and how many are lost.
+        """Make the file again from its copy and what can be read of itself; return how many rows it has, and lacks.
 
         The damaged file is kept, as ``.damaged``.
         """
@@ -122,20 +166,15 @@ class AppendOnlyStore:
         discard(new.file)
         new.create_empty()
         n_rows = n_lost = 0
-        with opened_copy(self.file) as old, contextlib.closing(sqlite3.connect(new.file)) as db:
+        with contextlib.closing(sqlite3.connect(new.file)) as db:
             for table in _tables(db):
-                if old is None:
-                    break
-                own = set(_columns(old, table))
-                columns = [name for name in _columns(db, table) if name in own]
+                columns = _columns(db, table)
+                rows = _whole_rows(self.file, table, columns) | _whole_rows(self.copy, table, columns)
                 numbers = []
-                for rowid, *values in salvaged(old, table, columns) if columns else ():
-                    row = dict(zip(columns, values, strict=True))
-                    checksum = row.pop(_CHECKSUM, None)
-                    with contextlib.suppress(sqlite3.Error):  # a row that breaks a rule of its table
-                        if checksum is None or checksum == _row_crc32(row):
-                            insert_row(db, table, row)
-                            numbers.append(rowid)
+                for number in sorted(rows):
+                    with contextlib.suppress(sqlite3.Error):  # a row without a checksum that breaks a rule of its table
+                        insert_row(db, table, rows[number])
+                        numbers.append(number)
                 n_rows += len(numbers)
                 n_lost += max(numbers, default=0) - len(numbers)
             db.commit()
@@ -196,15 +235,38 @@ class AppendOnlyStore:
             try:
                 yield
             except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _MAY_PASS:
+                if _may_pass(error):
                     raise
                 raise self._damaged(error) from None
             except (DamagedFile, UnicodeDecodeError) as error:
                 raise self._damaged(error) from None
 
     def _damaged(self, error: Exception | str) -> UserError:
-        run = shlex.quote(self.file.absolute().parent.name)
-        return UserError(f"{self.file}: damaged ({error}); run 'visterm repair --run {run}' to keep what can be read")
+        return UserError(f"{self.file}: damaged ({error}); {repair_hint(self.file)}")
+
+
+def _may_pass(error: sqlite3.Error) -> bool:
+    """Whether an error is of the system or of another process, and not damage."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _MAY_PASS
+
+
+def _whole_rows(file: Path, table: str, columns: list[str]) -> dict[int, dict[str, Any]]:
+    """The rows of a table that can be read, from both ends, and have the checksum they were written with, by number."""
+    found = {}
+    for order in ("", " DESC"):
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as db,
+        ):
+            db.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+            own = [name for name in columns if name in _columns(db, table)]
+            query = f"SELECT rowid, {', '.join(own)} FROM {table} ORDER BY rowid{order}"
+            for number, *values in db.execute(query):
+                row = dict(zip(own, values, strict=True))
+                checksum = row.pop(_CHECKSUM, None)
+                if checksum is None or checksum == _row_crc32(row):
+                    found[number] = row
+    return found
 
 
 def append_row(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:

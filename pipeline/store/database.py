@@ -6,20 +6,25 @@ import contextlib
 import functools
 import gc
 import json
+import logging
 import os
-import shlex
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from visterm.pipeline.errors import UserError, explain_system_error
 
-from .checksums import DamagedFile, check_files, check_seal, file_crc32, note_checked, sealed
-from .files import write_bytes
+from .checksums import DamagedFile, check_files, check_seal, note_checked, sealed
+from .files import discard, replaced, write_bytes
 from .paths import decoded
+from .records import repair_hint
 from .segments import FORMAT, has_segments
 
+_log = logging.getLogger(__name__)
+CATALOGUE, COPY, CHECKSUM = "catalogue.sqlite", "catalogue.copy.sqlite", "catalogue.checksum.json"
+_BLOCK = 1 << 20  # bytes copied at a time
 BUSY_SECONDS = 30  # to wait for a process that holds the catalogue: a scan of many images writes for some seconds
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL);
@@ -67,7 +72,7 @@ class Database:
     def __init__(self, folder: Path, *, create: bool = False):
         self.folder = folder
         self.segments = folder / "segments"
-        self.file = folder / "catalogue.sqlite"
+        self.file, self.copy = folder / CATALOGUE, folder / COPY
         try:
             if self.file.is_dir():
                 raise self.damaged("it is a folder")
@@ -77,8 +82,8 @@ class Database:
         except OSError as error:
             raise self.damaged(error.strerror or error) from None
         if empty:
-            if has_segments(self.segments):
-                raise self.damaged("it is empty, beside segments" if self.file.exists() else "it is gone")
+            if has_segments(self.segments) or os.path.lexists(self.copy):
+                raise self.damaged("it is empty" if self.file.exists() else "it is gone")
             if not create and not os.path.lexists(self.file):
                 raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
@@ -118,7 +123,10 @@ class Database:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Close the catalogue; if a statement failed, or its rows could not be used, say what is wrong with it."""
         damage = isinstance(error, LookupError | TypeError | ValueError | OverflowError) and self.damage()
-        self.close()
+        if damage or isinstance(error, sqlite3.Error):
+            self._db.close()  # without a copy: the last one is better
+        else:
+            self.close()
         if isinstance(error, sqlite3.Error):
             raise self.explained(error) from None
         if damage:
@@ -126,8 +134,7 @@ class Database:
 
     def damaged(self, reason: object) -> UserError:
         """Return the error that says that the catalogue is damaged."""
-        run = shlex.quote(self.folder.absolute().parent.name)
-        return UserError(f"{self.file}: damaged catalogue ({reason}); run 'visterm repair --run {run}' to rebuild it")
+        return UserError(f"{self.file}: damaged catalogue ({reason}); {repair_hint(self.file)}")
 
     def explained(self, error: Exception) -> UserError:
         """Return an error of SQLite as one line: a full disk, another process, or damage."""
@@ -167,14 +174,15 @@ class Database:
 
     # SQLite does not notice a changed byte inside a row. So a file beside the catalogue holds its checksum and the
     # change counter in its header, which each transaction raises: after a kill between the two there is no checksum of
-    # that state, and none is checked. It is looked through before it gets one again.
+    # that state, and none is checked. It is looked through before it gets one again. The copy has the same bytes, so
+    # that the checksum is its own, too.
 
-    def _check_seal(self) -> tuple[bytes, bool]:
+    def _check_seal(self) -> tuple[bytes | None, bool]:
         """Compare the file with its checksum; return its change counter, and whether there was a checksum."""
         with self._unchanging():
-            counter = self._change_counter()
+            counter = change_counter(self.file)
             try:
-                seal = json.loads(self._seal_file.read_text())
+                seal = json.loads((self.folder / CHECKSUM).read_text())
                 check_seal(seal)
                 wanted = seal["crc32"] if bytes.fromhex(seal["counter"]) == counter else None
             except (OSError, ValueError, KeyError, TypeError):
@@ -186,19 +194,26 @@ class Database:
                     raise self.damaged("it does not have the checksum it was written with") from None
         return counter, wanted is not None
 
-    def _seal(self) -> None:
-        """Write the checksum of the catalogue as it is now, if this process has changed it."""
-        with contextlib.suppress(OSError, sqlite3.Error), self._unchanging():
-            counter = self._change_counter()
-            if counter != self._counter and (self._was_sealed or self.damage() is None):
-                crc32 = file_crc32(self.file)
-                text = json.dumps(sealed({"counter": counter.hex(), "crc32": crc32}))
-                write_bytes(self._seal_file, text.encode())
+    def renew_copy(self) -> None:
+        """Copy the catalogue as it is now, and write the checksum of both."""
+        for name in (COPY, CHECKSUM):
+            if (self.folder / name).is_dir():
+                discard(self.folder / name)  # no file can take the place of a folder
+        try:
+            with self._unchanging():
+                counter, crc32 = change_counter(self.file) or b"", 0
+                with open(self.file, "rb") as source, replaced(self.copy) as target:
+                    while block := source.read(_BLOCK):
+                        crc32 = zlib.crc32(block, crc32)
+                        target.write(block)
+                seal = json.dumps(sealed({"counter": counter.hex(), "crc32": crc32}))
+                write_bytes(self.folder / CHECKSUM, seal.encode())
                 note_checked(self.file, crc32)
-
-    @property
-    def _seal_file(self) -> Path:
-        return self.file.with_suffix(".checksum.json")
+        except OSError as error:
+            advice = "the next command that changes the catalogue copies it"
+            _log.warning("%s", explain_system_error(error, self.copy, "cannot be written", advice))
+        except sqlite3.Error:  # another process holds the catalogue, and copies it after its change
+            pass
 
     @contextlib.contextmanager
     def _unchanging(self) -> Iterator[None]:
@@ -209,10 +224,6 @@ class Database:
             yield
         finally:
             self._end("ROLLBACK")
-
-    def _change_counter(self) -> bytes:
-        with open(self.file, "rb") as stream:
-            return stream.read(28)[24:]
 
     def _end(self, how: str) -> None:
         """End a transaction, unless a full disk has ended it already."""
@@ -227,9 +238,14 @@ class Database:
         return None if root is None else Path(os.fsdecode(root))
 
     def close(self) -> None:
-        """Close the catalogue; write its checksum, if it has changed."""
-        if self._db.total_changes:
-            self._seal()
+        """Close the catalogue; if it has changed, leave a copy of it, and its checksum.
+
+        A copy per command, not per transaction: `features` enters a segment of 256 images in each, and a copy of 50,000
+        images takes 40 ms.
+        """
+        changed = self._db.total_changes and change_counter(self.file) != self._counter
+        if changed and (self._was_sealed or self.damage() is None):
+            self.renew_copy()
         self._db.close()
 
     def __getitem__(self, key: str):
@@ -237,7 +253,8 @@ class Database:
         return row and row[0]
 
     def __setitem__(self, key: str, value) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        if self[key] != value:  # an unchanged catalogue needs no new copy
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -283,6 +300,15 @@ class Database:
     def bury(self, ids: Iterable[int]) -> None:
         """Turn the rows of images into tombstones."""
         self.executemany("UPDATE images SET status = 'removed' WHERE id = ?", [(i,) for i in ids])
+
+
+def change_counter(file: Path) -> bytes | None:
+    """Return SQLite's counter of the transactions that changed a file; None if it is no file of SQLite."""
+    with contextlib.suppress(OSError), open(file, "rb") as stream:
+        header = stream.read(28)
+        if len(header) == 28 and header.startswith(b"SQLite format 3\0"):
+            return header[24:]
+    return None
 
 
 @contextlib.contextmanager

@@ -10,28 +10,36 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from visterm.pipeline.errors import UserError, explain_system_error, naming
 
 from .checksums import files_crc32, sealed
 
 
-def write_bytes(file: Path, data: bytes) -> None:
-    """Write a file in one step: an error or a kill leaves the old one or the new one.
+@contextlib.contextmanager
+def replaced(file: Path) -> Iterator[IO[bytes]]:
+    """Yield a stream, and put what was written to it in the place of a file in one step.
 
-    Of two threads or processes that write the same file, the last one wins.
+    An error or a kill leaves the old file or the new one. Of two threads or processes that write the same file, the
+    last one wins.
     """
     temporary = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with open(temporary, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())  # or a power loss could leave the new name with no bytes
         os.replace(temporary, file)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def write_bytes(file: Path, data: bytes) -> None:
+    """Write a file in one step: see `replaced`."""
+    with replaced(file) as stream:
+        stream.write(data)
 
 
 def sync(path: Path) -> None:
@@ -49,7 +57,7 @@ def write_record(file: Path, record: Mapping[str, Any]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text file as `write_bytes` does, and make its folder, but no folder above, if there is none."""
+    """Write a text file in one step, and make its folder, but no folder above, if there is none."""
     file.parent.mkdir(exist_ok=True)
     write_bytes(file, text.encode("utf-8", "surrogateescape"))
 

@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
 
 TRAINED = {name: row.class_name for name, row in TABLE.items()}
-RANKERS = (*TRAINED, "cosine")  # cosine needs no training
+LEARNER_NAMES = (*TRAINED, "cosine")  # cosine needs no training
+TITLES = {name: row.title for name, row in TABLE.items()} | {"cosine": "Plain look (cosine)"}
 _CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s
 
 
 def check_learners(names: Sequence[str]) -> None:
     """Raise an error for names of no learner."""
     for name in names:
-        if name not in RANKERS:
-            near = difflib.get_close_matches(name, RANKERS, n=1)
+        if name not in LEARNER_NAMES:
+            near = difflib.get_close_matches(name, LEARNER_NAMES, n=1)
             raise UserError(
-                f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(RANKERS)}")
+                f"unknown learner {name}; "
+                + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LEARNER_NAMES)}")
             )
 
 
@@ -105,7 +107,7 @@ def load_files(run: Run, name: str, *, mmap_mode: str = "r", verify: bool = Fals
         raise UserError(f"{where}{error}; run '{how_to_train(run, name)} --force'") from None
 
 
-def check_trained(run: Run, name: str, able: Sequence[str] = RANKERS) -> None:
+def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> None:
     """Raise an error for a learner that is not trained, or on other features; name those that can be used instead."""
     if name == "cosine":
         return

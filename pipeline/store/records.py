@@ -61,7 +61,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:  # ValueError: no JSON, no UTF-8, another checksum
         if isinstance(error, FileNotFoundError) and not os.path.lexists(file):
             return None
-        raise UserError(f"{file}: damaged record; {heals(folder)}") from None
+        raise UserError(f"{file}: damaged record; {repair_hint(folder)}") from None
     if version != FORMAT:
         raise UserError(
             f"{folder}: made by another version (format {version}, this visterm reads {FORMAT}); remove it and run the "
@@ -89,10 +89,10 @@ def read_metrics(folder: Path) -> dict[str, Any]:
         reason = "no JSON"
     except (KeyError, TypeError, AttributeError):
         reason = "figures are missing"
-    raise UserError(f"{file}: damaged figures ({reason}); {heals(folder)}")
+    raise UserError(f"{file}: damaged figures ({reason}); {repair_hint(folder)}")
 
 
-def is_fresh(folder: Path, record: dict[str, Any]) -> bool:
+def is_up_to_date(folder: Path, record: dict[str, Any]) -> bool:
     """Whether the artifact in a folder has this record, and all its files have the sizes and checksums it notes."""
     own = read_record(folder)
     if own is None or any(own.get(key) != record[key] for key in _IDENTITY):
@@ -117,9 +117,14 @@ def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
     return None
 
 
-def heals(folder: Path) -> str:
-    """Return what to do about a damaged artifact: the command that makes it again."""
+def repair_hint(folder: Path) -> str:
+    """Return what to do about a damaged artifact or SQLite file: the command that makes it again, or restores it."""
     folder = folder.absolute()
+    if folder.suffix == ".sqlite":
+        run = folder.parents[1 if folder.parent.name == "collection" else 0].name
+        return f"run 'visterm repair --run {shlex.quote(run)}' to restore it"
+    if folder.parent.name == "segments":
+        return f"run 'visterm features --run {shlex.quote(folder.parents[2].name)}' to extract its images again"
     kind, name = folder.parent.name, folder.name.partition(".")[0]
     run, learner = folder.parent.parent.name, f"--learner {name.replace('+', ',')}"
     if folder.name == "collection":

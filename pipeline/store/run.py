@@ -40,7 +40,7 @@ class Run:
         """The folder of a learner's metrics and report."""
         return self.folder / "evaluations" / name
 
-    def taught(self, name: str) -> Path:
+    def feedback(self, name: str) -> Path:
         """The folder of a learner's versions updated from relevance feedback."""
         return self.folder / "feedback" / name
 

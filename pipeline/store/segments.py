@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import threading
 import uuid
@@ -18,6 +17,7 @@ from visterm.pipeline.errors import UserError, naming
 
 from .checksums import check_files, check_seal, files_crc32, sealed
 from .files import sync
+from .records import repair_hint
 
 FORMAT = "1"
 RECORD, IMAGES = "record.json", "images.jsonl"
@@ -187,9 +187,5 @@ def read_segment_record(folder: Path) -> dict[str, Any]:
 
 def damaged(folder: Path, error: Exception | str) -> UserError:
     """Return the error that names a damaged segment, and the command that heals it."""
-    run = folder.absolute().parents[2].name
     reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error) or "cut short"
-    return UserError(
-        f"{folder}: damaged segment ({reason}); run 'visterm features --run {shlex.quote(run)}' to extract its images "
-        "again"
-    )
+    return UserError(f"{folder}: damaged segment ({reason}); {repair_hint(folder)}")

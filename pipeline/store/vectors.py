@@ -14,7 +14,7 @@ from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection, Image
 from .checksums import check_files
-from .records import fingerprint, heals, read_record
+from .records import fingerprint, read_record, repair_hint
 from .run import Run
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def load_extractor(files: Path, version: str) -> VistermExtractor | OnnxEmbedder
         return VistermExtractor.load(files).set_params(n_jobs=1)  # segments run in parallel
     except (OSError, ValueError, TokenError) as error:
         where = "" if str(files.parent) in str(error) else f"{files.parent}: "
-        raise UserError(f"{where}{error}; {heals(files.parent)}") from None
+        raise UserError(f"{where}{error}; {repair_hint(files.parent)}") from None
 
 
 def extractor_of(run: Run) -> VistermExtractor | OnnxEmbedder | None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 from pathlib import Path
-from typing import Any
 
 from world import READ, WRITE, World, call, compared, state, steady
 
@@ -91,7 +89,7 @@ def damaged(place: Path, kind: str, chance: random.Random) -> bool:
 
 
 def repaired(world: World, seed: int) -> str | None:
-    """Damage the catalogue and perhaps a segment; `repair` must keep ids and marks, and say what it lost."""
+    """Damage the catalogue and perhaps a segment; `repair` must restore all of it."""
     chance = random.Random(seed)
     with world.copy() as folder:
         run = folder / "runs/fruit"
@@ -106,20 +104,24 @@ def repaired(world: World, seed: int) -> str | None:
         ended = call("repair", "--json", cwd=folder)
         if ended.code or (problem := ended.problem()) is not None:
             return f"repair: {ended.code} {ended.err[-300:]}"
-        lost = json.loads(ended.out)["lost"] + json.loads(ended.out)["doubtful"]
-        wanted = world.reference("features")[1]
-        now: Any = state(folder)
-        if now == wanted:
+        now, wanted = state(folder), world.reference("features")[1]
+        if now != wanted:
+            return f"repair: {compared(now, wanted) or 'a part is still damaged'}; {json.loads(ended.out)['lost']}"
+    return None
+
+
+def people(world: World, seed: int) -> str | None:
+    """Damage marks or ratings, or their copy; `repair` must keep every row."""
+    chance = random.Random(seed)
+    with world.copy() as folder:
+        name = chance.choice(("feedback", "judgements")) + chance.choice(("", ".copy")) + ".sqlite"
+        kind = chance.choice(KINDS)
+        if not damaged(folder / "runs/fruit" / name, kind, chance):
             return None
-        if not lost:
-            return f"repair: {compared(now, wanted) or 'a part is still damaged'}"
-        if now["marks"] != wanted["marks"]:
-            return "repair: marks are lost"
-        # Rows that could not be read come from the segments: ids and content of searchable images must be the same.
-        known = {(row[0], row[1], row[2]) for row in wanted["catalogue"] if row[5] == "ok"}
-        if isinstance(now["catalogue"], str) or not known <= {(row[0], row[1], row[2]) for row in now["catalogue"]}:
-            whole = not any("segment" in line for line in lost)
-            if whole:
-                return f"repair: ids are lost: {str(now['catalogue'])[:200]}; {lost}"
-        shutil.rmtree(folder)
+        ended = call("repair", "--json", cwd=folder)
+        if ended.code or ended.noise():
+            return f"{name} {kind}: {ended.code} {ended.err[-300:]}"
+        now, wanted = state(folder), world.reference("features")[1]
+        if now != wanted:
+            return f"{name} {kind}: {compared(now, wanted) or 'a part is still damaged'}"
     return None

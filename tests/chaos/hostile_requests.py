@@ -1,8 +1,9 @@
 """Hostile requests to `visterm serve`: ``python -m tests.chaos.hostile_requests --count 10000 --generated 7000``.
 
 Every request follows from a seed, which is printed where an answer was wrong; ``--only CATEGORY:SEED`` sends it again.
-Counted as held: no server error, no absolute path and no traceback in a response, the right content type, errors in one
-shape and with the security headers, a right Allow, and a service that still runs and has said nothing.
+Ours are what no description of the API has: paths, headers, pictures and damaged HTTP; parameters and JSON bodies are
+generated. Counted as held: no server error, no absolute path and no traceback in a response, the right content type,
+errors in one shape and with the security headers, a right Allow, and a service that still runs and has said nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
-from urllib.parse import quote, quote_from_bytes
+from urllib.parse import quote
 
 import numpy as np
 from PIL import Image
@@ -44,105 +45,7 @@ TRAVERSALS = (
     *("..%00/", "%2e%2e%00/", "./", "//", "/%2f", "..%ef%bc%8f"),
 )
 TARGETS = ("etc/passwd", "config.yaml", "catalogue.sqlite", "judgements.sqlite", "proc/self/environ", "app.py", "")
-NAMES = (
-    "id",
-    "upload",
-    "query_label",
-    "k",
-    "offset",
-    "learner",
-    "label",
-    "exclude_duplicates",
-    "result",
-    "format",
-    "q",
-)
-NAMES += ("size", "v", "sample", "seed", "limit", "judge", "query", "token", "number")
-VALUES = (
-    *(
-        "",
-        "0",
-        "1",
-        "-1",
-        "1.5",
-        "1e9",
-        "1e400",
-        "nan",
-        "inf",
-        "0x10",
-        "1_000",
-        "٣",
-        "9" * 30,
-        "9" * 5000,
-        "2147483648",
-    ),
-    *(
-        "9223372036854775807",
-        "9223372036854775808",
-        "true",
-        "null",
-        "None",
-        "[]",
-        "{}",
-        "\x00",
-        "\n",
-        "a\r\nSet-Cookie: a=b",
-    ),
-    *(
-        "<script>alert(1)</script>",
-        "' OR 1=1 --",
-        "'; DROP TABLE images; --",
-        "../../etc/passwd",
-        "/etc/passwd",
-        "%s%n",
-    ),
-    *(
-        "{{7*7}}",
-        "${jndi:ldap://x}",
-        "oasis",
-        "cosine",
-        "wsabie",
-        "nothing",
-        "pear",
-        "fig",
-        "0" * 64,
-        "f" * 64,
-        "F" * 64,
-    ),
-    *(
-        "x" * 1001,
-        "x" * 20_000,
-        "\ud800",
-        "\U0001f350",
-        "\u202e",
-        "é",
-        "json",
-        "csv",
-        "png",
-        "qrels",
-        "=1+1",
-        "-1+1",
-        "@x",
-    ),
-)
-METHODS = (
-    "GET",
-    "HEAD",
-    "POST",
-    "PUT",
-    "DELETE",
-    "PATCH",
-    "OPTIONS",
-    "TRACE",
-    "CONNECT",
-    "PROPFIND",
-    "SEARCH",
-    "GE T",
-    "get",
-)
-METHODS += ("", "\xff", "M" * 300)
-JSON_PATHS = ("/marks", "/marks/undo", "/feedback/update", "/feedback/undo", "/feedback/reset", "/api/judge/decisions")
-JSON_PATHS += ("/api/judge/undo",)
+ENDS = ("\x00", "a\r\nSet-Cookie: a=b", "<script>alert(1)</script>", "/etc/passwd", "%s%n", "\ud800", "x" * 20_000)
 MEDIA_TYPES = (
     (r"/static/.*\.js$", "text/javascript|application/javascript"),
     (r"/static/.*\.css$", "text/css"),
@@ -209,12 +112,8 @@ def _path(rng: random.Random) -> str:
         ("/static/", "/images/", "/uploads/", "/api/evaluations/", "/api/images/", "/", "//", "/search/")
     )
     middle = "".join(rng.choice(TRAVERSALS) for _ in range(rng.randint(0, 8)))
-    end = rng.choice((*TARGETS, *map(_quoted, VALUES)))
+    end = rng.choice((*TARGETS, *(quote(end.encode("utf-8", "surrogatepass"), safe="") for end in ENDS)))
     return (start + middle + end + rng.choice(("", "", "/metrics", "/thumbnail", "/original", "?", "#")))[:60_000]
-
-
-def _quoted(text: str) -> str:
-    return quote(text.encode("utf-8", "surrogatepass"), safe="")
 
 
 def paths(rng: random.Random) -> tuple[bytes, str, None]:
@@ -224,17 +123,6 @@ def paths(rng: random.Random) -> tuple[bytes, str, None]:
         target = f"http://{rng.choice(('localhost', 'evil.example', '127.0.0.1:1'))}{target}"
     method = rng.choice(("GET", "GET", "HEAD", "POST"))
     return request(method, target), method, None
-
-
-def queries(rng: random.Random) -> tuple[bytes, str, str]:
-    """Parameters that are none."""
-    path = rng.choice(PATHS)
-    pairs = [(rng.choice(NAMES), rng.choice(VALUES)) for _ in range(rng.randint(0, 5))]
-    query = "&".join(f"{name}={_quoted(value)}" for name, value in pairs)
-    if rng.random() < 0.1:
-        query = quote_from_bytes(rng.randbytes(rng.randint(0, 50)), safe="&=%+;")
-    method = rng.choice(("GET", "GET", "GET", "POST"))
-    return request(method, f"{path}?{query}"), method, path
 
 
 def headers(rng: random.Random) -> tuple[bytes, str, str]:
@@ -272,59 +160,6 @@ def headers(rng: random.Random) -> tuple[bytes, str, str]:
     chosen += (("Connection", "close"),) * (rng.random() < 0.5)
     method = rng.choice(("GET", "GET", "HEAD", "POST"))
     return request(method, path, rng.choice((b"", b"{}", b"\xff")), chosen), method, path
-
-
-def bodies(rng: random.Random) -> tuple[bytes, str, str]:
-    """JSON and forms that are none."""
-    fields: dict[str, Any] = {}
-    names = ("query", "image", "mark", "learner", "judge", "task", "decision", "seconds", "file", "id", "k")
-    values: tuple[Any, ...] = (
-        *VALUES,
-        0,
-        1,
-        -1,
-        2**63,
-        10**40,
-        1.5,
-        True,
-        None,
-        [],
-        {},
-        [1],
-        {"a": {}},
-        "relevant",
-        "Ann",
-    )
-    for _ in range(rng.randint(0, 6)):
-        fields[rng.choice(names)] = rng.choice(values)
-    text = json.dumps(fields)
-    body = rng.choice(
-        (
-            text.encode(),
-            text.encode()[: rng.randint(0, len(text))],
-            text.encode("utf-16"),
-            b"\xef\xbb\xbf" + text.encode(),
-            b"[" * rng.randint(1, 60_000),
-            b'{"a":' * rng.randint(1, 10_000),
-            b'{"judge": ' + b"9" * 6000 + b"}",
-            b'{"seconds": NaN, "judge": "x", "task": 0, "image": 1, "decision": "not"}',
-            rng.randbytes(rng.randint(0, 300)),
-            b"a=b&" * rng.randint(0, 10_000),
-            b" " * 70_000,
-        )
-    )
-    kind = rng.choice(
-        (
-            "application/json",
-            "application/json",
-            "text/plain",
-            "application/x-www-form-urlencoded",
-            "",
-            "multipart/form-data",
-        )
-    )
-    path = rng.choice((*JSON_PATHS, *JSON_PATHS, "/search", "/annotate", "/health"))
-    return request("POST", path, body, (("Content-Type", kind),)), "POST", path
 
 
 def uploads(rng: random.Random) -> tuple[bytes, str, str]:
@@ -378,15 +213,9 @@ def flat_png(side: int) -> bytes:
     return _flat[side]
 
 
-def methods(rng: random.Random) -> tuple[bytes, str, str]:
-    """Methods that a path does not take."""
-    path, method = rng.choice(PATHS), rng.choice(METHODS)
-    return request(method, path), method, path
-
-
 def not_http(rng: random.Random) -> tuple[bytes, str, None]:
     """Requests with flipped, missing and repeated bytes."""
-    data = bytearray(rng.choice((paths, queries, bodies, methods))(rng)[0][:5000])
+    data = bytearray(rng.choice((paths, headers, uploads))(rng)[0][:5000])
     for _ in range(rng.randint(1, 8)):
         place = rng.randrange(len(data))
         change = rng.random()
@@ -403,11 +232,8 @@ def not_http(rng: random.Random) -> tuple[bytes, str, None]:
 
 KINDS: dict[str, Callable[[random.Random], tuple[bytes, str, str | None]]] = {
     "paths": paths,
-    "queries": queries,
     "headers": headers,
-    "bodies": bodies,
     "uploads": uploads,
-    "methods": methods,
     "not HTTP": not_http,
 }
 
@@ -417,7 +243,7 @@ def attempt(open_: Service, guarded: Service, category: str, seed: str) -> list[
     rng = random.Random(f"{category} {seed}")
     data, method, path = KINDS[category](rng)
     service = guarded if rng.random() < 0.1 else open_
-    incomplete = category in ("not HTTP", "headers", "methods", "paths")  # the service may rightly wait for the rest
+    incomplete = category in ("not HTTP", "headers", "paths")  # the service may rightly wait for the rest
     if category == "not HTTP" and data.startswith(b"HEAD"):
         method = "HEAD"
     wrong = [] if service.alive() else ["the service has ended"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import stat
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 from tasks import TASKS, prepare, resumed, undisturbed
 from world import World, call
 
-_OF_SQLITE = (".sqlite", "-journal", "-wal", "-shm")
+_OF_SQLITE = re.compile(r"^(?!catalogue\.copy).*(\.sqlite|-journal|-wal|-shm)")  # that copy is an ordinary file
 _events: dict[str, int] = {}
 
 
@@ -92,7 +93,7 @@ class _Disk:
             return
         if not paths or not any(path.startswith(self.folder) for path in paths) or paths[0].endswith("events"):
             return
-        if any(part in os.path.basename(path) for path in paths for part in _OF_SQLITE):
+        if any(_OF_SQLITE.match(os.path.basename(path)) for path in paths):
             self._event()
             return
         if event == "open":
@@ -145,7 +146,7 @@ class _Disk:
                 path = os.path.join(folder, name)
                 with contextlib.suppress(OSError):
                     status = os.stat(path)
-                    if status.st_ino in self.written and not any(part in name for part in _OF_SQLITE):
+                    if status.st_ino in self.written and not _OF_SQLITE.match(name):
                         with open(path, "r+b") as stream:
                             stream.truncate(self.chance.choice((0, 0, status.st_size // 2)))
         os._exit(99)

@@ -21,7 +21,7 @@ import numpy as np
 
 VISTERM = Path(sys.executable).with_name("visterm")
 RUN = "hostile"
-TOKEN = "tell-nobody-at-all"
+TOKEN = "tell-nobody-at-all-please"
 LABELS = ("pear", "plum", "fig")
 PER_LABEL = 8
 _OLD = "was trained before the training images or their labels changed"

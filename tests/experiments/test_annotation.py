@@ -6,7 +6,9 @@ import scipy.sparse as sp
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
-from experiments import annotation, annotation_page, annotation_systems
+from experiments import annotation
+from experiments.measured import annotation as measured
+from experiments.pages import render
 from visterm.learners import WSABIE, KNNAnnotator
 from visterm.pipeline.evaluation.is_a import siblings_of
 
@@ -23,16 +25,16 @@ def split(monkeypatch, tmp_path):
     labels = np.array(["ant", "bee", "car", "van"])[y]
     table = tmp_path / "is-a.csv"
     table.write_text("label,parent\nant,insect\nbee,insect\ncar,vehicle\nvan,vehicle\n")
-    monkeypatch.setattr(annotation_systems, "IS_A", table)
-    monkeypatch.setattr(annotation_systems, "MOST_LABELS", 3)
+    monkeypatch.setattr(measured, "IS_A", table)
+    monkeypatch.setattr(measured, "MOST_LABELS", 3)
     return X[:80], labels[:80], X[80:], labels[80:]
 
 
 def test_the_is_a_table_names_every_label(data):
     labels = [folder.name for folder in (data / "caltech101").iterdir()]
-    (names, siblings), warning = siblings_of(labels, annotation_systems.IS_A)
+    (names, siblings), warning = siblings_of(labels, measured.IS_A)
     assert warning is None
-    assert len(names) == annotation_systems.CLASSES
+    assert len(names) == measured.CLASSES
     place = {name: i for i, name in enumerate(names)}
     assert siblings[place["crab"], place["scorpion"]]
     assert not siblings[place["crab"], place["laptop"]]
@@ -47,7 +49,7 @@ def test_figures_of_a_learner_that_is_always_right_and_of_one_that_takes_the_sib
     def found(first):
         order = np.array([[label, label ^ 1, label ^ 2, label ^ 3] for label in first])
         learner.annotate = lambda X, k: (order[: X.shape[0], :k], None)
-        return annotation_systems.figures(learner, Q, y_query, 0.0)
+        return measured.figures(learner, Q, y_query, 0.0)
 
     right, sibling = found(truth), found(truth ^ 1)
     assert right["precision"] == pytest.approx([1, 1 / 2, 1 / 3])
@@ -59,15 +61,15 @@ def test_figures_of_a_learner_that_is_always_right_and_of_one_that_takes_the_sib
 
 
 def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
-    monkeypatch.setattr(annotation_systems, "MOST_STEPS", {"warp": 4000})
-    monkeypatch.setattr(annotation_systems, "N_PASSES", 2)
-    neighbors = annotation_systems.Grid(KNNAnnotator(), {"n_neighbors": (1, 3)})
-    monkeypatch.setitem(annotation_systems.GRIDS, "k-NN", neighbors)
-    monkeypatch.setattr(annotation_systems, "SIZES", (10,))
-    monkeypatch.setattr(annotation_systems, "ENSEMBLE", (5, 10))
-    monkeypatch.setattr(annotation_systems, "EQUAL", (5, 5))
-    systems = annotation_systems.measure_neighbors(split, True) | annotation_systems.measure_linear(split, True)
-    systems |= annotation_systems.measure_wsabie(split, "warp", (1.0,), True, True)
+    monkeypatch.setattr(measured, "MOST_STEPS", {"warp": 4000})
+    monkeypatch.setattr(measured, "N_PASSES", 2)
+    neighbors = measured.Grid(KNNAnnotator(), {"n_neighbors": (1, 3)})
+    monkeypatch.setitem(measured.GRIDS, "k-NN", neighbors)
+    monkeypatch.setattr(measured, "SIZES", (10,))
+    monkeypatch.setattr(measured, "ENSEMBLE", (5, 10))
+    monkeypatch.setattr(measured, "EQUAL", (5, 5))
+    systems = measured.measure_neighbors(split, True) | measured.measure_linear(split, True)
+    systems |= measured.measure_wsabie(split, "warp", (1.0,), True, True)
     assert set(systems) > {
         "k-NN, exact",
         "one-vs-rest",
@@ -75,22 +77,22 @@ def test_systems_learn_and_tell_what_they_cost(split, monkeypatch):
         "linear WARP",
         "WSABIE, WARP",
         "WSABIE, D = 10",
-        annotation_systems.ENSEMBLE_NAME,
-        annotation_systems.EQUAL_NAME,
+        measured.ENSEMBLE_NAME,
+        measured.EQUAL_NAME,
     }
     for name, found in systems.items():
         assert found["precision"][0] > 0.5, name
         assert found["query_us"] > 0
         assert found["bytes"] > 4 * 40
-    assert systems["WSABIE, WARP"]["bytes"] > 4 * annotation_systems.SIZE * (40 + 4)
+    assert systems["WSABIE, WARP"]["bytes"] > 4 * measured.SIZE * (40 + 4)
     assert set(systems["WSABIE, WARP"]["settings"]) == {"max_norm", "learning_rate", "n_steps"}
     assert "learning_rate" in systems["WSABIE, WARP"]["edges"]  # of two
-    assert len(systems[annotation_systems.ENSEMBLE_NAME]["weights"]) == 2
+    assert len(systems[measured.ENSEMBLE_NAME]["weights"]) == 2
 
 
 def test_examples_of_labels_and_images(split, monkeypatch):
-    monkeypatch.setattr(annotation_systems, "N_EXAMPLES", 4)
-    found = annotation_systems.measure_examples(split)
+    monkeypatch.setattr(measured, "N_EXAMPLES", 4)
+    found = measured.measure_examples(split)
     assert list(found["labels"]) == ["ant", "bee", "car", "van"]
     assert all(best["WSABIE"][0] == label for label, best in found["labels"].items())
     assert all(label not in near["PAMIR-IA"] for label, near in found["neighbours"].items())
@@ -98,7 +100,7 @@ def test_examples_of_labels_and_images(split, monkeypatch):
 
 def test_a_trace_is_looked_at_after_the_steps_named(split):
     learner = WSABIE(n_components=10, random_state=0)
-    found = annotation_systems.trace(learner, *split[:2], {"learned": split[:2], "test": split[2:]}, (20, 1000))
+    found = measured.trace(learner, *split[:2], {"learned": split[:2], "test": split[2:]}, (20, 1000))
     assert set(found) == {"seconds", "learned", "test"}
     assert len(found["test"]) == 2
     assert found["test"][1] > found["test"][0]
@@ -107,15 +109,15 @@ def test_a_trace_is_looked_at_after_the_steps_named(split):
 
 
 def test_rate_and_steps_of_a_trace_are_chosen_on_validation_posts(monkeypatch):
-    monkeypatch.setattr(annotation_page, "EARLY_LOOKS", [10])
+    monkeypatch.setattr(annotation, "EARLY_LOOKS", [10])
     slow = {"rate": 0.1, "steps": [10, 20], "validation": [0.1, 0.2], "test": [0.9, 0.9]}
     fast = {"rate": 0.3, "steps": [10, 20], "validation": [0.3, 0.5], "test": [0.4, 0.5]}
     faster = {"rate": 1.0, "steps": [10, 20], "validation": [0.4, 0.1], "test": [0.6, 0.9]}
-    best = annotation_page.page_best([slow, fast, faster])
+    best = annotation.best_trace([slow, fast, faster])
     assert (best["p@1"], best["early"]) == (0.5, 0.6)
     assert best["settings"] == {"learning_rate": 0.3, "n_steps": 20}
     assert best["edges"] == ["n_steps"]
-    assert annotation_page.page_best([slow])["edges"] == ["learning_rate", "n_steps"]
+    assert annotation.best_trace([slow])["edges"] == ["learning_rate", "n_steps"]
 
 
 def noise(*key):
@@ -126,7 +128,7 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
     """As the jobs would have them."""
 
     def system(p1):
-        curve = [p1 / k for k in range(1, annotation_systems.MOST_LABELS + 1)]
+        curve = [p1 / k for k in range(1, measured.MOST_LABELS + 1)]
         costs = {"train_seconds": 0.1, "query_us": 1.0, "bytes": 1000, "settings": {"n_steps": 10}, "edges": []}
         return {"precision": curve, "siblings": curve, "map": p1} | costs
 
@@ -137,7 +139,7 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
             last = {"warp": words, "auc": 0.05, "owpc": slow}
             curves = {}
             for loss in job["losses"]:
-                steps = annotation_systems.EARLY_LOOKS if quick else annotation_systems.WORD_LOOKS[loss]
+                steps = measured.EARLY_LOOKS if quick else measured.WORD_LOOKS[loss]
                 curve = (last[loss] + noise(loss, fold) - np.linspace(0.02, 0, len(steps))).tolist()
                 seconds = (np.array(steps) / 1e5).tolist()
                 curves[loss] = [{"rate": 1.0, "steps": steps, "seconds": seconds, "validation": curve, "test": curve}]
@@ -148,23 +150,18 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
         elif job["part"] == "same":
             levels = {"warp": warp, "auc": auc, "owpc": owpc}
             found.append(
-                job
-                | {
-                    "trace": {
-                        loss: [p + noise(loss, fold)] * len(annotation_systems.TRACED) for loss, p in levels.items()
-                    }
-                }
+                job | {"trace": {loss: [p + noise(loss, fold)] * len(measured.TRACED) for loss, p in levels.items()}}
             )
         else:
             part = job["part"]
             names = {
-                "neighbors": ["k-NN, exact", *(f"k-NN, leaf of {size}" for size in annotation_systems.LEAVES)],
+                "neighbors": ["k-NN, exact", *(f"k-NN, leaf of {size}" for size in measured.LEAVES)],
                 "linear": ["one-vs-rest", "PAMIR-IA", "linear WARP"],
             }.get(part, [f"WSABIE, {part.upper()}"])
             if part == "warp" and not quick:
-                names += [annotation_page.page_size(size) for size in annotation_systems.SIZES] + [
-                    annotation_systems.ENSEMBLE_NAME,
-                    annotation_systems.EQUAL_NAME,
+                names += [annotation.OF_SIZE[size] for size in measured.SIZES] + [
+                    measured.ENSEMBLE_NAME,
+                    measured.EQUAL_NAME,
                 ]
             levels = {name: system((knn if "leaf" in name else 0.31) + noise(name, fold)) for name in names}
             found.append(job | {"systems": levels})
@@ -174,7 +171,7 @@ def results(quick, *, warp=0.30, auc=0.24, owpc=0.29, words=0.35, slow=0.05, knn
 @pytest.mark.parametrize("quick", [True, False])
 def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
     def broken(**levels):
-        findings = annotation.page(results(quick, **levels)).findings
+        findings = render(annotation, results(quick, **levels), quick).findings
         return [finding.paper[:20] for finding in findings if finding.must and not finding.agrees]
 
     assert broken() == []
@@ -189,7 +186,7 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
     for job in found:
         for name, one in job.get("systems", {}).items():
             one["edges"] = ["C"] * (name == "PAMIR-IA" and job["fold"] < 3)
-    findings = {finding.paper: finding for finding in annotation.page(found).findings}
+    findings = {finding.paper: finding for finding in render(annotation, found).findings}
     (about,) = (finding for paper, finding in findings.items() if "above PAMIR-IA" in paper)
     assert "PAMIR-IA, d = 1,000: C" in about.edges
     (other,) = (finding for paper, finding in findings.items() if "above one-vs-rest" in paper)
@@ -198,7 +195,7 @@ def test_a_verdict_is_open_where_most_folds_took_the_edge():
 
 def test_verdicts_follow_the_rules_of_the_page():
     def agrees(start, **levels):
-        findings = annotation.page(results(False, **levels)).findings
+        findings = render(annotation, results(False, **levels)).findings
         return next(finding.agrees for finding in findings if finding.paper.startswith(start))
 
     assert agrees("When WARP is well")

@@ -9,6 +9,9 @@ import scipy.sparse as sp
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
 from experiments import corel
+from experiments.measured import corel as measured
+from experiments.measured import protocol
+from experiments.pages import render
 from visterm.learners import Cosine, KNNAnnotator, OneVsRestPA
 
 # Words: sky, sea, tree. Photo 0: sky, sea; 1: sky; 2: tree; 3: sky, sea.
@@ -16,32 +19,32 @@ WORDS = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [1, 1, 0]], bool)
 
 
 def test_annotation_by_hand(monkeypatch):
-    monkeypatch.setattr(corel, "WORDS", 1)
+    monkeypatch.setattr(measured, "WORDS", 1)
     scores = np.array([[3, 2, 1], [3, 2, 1], [3, 1, 2], [1, 3, 2.0]])
     # One word each: sky, sky, sky, sea. Sky: right 2 of 3, 2 of the 3 that have it; sea: 1 of 1, 1 of 2; tree: none.
-    found = corel.annotation_figures(scores, WORDS)
+    found = measured.annotation_figures(scores, WORDS)
     assert found["precision"] == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert found["recall"] == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
     assert (found["n_recalled"], found["n_words"]) == (2, 3)
 
 
 def test_a_word_that_no_test_photo_has_does_not_count(monkeypatch):
-    monkeypatch.setattr(corel, "WORDS", 1)
-    found = corel.annotation_figures(np.array([[3, 2, 1.0], [3, 2, 1]]), WORDS[:2] & [True, True, False])
+    monkeypatch.setattr(measured, "WORDS", 1)
+    found = measured.annotation_figures(np.array([[3, 2, 1.0], [3, 2, 1]]), WORDS[:2] & [True, True, False])
     assert found["n_words"] == 2
     # And one that every photo has is found at once.
-    assert corel.query_maps(np.eye(2, 3), np.ones((2, 3), bool))["map_one_word"] == 1
+    assert measured.query_maps(np.eye(2, 3), np.ones((2, 3), bool))["map_one_word"] == 1
 
 
 def test_standardised_scores_name_rare_words_too():
     training = np.array([[0.0, 10, 7], [2, 14, 7]])
     # Means 1, 12, 7; deviations 1, 2, 0: the last column is left in its own units.
-    np.testing.assert_allclose(corel.standardised(np.array([[3.0, 13, 8]]), training), [[2, 0.5, 1]])
+    np.testing.assert_allclose(measured.standardised(np.array([[3.0, 13, 8]]), training), [[2, 0.5, 1]])
 
 
 def test_queries_by_hand():
     scores = np.array([[4, 4, 0], [3, 1, 0], [2, 3, 9], [1, 2, 0.0]])
-    found = corel.query_maps(scores, WORDS)
+    found = measured.query_maps(scores, WORDS)
     # sky: photos 0, 1, 3 at ranks 1, 2, 4; sea: 0, 3 at ranks 1, 3 of (0, 2, 3, 1); tree: rank 1.
     sky, sea = (1 + 1 + 3 / 4) / 3, (1 + 2 / 3) / 2
     assert found["map_one_word"] == pytest.approx((sky + sea + 1) / 3)
@@ -50,9 +53,9 @@ def test_queries_by_hand():
 
 
 def test_images_by_hand(monkeypatch):
-    monkeypatch.setattr(corel, "KS", (1, 2))
+    monkeypatch.setattr(measured, "KS", (1, 2))
     X = sp.csr_array(np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 1], [0.8, 0, 0.6]], np.float32))
-    found = corel.image_figures(Cosine().fit(X), X, WORDS)
+    found = measured.image_figures(Cosine().fit(X), X, WORDS)
     assert found["precision"]["1"] == 1  # of the three photos that share a word with any other
     # The nearest of 0 is 1, of 1 is 0, of 2 is 3, of 3 is 0: 1/2, 1/2, 0, and all words alike.
     assert found["overlap"]["1"] == pytest.approx((1 / 2 + 1 / 2 + 0 + 1) / 4)
@@ -70,30 +73,32 @@ def small(tmp_path, monkeypatch, write_images):
             writer.writerows(
                 [f"{part}/{n}/{i}.jpg", word] for n in names for i in range(5) for word in (n, "photo")[: 2 - i % 2]
             )
-    monkeypatch.setattr(corel, "COREL", tmp_path)
-    monkeypatch.setattr(corel, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(corel, "VISTERMS", {"n_visterms": 90, "cells": (3,), "block_size": 32, "stride": 16})
-    monkeypatch.setattr(corel, "WORDS", 2)
-    monkeypatch.setattr(corel, "KS", (1, 2))
-    monkeypatch.setattr(corel, "QUICK_IMAGES", 20)
+    monkeypatch.setattr(measured, "COREL", tmp_path)
+    monkeypatch.setattr(protocol, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(measured, "VISTERMS", {"n_visterms": 90, "cells": (3,), "block_size": 32, "stride": 16})
+    monkeypatch.setattr(measured, "WORDS", 2)
+    for module in (corel, measured):
+        monkeypatch.setattr(module, "KS", (1, 2))
+    monkeypatch.setattr(measured, "QUICK_IMAGES", 20)
     few = {
-        "k-NN": corel.Grid(KNNAnnotator(), {"n_neighbors": (2, 3, 5)}),
-        "one-vs-rest": corel.Grid(OneVsRestPA(n_steps=400, pass_steps=200), {"C": (0.03, 0.1, 0.3)}),
+        "k-NN": measured.Grid(KNNAnnotator(), {"n_neighbors": (2, 3, 5)}),
+        "one-vs-rest": measured.Grid(OneVsRestPA(n_steps=400, pass_steps=200), {"C": (0.03, 0.1, 0.3)}),
     }
-    monkeypatch.setattr(corel, "ANNOTATORS", {"visterms": few})
+    for module in (corel, measured):
+        monkeypatch.setattr(module, "ANNOTATORS", {"visterms": few})
 
 
 def test_from_photos_to_the_page(small):
     jobs = corel.jobs(quick=True)
     assert {job["system"] for job in jobs} == {"k-NN", "one-vs-rest", "cosine", "OASIS"}
-    results = [job | corel.measure(**job) for job in jobs]
+    results = [job | measured.measure(**job) for job in jobs]
     words = {r["system"]: r for r in results if r["part"] == "words"}
     assert words["one-vs-rest"]["figures"][0]["recall"] > 0.8
     assert words["one-vs-rest"]["form"] in ("raw", "standardised")
     assert set(words["one-vs-rest"]["settings"]) == {"C", "n_steps"}
-    page = corel.page(results)
-    assert "A part of the 4,493" in page.protocol
-    (table,) = (part for part in page.parts if getattr(part, "caption", "").startswith("Visterms: 2 words"))
-    assert [row[0] for row in table.rows] == ["k-NN", "one-vs-rest"]
+    page = render(corel, results, quick=True)
+    assert "A part of the 4,493" in page.text
+    table = page.text.partition("**Visterms: 2 words")[2].partition("**Published")[0]
+    assert [row.split(" | ")[0] for row in table.splitlines()[4:6]] == ["| k-NN", "| one-vs-rest"]
     (finding,) = page.findings
     assert "OASIS learns from several labels" in finding.paper

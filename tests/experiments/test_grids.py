@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
-from experiments.grids import Grid, at_edge, open_text, saturation, search, settings_text
+from experiments.measured.grids import Grid, saturation, search
+from experiments.pages import at_edge, open_text, settings_text
 from visterm.learners import OASIS
 
 

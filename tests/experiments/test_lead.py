@@ -7,6 +7,8 @@ from PIL import Image
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import lead
+from experiments.measured import lead as measured
+from experiments.pages import render
 
 pytestmark = pytest.mark.slow
 
@@ -31,19 +33,18 @@ def made_up(quick=False, *, aroma=0.22, oasis=0.24, euclidean=0.18, entries=(27,
 
 
 def findings(results):
-    return {finding.paper[:20]: finding for finding in lead.page(results).findings}
+    return {finding.paper[:20]: finding for finding in render(lead, results).findings}
 
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_page_of_all_jobs(quick):
-    page = lead.page(made_up(quick))
+    page = render(lead, made_up(quick), quick)
     assert [finding.agrees for finding in page.findings] == [False, True] + [True] * (not quick)
-    text = next(part for part in page.parts if isinstance(part, str))
     # 0.22 / 1.5 is below the Euclidean distance.
-    assert "would have to be at 0.147 in place of 0.240, or AROMA at 0.360 in place of 0.220" in text
-    n = len(page.parts[0].rows)
-    assert f"On {n} of {n} kinds" in text
-    assert "On 0 of" in next(part for part in lead.page(made_up(euclidean=0.1)).parts if isinstance(part, str))
+    assert "would have to be at 0.147 in place of 0.240, or AROMA at 0.360 in place of 0.220" in page.text
+    n = 1 if quick else len(lead.CONDITIONS)
+    assert f"On {n} of {n} kinds" in page.text
+    assert "On 0 of" in render(lead, made_up(euclidean=0.1)).text
 
 
 def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it():
@@ -70,11 +71,11 @@ def test_sizes_are_the_same_in_every_fold_and_bounded(write_images, tmp_path):
     paths = [tmp_path / "crab" / f"{i}.jpg" for i in range(200)]
     with Image.open(paths[0]) as photo:
         own = max(photo.size)
-    sizes = [lead.longest_side(path, lead.Size(2.0, 0.5, 5 * own)) for path in paths]
-    assert sizes == [lead.longest_side(path, lead.Size(2.0, 0.5, 5 * own)) for path in paths]
+    sizes = [measured.longest_side(path, measured.Size(2.0, 0.5, 5 * own)) for path in paths]
+    assert sizes == [measured.longest_side(path, measured.Size(2.0, 0.5, 5 * own)) for path in paths]
     assert np.median(sizes) == pytest.approx(2 * own, rel=0.15)
     assert max(sizes) == 5 * own
-    assert set(lead.longest_side(path, lead.Size(1.5, 0.0, 900)) for path in paths) == {round(1.5 * own)}
+    assert set(measured.longest_side(path, measured.Size(1.5, 0.0, 900)) for path in paths) == {round(1.5 * own)}
 
 
 def test_a_job_chooses_within_the_training_images(monkeypatch):
@@ -83,17 +84,17 @@ def test_a_job_chooses_within_the_training_images(monkeypatch):
     X = np.abs(rng.normal(size=(80, 30))) * (rng.random((80, 30)) < 0.4)
     X[np.arange(80), y] += 1
     X = sp.csr_array((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
-    monkeypatch.setattr(lead, "load_fold", lambda *given: (X[::2], y[::2], X[1::2], y[1::2]))
+    monkeypatch.setattr(measured, "load_fold", lambda *given: (X[::2], y[::2], X[1::2], y[1::2]))
     seen = []
-    choose = lead.choose
+    choose = measured.choose
     monkeypatch.setattr(
-        lead, "choose", lambda grid, X, y, **options: seen.append(len(y)) or choose(grid, X, y, **options)
+        measured, "choose", lambda grid, X, y, **options: seen.append(len(y)) or choose(grid, X, y, **options)
     )
     few = {
-        name: lead.Grid(grid.learner.set_params(n_steps=400, pass_steps=200), grid.axes)
-        for name, grid in lead.GRIDS.items()
+        name: measured.Grid(grid.learner.set_params(n_steps=400, pass_steps=200), grid.axes)
+        for name, grid in measured.GRIDS.items()
     }
-    monkeypatch.setattr(lead, "GRIDS", few)
+    monkeypatch.setattr(measured, "GRIDS", few)
     name = next(iter(lead.CONDITIONS))
     found = lead.measure(condition=name, system="OASIS", start="zero", chosen=True, fold=0, quick=True)
     assert seen == [40]

@@ -9,7 +9,9 @@ from sklearn.preprocessing import normalize
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
-from experiments import learning, learning_page, learning_systems
+from experiments import learning
+from experiments.measured import learning as measured
+from experiments.pages import render
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +23,8 @@ def height(job, step, *, saturation=20_000, falls=0.02, offset=0.0):
 
 
 def system_of(job):
-    return learning_page.page_name(job["learner"], job["parameters"]), learning_page.page_start(
-        job["learner"], job["parameters"]
-    )
+    system = job["learner"], job["parameters"]
+    return learning.name_of(system), learning.start_of(system)
 
 
 def made_up(quick=False, p1=lambda *system: 0.2, among_training=None, variance=0.9, **shape):
@@ -32,9 +33,7 @@ def made_up(quick=False, p1=lambda *system: 0.2, among_training=None, variance=0
     results = []
     for job in learning.jobs(quick):
         given = shape.get(job["learner"], {})
-        steps = [step for step in learning_systems.POINTS if job["along"] and step <= job["n_steps"]] or [
-            job["n_steps"]
-        ]
+        steps = [step for step in measured.POINTS if job["along"] and step <= job["n_steps"]] or [job["n_steps"]]
         curve = []
         for step in steps:
             found = dict.fromkeys(("map", "p10", "training_map"), height(job, step, **given))
@@ -58,10 +57,10 @@ def finding(page, words):
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_page_of_all_jobs(quick):
-    page = learning.page(made_up(quick))
-    stems = [part.stem for part in page.parts if hasattr(part, "stem")]
+    page = render(learning, made_up(quick), quick)
+    stems = [plot.stem for plot in page.plots]
     assert stems == ["learning-oasis", "learning-steps", "learning-top", "learning-sensitivity"]
-    assert all("" not in map(str, row[:1]) for part in page.parts for row in getattr(part, "rows", []))
+    assert "\n|  |" not in page.text.replace("\n|  | W starts at", "")
     assert not broken(page)
     jobs = [repr(sorted(job.items())) for job in learning.jobs(quick)]
     assert len(set(jobs)) == len(jobs)
@@ -72,7 +71,7 @@ def test_page_of_all_jobs(quick):
     [*(({"saturation": n}, n == 35_000) for n in (5_000, 35_000, 200_000)), ({"falls": 0.0}, False)],
 )
 def test_saturation_near_35_thousand_steps(shape, agrees):
-    assert finding(learning.page(made_up(OASIS=shape)), "figure 5").agrees is agrees
+    assert finding(render(learning, made_up(OASIS=shape)), "figure 5").agrees is agrees
 
 
 def broken(page):
@@ -80,7 +79,7 @@ def broken(page):
 
 
 def test_a_learner_no_better_than_euclidean_breaks_what_must_hold():
-    papers = broken(learning.page(made_up(AROMA={"offset": -0.09})))
+    papers = broken(render(learning, made_up(AROMA={"offset": -0.09})))
     assert len(papers) == 2
     assert all(paper.startswith("AROMA") for paper in papers)
 
@@ -92,18 +91,18 @@ def test_a_limit_without_effect_or_steps_too_long_break_what_must_hold(factor):
         if job["parameters"].get("C") == 100:
             for point in job["curve"]:
                 point["map"] *= factor
-    assert [paper[:5] for paper in broken(learning.page(results))] == ["OASIS"]
+    assert [paper[:5] for paper in broken(render(learning, results))] == ["OASIS"]
 
 
 @pytest.mark.parametrize("given", [{"among_training": lambda *system: 0.8}, {"variance": 1.0}])
 def test_a_covariance_that_stays_breaks_what_must_hold(given):
-    (paper,) = broken(learning.page(made_up(**given)))
+    (paper,) = broken(render(learning, made_up(**given)))
     assert "covariance shrinks" in paper
 
 
 @pytest.mark.parametrize(("aroma", "agrees"), [(0.33, True), (0.23, False), (0.2, False)])
 def test_lead_at_the_top(aroma, agrees):
-    page = learning.page(made_up(p1=lambda name, start: aroma if name.startswith("AROMA") else 0.22))
+    page = render(learning, made_up(p1=lambda name, start: aroma if name.startswith("AROMA") else 0.22))
     assert finding(page, "0.33").agrees is agrees
 
 
@@ -116,10 +115,11 @@ def test_conclusion_of_the_causes():
     def fit(name, start):
         return 0.8 if "r = 0.01" in name or "unlimited" in name else 0.7
 
-    _, conclusion = learning_page.page_causes(made_up(p1=by_start_and_steps, among_training=fit))
-    assert conclusion.endswith("So the start and the size of the steps set the two apart here.")
-    _, conclusion = learning_page.page_causes(made_up(p1=lambda name, start: 0.2, among_training=fit))
-    holding, failing = conclusion.split("do not, or not clearly")
+    together = "So the start and the size of the steps set the two apart here."
+    assert together in render(learning, made_up(p1=by_start_and_steps, among_training=fit)).text
+    text = render(learning, made_up(p1=lambda name, start: 0.2, among_training=fit)).text
+    assert together not in text
+    holding, failing = text.partition("statements about precision@1")[2].split("do not, or not clearly")
     assert "better from the identity" in failing
     assert "from the same start" in holding
     assert "unlimited C are within 5 %" in holding
@@ -132,15 +132,15 @@ def test_convergence():
         if job["parameters"].get("covariance"):
             for point in job["curve"]:
                 point["p10"] = height(job, point["step"], saturation=300_000, falls=0.0, offset=-0.003)
-    assert finding(learning.page(results), "converges after 200K").agrees
-    assert not finding(learning.page(made_up(AROMA=rises)), "converges after 200K").agrees
-    assert not finding(learning.page(made_up()), "converges after 200K").agrees
+    assert finding(render(learning, results), "converges after 200K").agrees
+    assert not finding(render(learning, made_up(AROMA=rises)), "converges after 200K").agrees
+    assert not finding(render(learning, made_up()), "converges after 200K").agrees
 
 
 def test_change_over_decades():
     found = np.array([[0.10, 0.20, 0.199, 0.198, 0.197]] * 2)
-    assert learning_page.page_change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
-    assert learning_page.page_change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
+    assert learning.change([0.001, 0.01, 0.1, 1, 10], found, 0.01, 10) == pytest.approx(1 - 0.197 / 0.2)
+    assert learning.change([0.001, 0.01, 0.1, 1, 10], found) == pytest.approx(0.5)
 
 
 def synthetic_fold(classes, d, fold):
@@ -160,11 +160,11 @@ def synthetic_fold(classes, d, fold):
 
 @pytest.fixture
 def synthetic(monkeypatch):
-    monkeypatch.setattr(learning_systems, "load_fold", synthetic_fold)
+    monkeypatch.setattr(measured, "load_fold", synthetic_fold)
 
 
 def test_curve(synthetic):
-    job = {"learner": "AROMA", "parameters": {"r": 1.0}, "classes": 38, "setting": learning_systems.UNIT, "fold": 0}
+    job = {"learner": "AROMA", "parameters": {"r": 1.0}, "classes": 38, "setting": measured.UNIT, "fold": 0}
     curve = learning.measure(**job, n_steps=7_500, along=True)["curve"]
     assert [point["step"] for point in curve] == [2_500, 5_000, 7_500]
     (last,) = learning.measure(**job, n_steps=7_500, along=False)["curve"]
@@ -178,12 +178,10 @@ def test_curve(synthetic):
 def test_reweighted_undoes_and_redoes_the_weights():
     X, _, _, _ = synthetic_fold(38, 1000, 0)
     idf = -np.log(np.maximum((X != 0).sum(axis=0), 1) / X.shape[0])
-    np.testing.assert_allclose(learning_systems.reweighted(X, idf, "unit length").toarray(), X.toarray(), atol=1e-6)
+    np.testing.assert_allclose(measured.reweighted(X, idf, "unit length").toarray(), X.toarray(), atol=1e-6)
     presence = normalize((X.toarray() != 0) * idf)
-    np.testing.assert_allclose(
-        learning_systems.reweighted(X, idf, "presence, unit length").toarray(), presence, rtol=1e-5
-    )
-    counts = learning_systems.reweighted(X, idf, "tf,").toarray()
+    np.testing.assert_allclose(measured.reweighted(X, idf, "presence, unit length").toarray(), presence, rtol=1e-5)
+    counts = measured.reweighted(X, idf, "tf,").toarray()
     np.testing.assert_allclose(counts, counts.round(), atol=1e-5)
 
 
@@ -191,15 +189,15 @@ def test_5_fold_split_learns_visterms_from_its_training_images(monkeypatch):
     paths, y = [f"{i}.jpg" for i in range(204)], np.arange(204) % 4
     learned = []
 
-    def extracted(stem, paths, train, seed):
+    def extracted(stem, paths, train, seed, **options):
         learned.append(train)
         return sp.csr_array(np.arange(len(paths))[:, None].astype(np.float32))
 
-    monkeypatch.setattr(learning_systems, "choose_images", lambda name: (paths, y, None))
-    monkeypatch.setattr(learning_systems, "extracted", extracted)
+    monkeypatch.setattr(measured, "choose_images", lambda name: (paths, y, None))
+    monkeypatch.setattr(measured, "extracted", extracted)
     tests = []
     for fold in range(5):
-        X, own_y, test_X, test_y = learning_systems.vectors("5-fold split", 38, fold)
+        X, own_y, test_X, test_y = measured.vectors("5-fold split", 38, fold)
         assert len(own_y) in (163, 164)
         assert len(test_y) == 204 - len(own_y)
         np.testing.assert_array_equal(np.flatnonzero(learned[fold]), X.toarray().ravel())

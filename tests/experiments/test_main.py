@@ -3,12 +3,26 @@
 import sys
 import types
 
+import jinja2
 import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import __main__ as command
-from experiments import jobs
-from experiments.pages import Finding, Page
+from experiments import jobs, pages
+
+TEMPLATE = """
+{% extends "page.md.jinja" %}
+{% block title %}Doubled: {{ double }}{% endblock %}
+{% block source %}A paper.{% endblock %}
+{% block protocol %}None.{% endblock %}
+{% block claims %}
+{% call claim(holds, must=true) %}
+Twice is more.
+== yes
+{% endcall %}
+{% endblock %}
+{% block figures %}None.{% endblock %}
+"""
 
 
 @pytest.fixture
@@ -17,15 +31,16 @@ def run(tmp_path, monkeypatch):
 
     def run(*arguments, holds=True):
         module = types.ModuleType("experiments.small")
-        module.ALONE, module.SOURCES = True, ()
+        module.ALONE = True
         module.jobs = lambda quick: [{"number": 1 if quick else 2}]
         module.measure = lambda number: {"double": 2 * number}
-        finding = Finding("Twice is more.", "yes", holds, must=True)
-        module.page = lambda results: Page(f"Doubled: {results[0]['double']}", "A paper.", "None.", [finding])
+        module.facts = lambda results: {"double": results[0]["double"], "holds": holds}
+        loader = jinja2.ChoiceLoader([jinja2.DictLoader({"small.md.jinja": TEMPLATE}), pages._TEMPLATES.loader])
+        monkeypatch.setattr(pages._TEMPLATES, "loader", loader)
         monkeypatch.setitem(sys.modules, "experiments.small", module)
         for place in (jobs, command):
             monkeypatch.setattr(place, "ROOT", tmp_path)
-            monkeypatch.setattr(place, "code_of", lambda name: "code")
+            monkeypatch.setattr(place, "code_of", lambda measure: "code")
         monkeypatch.setattr(jobs, "KEPT", tmp_path / "kept")
         monkeypatch.setattr(command, "NAMES", ("small",))
         monkeypatch.setattr(command, "write_coverage", lambda folder, names: None)

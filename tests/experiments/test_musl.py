@@ -8,11 +8,14 @@ pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel
 
 from benchmarks import musl_data
 from benchmarks.plots import save
-from experiments import musl, musl_page, musl_plots, musl_trials
-from experiments.musl import jobs, jobs_grid, measure, page
-from experiments.musl_trials import TUNED, jobs_chosen, match, metrics_of_sources, stability
+from experiments import musl
+from experiments.measured import musl as measured
+from experiments.measured.musl import corrected_stability, match, measure, metrics_of_sources, stability
+from experiments.musl import GRID, TUNED, choose, jobs
+from experiments.pages import render
 
 pytestmark = pytest.mark.slow
+
 
 SOURCES = [0] * 7 + [1] * 7 + [2] * 6
 
@@ -33,7 +36,7 @@ def made_up(monkeypatch):
             pairs = {name: {"category": names[0], "weights": curves[:, 0].tolist()} for name in ("easy", "difficult")}
             return parameters | {"categories": names, "likelihoods": (-curves).tolist(), "pairs": pairs}
         if parameters.get("validate"):
-            value += parameters["settings"] == musl_trials.GRID[best.get(system, 3)]
+            value += parameters["settings"] == GRID[best.get(system, 3)]
         right = [value - 3, value - 2, value, value - 1]
         result = {"accuracy": right, "seconds": 1.0}
         if not parameters.get("validate"):
@@ -66,7 +69,7 @@ def finding(page, words):
 class TestPage:
     @pytest.mark.parametrize("quick", [False, True])
     def test_orderings_that_hold(self, quick, made_up):
-        found = page(made_up(as_in_the_paper, quick=quick))
+        found = render(musl, made_up(as_in_the_paper, quick=quick))
         assert all(finding.agrees for finding in found.findings if finding.must)
         assert sum(finding.must for finding in found.findings) == 3 + (not quick)
         joint = finding(found, "better than random grouping")
@@ -90,7 +93,7 @@ class TestPage:
         ids=["the same in all groupings", "falls with K", "rises at the end", "rises late"],
     )
     def test_accuracy_that_depends_on_the_number_alone(self, accuracy, broken, made_up):
-        found = page(made_up(lambda system, k: accuracy(k)))
+        found = render(musl, made_up(lambda system, k: accuracy(k)))
         assert not any(finding(found, words).agrees for words in broken)
 
     @pytest.mark.parametrize("quick", [False, True])
@@ -100,51 +103,57 @@ class TestPage:
             if result["system"] == "joint" and "grouping" in result:
                 rng = np.random.default_rng(100 + result["trial"])
                 result["grouping"] = rng.integers(result["n_metrics"], size=20).tolist()
-        found = page(results)
+        found = render(musl, results)
         assert not finding(found, "finds the three sources").agrees
         assert not finding(found, "than groups of the same sizes at random").agrees
         assert not finding(found, "are the sources").agrees
         assert not finding(found, "stable").agrees
 
     def test_figures_of_the_table(self, made_up):
-        (table, *_) = (part for part in page(made_up(as_in_the_paper)).parts if isinstance(part, musl_page.Table))
-        row = next(row for row in table.rows if row[:2] == ["one metric", 1])
-        assert row[4:] == ["40.0 ± 0.0", "39.0 ± 0.0", "39.0 ± 0.0", "39.0 ± 0.0", "", musl_trials.N_TRIALS]
+        text = render(musl, made_up(as_in_the_paper)).text
+        row = next(row for row in text.splitlines() if row.startswith("| one metric | 1 |"))
+        assert row.endswith(f"40.0 ± 0.0 | 39.0 ± 0.0 | 39.0 ± 0.0 | 39.0 ± 0.0 |  | {musl.N_TRIALS} |")
 
     def test_exactly_ten_points_are_ten(self):
         one, five = [54.1, 54.35, 54.6], [64.1, 64.35, 64.6]
         assert np.mean(np.subtract(five, one)) < 10  # by rounding
-        assert musl_page.page_reaches(five, one, 10)
-        assert not musl_page.page_reaches(five, one, 10.01)
+        assert musl.reaches(five, one, 10)
+        assert not musl.reaches(five, one, 10.01)
 
     def test_settings_of_joint_grouping_for_all(self, made_up):
         results = made_up(as_in_the_paper, best={"joint": 3, "k-means": 5})
-        (table,) = (part for part in page(results).parts if "All with" in getattr(part, "caption", ""))
-        assert "running, 0.3" in table.caption
-        joint, means = table.rows[1:3]
-        assert joint == ["joint", 5, "57.7 ± 0.0", ""]
-        assert means == ["k-means", 5, "52.6 ± 0.0", "+5.0 ± 0.0"]
+        text = render(musl, results).text.partition("**All with the settings chosen for joint grouping, running, 0.3")[
+            2
+        ]
+        assert "| joint | 5 | 57.7 ± 0.0 |  |" in text
+        assert "| k-means | 5 | 52.6 ± 0.0 | +5.0 ± 0.0 |" in text
 
 
 class TestChoice:
     def grid(self, accuracy):
-        return [job | {"accuracy": accuracy(job)} for job in jobs_grid(False)]
+        tried = [
+            {"trial": t, "system": s, "n_metrics": k, "settings": settings, "validate": True}
+            for settings in GRID
+            for s, k in TUNED.items()
+            for t in range(musl.GRID_TRIALS)
+        ]
+        return [job | {"accuracy": accuracy(job)} for job in tried]
 
     def test_each_system_by_itself(self):
         best = dict(zip(TUNED, (1, 3, 6, 7), strict=True))
-        found = self.grid(lambda job: [50 + (musl_trials.GRID.index(job["settings"]) == best[job["system"]])] * 4)
-        chosen, _ = jobs_chosen(found)
-        assert {system: musl_trials.GRID.index(chosen[system]) for system in TUNED} == best
-        assert chosen[musl_trials.STARTS] == chosen["joint, not re-trained"] == chosen["joint"]
+        found = self.grid(lambda job: [50 + (GRID.index(job["settings"]) == best[job["system"]])] * 4)
+        chosen, _ = choose(found)
+        assert {system: GRID.index(chosen[system]) for system in TUNED} == best
+        assert chosen[measured.STARTS] == chosen["joint, not re-trained"] == chosen["joint"]
 
     def test_mean_of_the_trials(self):
         """One lucky trial does not decide."""
 
         def accuracy(job):
-            place = musl_trials.GRID.index(job["settings"])
+            place = GRID.index(job["settings"])
             return [40 + 5 * (place == 2) + 9 * (place == 3 and job["trial"] == 0)] * 4
 
-        assert jobs_chosen(self.grid(accuracy))[0]["joint"] == musl_trials.GRID[2]
+        assert choose(self.grid(accuracy))[0]["joint"] == GRID[2]
 
     def test_the_grid_grows_where_the_best_alpha_is_at_its_edge(self, monkeypatch):
         def run(name, todo):
@@ -152,27 +161,27 @@ class TestChoice:
                 job
                 | {"accuracy": [50 - abs(job["settings"]["alpha"] - 20) - 40 * (not job["settings"]["balanced"])] * 4}
                 if job["system"] == "joint"
-                else job | {"accuracy": [50 + (job["settings"] == musl_trials.GRID[3])] * 4}
+                else job | {"accuracy": [50 + (job["settings"] == GRID[3])] * 4}
                 for job in todo
             ]
 
         monkeypatch.setattr(musl, "run_jobs", run)
-        grown = musl.jobs_grown(False)
-        more = grown[len(jobs_grid(False)) :]
+        grown = musl.grown_grid(False)
+        more = grown[len(GRID) * len(TUNED) * musl.GRID_TRIALS :]
         assert [job["settings"]["alpha"] for job in more] == [
-            a for a in (8.0, 20.0, 50.0) for _ in range(musl_trials.GRID_TRIALS)
+            a for a in (8.0, 20.0, 50.0) for _ in range(musl.GRID_TRIALS)
         ]
         assert {job["system"] for job in more} == {"joint"}
-        assert musl.jobs_grown(True) == jobs_grid(True)
+        assert len(musl.grown_grid(True)) == len(TUNED)
         results = run("musl", grown)
-        chosen, voters = jobs_chosen(results)
+        chosen, voters = choose(results)
         assert chosen["joint"]["alpha"] == 20
-        assert set(musl_page.page_edges(results, chosen, voters).values()) == {""}
+        assert set(musl.edges(results, chosen, voters).values()) == {""}
         at_edge = run("musl", grown[:-3])
-        assert "joint: alpha" in musl_page.page_edges(at_edge, *jobs_chosen(at_edge))["random"]
+        assert "joint: alpha" in musl.edges(at_edge, *choose(at_edge))["random"]
 
     def test_neighbors_that_vote(self):
-        assert jobs_chosen(self.grid(lambda job: [1, 2, 4, 3]))[1] == 10
+        assert choose(self.grid(lambda job: [1, 2, 4, 3]))[1] == 10
 
 
 def test_images_that_choose_settings_test_nothing(tmp_path, monkeypatch):
@@ -202,14 +211,14 @@ def test_images_that_choose_settings_test_nothing(tmp_path, monkeypatch):
 
 def test_a_sheet_of_photos_is_small(made_up, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(musl_plots, "DATA", tmp_path)
+    monkeypatch.setattr(musl, "DATA", tmp_path)
     results = made_up(as_in_the_paper)
     for i in range(20):  # noise packs worst
         Image.fromarray(rng.integers(0, 255, (90, 120, 3), dtype=np.uint8)).save(tmp_path / f"{i}.png")
     for result in results:
         if "photos" in result:
             result["photos"] = [f"{i}.png" for i in range(20)]
-    (sheet,) = musl_plots.page_groups(results, jobs_chosen(results)[0])
+    (sheet,) = (plot for plot in render(musl, results).plots if plot.stem == "musl-groups")
     assert len(sheet.data) == 40
     assert {row["group"] for row in sheet.data if row["grouping"] == "joint"} == {1, 2, 3}
     save(sheet.figure, tmp_path / "sheet.png", few_colours=sheet.photos)
@@ -228,10 +237,10 @@ def test_match():
 def test_stability_corrected_for_chance():
     """Equal groupings are stable; groupings drawn at random are near zero, though a third and more of them agrees."""
     same = [SOURCES] * 4
-    assert musl_trials.corrected_stability(same) == 100
+    assert corrected_stability(same) == 100
     drawn = [np.random.default_rng(i).permutation(SOURCES).tolist() for i in range(30)]
     assert stability(drawn) > 40
-    assert abs(musl_trials.corrected_stability(drawn)) < 5
+    assert abs(corrected_stability(drawn)) < 5
 
 
 @pytest.fixture
@@ -244,7 +253,7 @@ def small(monkeypatch):
         rows &= ~whole["novel"] | (new is not None)
         return {name: values[rows] for name, values in whole.items()} | {"X": whole["X"][rows][:, ::5]}
 
-    monkeypatch.setattr(musl_trials, "load_trial", load)
+    monkeypatch.setattr(measured, "load_trial", load)
 
 
 def test_measure(small):
@@ -254,7 +263,7 @@ def test_measure(small):
     assert len(several["grouping"]) == len(several["sources"]) == 20
     assert one["astray"] == 0
     assert one["novel"] == one["own"]
-    assert len(several["novel"]) == len(several["within"]) == len(musl_trials.NEIGHBORS)
+    assert len(several["novel"]) == len(several["within"]) == len(measured.NEIGHBORS)
     assert len(several["categories"]) == len(several["photos"]) == 20
     held_out = measure(n_metrics=3, validate=True, **options)
     assert held_out.keys() == {"accuracy"}
@@ -263,7 +272,7 @@ def test_measure(small):
 
 def test_parts(small):
     options = {"trial": 0, "system": "joint", "n_metrics": 3, "settings": {"alpha": 1.0, "balanced": True, "n_bits": 4}}
-    assert len(measure(part="caltech", **options)["accuracy"]) == len(musl_trials.NEIGHBORS)
+    assert len(measure(part="caltech", **options)["accuracy"]) == len(measured.NEIGHBORS)
     found = measure(part="evolution", **options)
     easy, difficult = (np.array(found["pairs"][name]["weights"]) for name in ("easy", "difficult"))
     assert easy.shape == difficult.shape == (4, 3)

@@ -9,6 +9,10 @@ from sklearn.model_selection import train_test_split
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 
 from experiments import newsgroups
+from experiments.measured import newsgroups as measured
+from experiments.measured import posts as read
+from experiments.measured.protocol import chosen_settings
+from experiments.pages import render, settings_by_fold
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +22,7 @@ def test_information_gain_is_the_mutual_information_of_term_and_class():
     y = rng.integers(0, 4, 200)
     has = (rng.random((200, 6)) < 0.1 + 0.2 * np.outer(y, np.arange(6)) / 5) * 1
     has[:, 5] = 0  # a term of no post says nothing
-    gain = newsgroups.information_gain(sp.csr_array(has) > 0, y)
+    gain = read.information_gain(sp.csr_array(has) > 0, y)
     np.testing.assert_allclose(gain * np.log(2), mutual_info_classif(has, y, discrete_features=True), atol=1e-12)
     assert gain[4] > 0.05
     assert gain[5] == 0
@@ -26,7 +30,7 @@ def test_information_gain_is_the_mutual_information_of_term_and_class():
 
 def test_headers_that_tell_the_group_are_removed():
     headers = "Path: a!b\nNewsgroups: sci.space\nSubject: Path: to Mars\nfollowup-to: sci.space\nXref: x sci.space:1\n"
-    assert newsgroups.NAMES_GROUP.sub("", headers) == "Subject: Path: to Mars\n"
+    assert read.NAMES_GROUP.sub("", headers) == "Subject: Path: to Mars\n"
 
 
 @pytest.fixture
@@ -36,52 +40,52 @@ def posts(monkeypatch):
     y = np.arange(240) % 4
     rate = np.where(np.arange(1200) % 4 == y[:, None], 0.06, 0.01)
     counts = sp.csr_array(rng.poisson(rate).astype(np.int32))
-    monkeypatch.setattr(newsgroups, "count_terms", lambda: (counts, y))
+    monkeypatch.setattr(read, "count_terms", lambda: (counts, y))
     return counts, y
 
 
 def test_terms_and_idf_come_from_training_posts_alone(posts, monkeypatch):
     counts, y = posts
-    X, _, Q, y_query = newsgroups.load_split(0)
-    assert X.shape == (156, newsgroups.N_TERMS)
-    assert Q.shape == (84, newsgroups.N_TERMS)
+    X, _, Q, y_query = read.load_split(0)
+    assert X.shape == (156, read.N_TERMS)
+    assert Q.shape == (84, read.N_TERMS)
     np.testing.assert_allclose(sp.linalg.norm(X, axis=1), 1, rtol=1e-5)
-    _, asked = train_test_split(np.arange(240), test_size=newsgroups.TEST_SHARE, stratify=y, random_state=0)
+    _, asked = train_test_split(np.arange(240), test_size=read.TEST_SHARE, stratify=y, random_state=0)
     other = counts.toarray()
     other[asked] = 1 + (y[asked] == 0)[:, None]
-    monkeypatch.setattr(newsgroups, "count_terms", lambda: (sp.csr_array(other), y))
-    again, _, other_Q, _ = newsgroups.load_split(0)
+    monkeypatch.setattr(read, "count_terms", lambda: (sp.csr_array(other), y))
+    again, _, other_Q, _ = read.load_split(0)
     assert (again != X).nnz == 0
     assert (other_Q != Q).nnz > 0
 
 
 def test_measure_of_a_system_a_trace_and_a_regulariser(posts, monkeypatch):
-    figures = newsgroups.figures
-    monkeypatch.setattr(newsgroups, "figures", lambda system, X, y, n_queries=40: figures(system, X, y, 40))
-    monkeypatch.setattr(newsgroups, "PASS_STEPS", 500)
-    cosine = newsgroups.measure("system", "cosine", 0)
-    oasis = newsgroups.measure("system", "OASIS", 0, small=True)
+    figures = measured.figures
+    monkeypatch.setattr(measured, "figures", lambda system, X, y, n_queries=40: figures(system, X, y, 40))
+    monkeypatch.setattr(measured, "PASS_STEPS", 500)
+    cosine = measured.measure("system", "cosine", 0)
+    oasis = measured.measure("system", "OASIS", 0, small=True)
     assert oasis["map"] > cosine["map"] + 0.05
     assert oasis["settings"]["n_steps"] in (500, 1000)
     assert "C" in oasis["edges"]  # of two
-    monkeypatch.setattr(newsgroups, "TRACED", (500, 1000))
-    trace = newsgroups.measure("trace", "AROMA diagonal", 0, value=0.01)["trace"]
+    monkeypatch.setattr(measured, "TRACED", (500, 1000))
+    trace = measured.measure("trace", "AROMA diagonal", 0, value=0.01)["trace"]
     assert {name: len(curve) for name, curve in trace.items()} == {"p@1": 2, "p@10": 2, "mAP": 2}
 
 
 def test_aroma_without_its_covariance_starts_at_zero_and_has_no_limit():
-    learner = newsgroups.make("OASIS from zero", newsgroups.NO_LIMIT)
+    learner = measured.make("OASIS from zero", newsgroups.NO_LIMIT)
     assert (learner.init, learner.C) == ("zero", 1e9)
-    assert newsgroups.make("OASIS", 0.1).init == "identity"
-    assert newsgroups.make("AROMA factored", 0.1).covariance == "factored"
+    assert measured.make("OASIS", 0.1).init == "identity"
+    assert measured.make("AROMA factored", 0.1).covariance == "factored"
 
 
 def test_settings_chosen_say_which_are_at_an_edge():
-    grid = newsgroups.grid_of("OASIS")
-    chosen = newsgroups.make("OASIS", 1.0, n_steps=50)
-    found = newsgroups.settings_chosen(chosen, grid, ["C"])
+    grid = measured.grid_of("OASIS")
+    chosen = measured.make("OASIS", 1.0, n_steps=50)
+    found = chosen_settings(chosen, grid, ["C"])
     assert found == {"settings": {"C": 1.0, "n_steps": 50}, "edges": ["C"]}
-    assert newsgroups.page_chosen([found]) == "C 1*; n_steps 50"
+    assert settings_by_fold([found]) == "C 1*; n_steps 50"
 
 
 def test_itml_is_chosen_within_the_posts_to_learn_from(posts, monkeypatch):
@@ -91,24 +95,24 @@ def test_itml_is_chosen_within_the_posts_to_learn_from(posts, monkeypatch):
         seen.append((len(y), options["n_components"], options["max_iter"]))
         return np.eye(X.shape[1]) * (options["max_iter"] == 3), 0.0
 
-    monkeypatch.setattr(newsgroups, "learn_metric", learn)
-    monkeypatch.setattr(newsgroups, "ITML_POINTS", [{"n_components": 5, "max_iter": n} for n in (1, 3, 9)])
-    figures = newsgroups.figures
-    monkeypatch.setattr(newsgroups, "figures", lambda system, X, y, n_queries=20: figures(system, X, y, 20))
-    X, y, *_ = newsgroups.load_split(0)
-    found = newsgroups.measure("system", "ITML", 0)
+    monkeypatch.setattr(measured, "learn_metric", learn)
+    monkeypatch.setattr(measured, "ITML_POINTS", [{"n_components": 5, "max_iter": n} for n in (1, 3, 9)])
+    figures = measured.figures
+    monkeypatch.setattr(measured, "figures", lambda system, X, y, n_queries=20: figures(system, X, y, 20))
+    X, y, *_ = read.load_split(0)
+    found = measured.measure("system", "ITML", 0)
     assert found["settings"] == {"n_components": 5, "max_iter": 3}
     assert seen == [*((int(0.8 * len(y)), 5, n) for n in (1, 3, 9)), (len(y), 5, 3)]
 
 
 def test_a_peer_that_fails_is_said_to(posts, monkeypatch):
     def fail(*args, **parameters):
-        raise newsgroups.PeerError("no network")
+        raise measured.PeerError("no network")
 
-    monkeypatch.setattr(newsgroups, "learn_metric", fail)
-    failed = newsgroups.measure("system", "ITML", 0)
-    page = newsgroups.page(results(False) + [{"part": "system", "system": "ITML", "repeat": 0} | failed])
-    assert "did not finish here (no network)" in page.protocol
+    monkeypatch.setattr(measured, "learn_metric", fail)
+    failed = measured.measure("system", "ITML", 0)
+    page = render(newsgroups, results(False) + [{"part": "system", "system": "ITML", "repeat": 0} | failed])
+    assert "did not finish here (no network)" in page.text
     assert not any("ITML" in finding.paper for finding in page.findings)
 
 
@@ -139,7 +143,7 @@ def results(quick, *, diagonal=0.70, oasis=0.60, unlimited=0.60, large=0.60):
 @pytest.mark.parametrize("quick", [True, False])
 def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
     def broken(**levels):
-        findings = newsgroups.page(results(quick, **levels)).findings
+        findings = render(newsgroups, results(quick, **levels), quick).findings
         return [finding.paper[:20] for finding in findings if finding.must and not finding.agrees]
 
     assert broken() == []
@@ -149,7 +153,7 @@ def test_findings_that_must_hold_do_and_fail_with_what_they_are_about(quick):
 
 def test_verdicts_follow_the_rules_of_the_page():
     def agrees(start, **levels):
-        findings = newsgroups.page(results(False, **levels)).findings
+        findings = render(newsgroups, results(False, **levels)).findings
         return next(finding.agrees for finding in findings if finding.paper.startswith(start))
 
     assert agrees("Both forms of AROMA (r = 1)")
@@ -160,6 +164,6 @@ def test_verdicts_follow_the_rules_of_the_page():
 
 def test_steps_to_reach_are_read_between_looks():
     trace = np.linspace(0, 0.9, len(newsgroups.TRACED))
-    assert newsgroups.page_steps_to_reach(trace[3], trace) == pytest.approx(newsgroups.TRACED[3])
-    assert newsgroups.TRACED[3] < newsgroups.page_steps_to_reach(trace[3] + 0.01, trace) < newsgroups.TRACED[4]
-    assert newsgroups.page_steps_to_reach(2.0, trace) == np.inf
+    assert newsgroups.steps_to_reach(trace[3], trace) == pytest.approx(newsgroups.TRACED[3])
+    assert newsgroups.TRACED[3] < newsgroups.steps_to_reach(trace[3] + 0.01, trace) < newsgroups.TRACED[4]
+    assert newsgroups.steps_to_reach(2.0, trace) == np.inf

@@ -1,7 +1,9 @@
 """Pages of results: what they hold, and what the summary makes of them."""
 
 import csv
+import types
 
+import jinja2
 import numpy as np
 import pytest
 from scipy.stats import t as student
@@ -17,31 +19,75 @@ from benchmarks.statistics import (
     ratio_and_error,
     ratio_text,
 )
-from experiments.pages import Finding, Page, Plot, Table, write_page, write_summary
+from experiments import pages
+from experiments.pages import Finding, Plot, joined, render, write_page, write_summary
+
+TEMPLATE = """
+{% extends "page.md.jinja" %}
+{% block title %}Ranking{% endblock %}
+{% block source %}A paper.{% endblock %}
+{% block protocol %}Five
+folds.{% endblock %}
+{% block claims %}
+{% for one in given %}
+{% call claim(one.agrees, kind=one.kind, must=one.must, of_paper=one.of_paper, edges=one.edges) %}
+{{ one.paper }}
+==
+{{ one.here }}
+== {{ one.why }}
+{% endcall %}
+{% endfor %}
+{% endblock %}
+{% block figures %}
+Words.
+
+**Figures**
+
+{{ table(["system", "mAP"], [["OASIS", "0.2"]]) }}
+
+{% call plot(curve) %}
+Precision
+{% endcall %}
+{% endblock %}
+"""
 
 
-def page_with(*findings):
+@pytest.fixture(autouse=True)
+def template(monkeypatch):
+    own = jinja2.DictLoader({f"{name}.md.jinja": TEMPLATE for name in ("ranking", "musl")})
+    monkeypatch.setattr(pages._TEMPLATES, "loader", jinja2.ChoiceLoader([own, pages._TEMPLATES.loader]))
+    monkeypatch.setattr(pages._TEMPLATES, "cache", None)
+
+
+def ranking(*findings, name="ranking"):
+    """An experiment whose page states these findings."""
     figure, (axes,) = plots.new_figure()
     plots.series(axes, 0, [1, 2], [0.5, 0.25], error=[0.1, 0.05], label="OASIS")
     axes.set(xlabel="k", ylabel="precision at k")
     plots.legend(figure, axes)
     data = [{"k": 1, "precision": 0.5}, {"k": 2, "precision": 1 / 3}]
-    return Page(
-        title="Ranking",
-        source="A paper.",
-        protocol="Five folds.",
-        findings=list(findings),
-        parts=[
-            "Words.",
-            Table("Figures", ["system", "mAP"], [["OASIS", "0.2"]]),
-            Plot("curve", "Precision", figure, data),
-        ],
-    )
+    names = {"given": findings, "curve": Plot("curve", figure, data)}
+    return types.SimpleNamespace(__name__=f"experiments.{name}", measure=render, facts=lambda results: names)
 
 
 def write(folder, *findings, name="ranking", quick=False):
-    write_page(folder, name, page_with(*findings), command="make reproduce", code="code", quick=quick, seconds=120)
+    experiment = ranking(*findings, name=name)
+    write_page(folder, experiment, [{"seconds": 120}], command="make reproduce", code="code", quick=quick)
     return (folder / f"{name}.md").read_text()
+
+
+def test_a_template_states_findings_and_plots_and_its_lines_are_joined_to_paragraphs():
+    given = [Finding("OASIS leads.", "0.3", True, must=True, kind="threshold", edges="C."), Finding("No.", "0", False)]
+    page = render(ranking(*given), [])
+    assert page.findings == given
+    assert [plot.stem for plot in page.plots] == ["curve"]
+    assert "\n\nFive folds.\n\n" in page.text
+    assert joined("one\n  two\n\n- a\n  b\n- c\n") == "one two\n- a b\n- c"
+
+
+def test_a_name_that_no_fact_has_is_an_error():
+    with pytest.raises(jinja2.UndefinedError, match="given"):
+        render(types.SimpleNamespace(__name__="ranking", measure=render, facts=lambda results: {}), [])
 
 
 def test_a_page_says_what_was_found_and_how(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
-from experiments.grids import Grid
-from experiments.protocol import choose, figures, load_fold, settings_of
+from experiments.measured.grids import Grid
+from experiments.measured.protocol import choose, figures, load_fold, settings_of
 from visterm.learners import OASIS, Cosine, KNNAnnotator
 
 
@@ -22,7 +22,7 @@ def classes():
 
 def test_the_better_setting_is_chosen_and_how_long_to_learn(classes):
     learner = OASIS(n_steps=3000, pass_steps=1000, pairs_per_query=1, random_state=0)
-    chosen, edges = choose(Grid(learner, {"C": (1e-9, 0.1)}), *classes, n_folds=2, rounds=0)
+    chosen, edges = choose(Grid(learner, {"C": (1e-9, 0.1)}), *classes, n_folds=2, grows=False)
     assert chosen.C == 0.1
     assert edges[:1] == ["C"]
     assert chosen.n_steps in (1000, 2000, 3000)
@@ -40,9 +40,9 @@ def test_only_the_images_given_take_part_in_the_choice(classes, monkeypatch):
         return fit(self, X, y, **options)
 
     monkeypatch.setattr(OASIS, "fit", watched)
-    choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X[::2], y[::2], n_folds=3, rounds=0)
+    choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X[::2], y[::2], n_folds=3, grows=False)
     assert seen == [(30, 10)] * 3
-    choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X, y, splits=[(np.arange(40), np.arange(40, 60))], rounds=0)
+    choose(Grid(OASIS(n_steps=100, pass_steps=100), {}), X, y, splits=[(np.arange(40), np.arange(40, 60))], grows=False)
     assert seen[3:] == [(60, 20)]
 
 

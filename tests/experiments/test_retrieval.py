@@ -5,6 +5,8 @@ import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import retrieval
+from experiments.measured import retrieval as measured
+from experiments.pages import render
 from visterm.retrieval import evaluate_test_test
 
 pytestmark = pytest.mark.slow
@@ -32,7 +34,7 @@ AS_IN_THE_PAPERS |= {"LEGO": 0.165, "LMNN": 0.14, "Euclidean": 0.14}
 
 
 def verdicts(levels, **options):
-    return {finding.paper: finding.agrees for finding in retrieval.page(made_up(levels, **options)).findings}
+    return {finding.paper: finding.agrees for finding in render(retrieval, made_up(levels, **options)).findings}
 
 
 def test_the_papers_ordering_agrees_with_the_papers():
@@ -66,7 +68,7 @@ def test_the_quick_page_has_what_must_hold():
     assert "LEGO" not in systems  # a third of the time
     levels = {system: AS_IN_THE_PAPERS[system] for system in ("OASIS", "AROMA diagonal", "WSABIE", "Euclidean")}
     assert systems >= {*levels}
-    page = retrieval.page(made_up(levels, classes=(20,), folds=1, quick=True))
+    page = render(retrieval, made_up(levels, classes=(20,), folds=1, quick=True), quick=True)
     assert [finding.agrees for finding in page.findings if finding.must] == [True] * 4
     assert "MCML" not in "".join(finding.paper for finding in page.findings)
 
@@ -77,9 +79,9 @@ def test_what_did_not_finish_is_said_and_left_out():
     results[results.index(lost)] = {key: lost[key] for key in ("system", "classes", "fold", "quick")} | {
         "failed": "peer metric-learn:\nno answer within 300 s"
     }
-    page = retrieval.page(results)
+    page = render(retrieval, results)
     assert not any("LMNN" in finding.paper.replace("OASIS is best", "") for finding in page.findings)
-    assert "LMNN is absent: it did not finish (10 classes, fold 0: no answer within 300 s)." in page.parts
+    assert "LMNN is absent: it did not finish (10 classes, fold 0: no answer within 300 s)." in page.text
 
 
 def test_without_the_peers_package_its_jobs_are_left_out(monkeypatch):
@@ -97,7 +99,7 @@ def test_settings_at_the_edge_of_what_was_tried_are_marked():
     own = {"system": "OASIS", "classes": 10, "fold": 0}
     taken = ((0.003, 40_000, ["C"]), (0.01, 200_000, ["n_steps"]), (0.01, 60_000, []))
     results = [own | {"settings": {"C": C, "n_steps": n}, "edges": edges} for C, n, edges in taken]
-    assert retrieval.page_settings(results) == "C 0.003* (1), 0.01 (2); 60,000 steps (1*)"
+    assert retrieval.settings("OASIS", results) == "C 0.003* (1), 0.01 (2); 60,000 steps (1*)"
 
 
 def test_a_verdict_is_open_where_most_folds_chose_at_the_edge():
@@ -105,7 +107,7 @@ def test_a_verdict_is_open_where_most_folds_chose_at_the_edge():
     for result in results:
         if result["system"] == "LEGO" and result["classes"] == 10 and result["fold"] > 0:
             result["edges"] = ["eta"]
-    found = {finding.paper: finding for finding in retrieval.page(results).findings}
+    found = {finding.paper: finding for finding in render(retrieval, results).findings}
     open_ = [paper for paper, finding in found.items() if finding.verdict == "open"]
     assert [paper for paper in found if "LEGO" in paper] == open_
     assert "LEGO, 10 classes: eta" in found["OASIS is above LEGO in mAP (JMLR, section 5.3.3)."].edges
@@ -121,8 +123,8 @@ def test_limits_of_a_peer_are_chosen_within_the_training_images(monkeypatch):
         return np.diag([1.0, 1, 1, 0, 0, 0]) * (options["max_iter"] == 10), 0.0
 
     X[np.arange(80), y % 3] += 1
-    monkeypatch.setattr(retrieval, "learn_metric", learn)
-    found = retrieval.measure_peer("NCA", X, y, X, y)
+    monkeypatch.setattr(measured, "learn_metric", learn)
+    found = measured.measure_peer("NCA", X, y, X, y)
     assert found["settings"]["max_iter"] == 10
     assert seen == [(64, 5), (64, 10), (64, 20), (80, 10)]
 
@@ -141,13 +143,14 @@ def test_chance_is_what_random_rankings_have():
     rng = np.random.default_rng(0)
     found = [evaluate_test_test(Random(), rng.normal(size=(len(y), 40)), y) for _ in range(60)]
     means = [[f.mean_average_precision, f.precision_at(1), f.precision_at(10), f.precision_at(50)] for f in found]
-    np.testing.assert_allclose(np.mean(means, axis=0), retrieval.page_chance(classes), atol=0.012)
+    expected, precision = retrieval.chance(classes)
+    np.testing.assert_allclose(np.mean(means, axis=0), [expected, *[precision] * 3], atol=0.012)
 
 
 def test_distances_under_a_matrix():
     rng = np.random.default_rng(0)
     X, L = rng.normal(size=(5, 4)), rng.normal(size=(3, 4))
-    system = retrieval.Linear(L)
+    system = measured.Linear(L)
     distances = ((X[:, None] @ L.T - X @ L.T) ** 2).sum(axis=2)
     shift = ((X @ L.T) ** 2).sum(axis=1)
     np.testing.assert_allclose(system.transform_query(X) @ system.transform(X).T, shift[:, None] - distances, rtol=1e-4)
@@ -155,11 +158,11 @@ def test_distances_under_a_matrix():
 
 def test_a_job_chooses_by_images_that_query_images(data, monkeypatch):
     monkeypatch.setitem(
-        retrieval.CANDIDATES,
+        measured.CANDIDATES,
         "WSABIE",
-        retrieval.Grid(retrieval.EmbeddingWSABIE(n_steps=2000, pass_steps=1000, random_state=0), {}),
+        measured.Grid(measured.EmbeddingWSABIE(n_steps=2000, pass_steps=1000, random_state=0), {}),
     )
     found = retrieval.measure(system="WSABIE", classes=10, fold=0, quick=True)
-    assert retrieval.page_chance(10)[0] < found["map"] < 1
+    assert retrieval.chance(10)[0] < found["map"] < 1
     assert len(found["precision"]) == 50
     assert found["settings"]["n_steps"] in (1000, 2000)

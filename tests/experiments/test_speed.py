@@ -5,6 +5,8 @@ import pytest
 
 pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
 from experiments import speed
+from experiments.measured import speed as measured
+from experiments.pages import render
 
 SECONDS = {"OASIS": 0.1, "MCML": 10.0, "LEGO": 1.0, "LMNN": 1.2}
 
@@ -25,7 +27,7 @@ def made_up(seconds=None, power=1.0):
 
 
 def verdicts(results):
-    return [finding.agrees for finding in speed.page(results).findings]
+    return [finding.agrees for finding in render(speed, results).findings]
 
 
 def test_times_as_in_the_paper_agree_with_it():
@@ -33,9 +35,9 @@ def test_times_as_in_the_paper_agree_with_it():
     assert verdicts(made_up({"OASIS": 0.1, "WSABIE": 0.1})) == [True] * 2  # of a quick run
     results = made_up()
     next(result for result in results if result["system"] == "LMNN")["times"] = []
-    page = speed.page(results)
+    page = render(speed, results)
     assert not any("LMNN" in finding.paper for finding in page.findings)
-    assert "LMNN is absent: it did not finish." in page.parts
+    assert "LMNN is absent: it did not finish." in page.text
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_a_verdict_over_times_is_open_where_the_settings_lie_at_the_edge():
     for result in results:
         if result["system"] == "MCML" and result.get("classes") == 10:
             result["edges"] = ["trace_penalty"]
-    found = [finding.edges for finding in speed.page(results).findings]
+    found = [finding.edges for finding in render(speed, results).findings]
     assert [bool(edges) for edges in found] == [True, True, False, False, False]
     assert "MCML, 10 classes: trace_penalty" in found[1]
 
@@ -65,24 +67,24 @@ def test_a_verdict_over_times_is_open_where_the_settings_lie_at_the_edge():
 def test_figure_4_has_lmnn_beside_oasis():
     lmnn = {"system": "LMNN", "stops": True, "d": 1000, "settings": {}}
     results = made_up() + [lmnn | {"images": n, "times": [n / 100]} for n in (1000, 2000)]
-    (plot,) = (part for part in speed.page(results).parts if getattr(part, "stem", "") == "speed-stopping")
+    (plot,) = (plot for plot in render(speed, results).plots if plot.stem == "speed-stopping")
     assert {row["series"] for row in plot.data} == {"OASIS, to early stopping", "LMNN"}
     assert [row["seconds"] for row in plot.data if row["series"] == "LMNN"] == [10, 20]
 
 
 def test_each_system_is_timed_for_the_steps_that_were_chosen(monkeypatch):
-    default = speed.LEGO().n_steps  # not among the settings, which hold what differs
+    default = measured.LEGO().n_steps  # not among the settings, which hold what differs
     own = {"system": "LEGO", "classes": 10, "fold": 0}
     settings = ({"eta": 0.08}, {"n_steps": 4000})
     chosen = [own | {"settings": one, "edges": []} for one in settings] + [own | {"failed": "no network"}]
     monkeypatch.setattr(speed.retrieval, "jobs", lambda quick: [])
-    monkeypatch.setattr(speed, "run_jobs", lambda name, jobs: chosen)
+    monkeypatch.setattr(speed, "run_jobs", lambda measure, jobs: chosen)
     found = [job["settings"]["n_steps"] for job in speed.jobs(quick=True) if "classes" in job]
     assert found == [default, 4000]
 
 
 def test_synthetic_images_are_sparse_unit_rows_of_classes():
-    X, y = speed.synthetic_images(400, 1000)
+    X, y = measured.synthetic_images(400, 1000)
     np.testing.assert_allclose(X.multiply(X).sum(axis=1), 1, rtol=1e-5)
     assert 20 < X.nnz / 400 < 29
     assert (np.bincount(y) == 40).all()

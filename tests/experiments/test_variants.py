@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-pytestmark = pytest.mark.slow
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments import variants
+from experiments.measured import variants as measured
+from experiments.pages import render
 
-variants = pytest.importorskip("experiments.variants", reason="experiments are not in the wheel")
+pytestmark = pytest.mark.slow
 
 
 def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.01, rare=0.005):
@@ -14,7 +17,7 @@ def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.0
     fold, vary = 0.01 * job["fold"], 1 + job["fold"] / 10
     if job["kind"] == "rankers":
         height = 0.2 + fold + averaged * (job["n_rankers"] > 1) * vary
-        steps = [step for step in variants.POINTS if step <= job["n_steps"]]
+        steps = [step for step in measured.POINTS if step <= job["n_steps"]]
         return {"curve": [{"step": n, "map": height, "p1": 0.3, "rho": rho, "rho_added": 0.8} for n in steps]}
     if job["kind"] == "symmetric":
         lead = {None: 0, "symmetric": proj, "online-symmetric": -0.001, "dissim": dissim}[job["variant"]]
@@ -29,7 +32,8 @@ def result_of(job, *, averaged=0.01, rho=0.94, proj=0.0, dissim=-0.02, after=0.0
 
 
 def page_of(quick=False, **given):
-    return variants.page([job | result_of(job, **given) | {"seconds": 1.0} for job in variants.jobs(quick)])
+    results = [job | result_of(job, **given) | {"seconds": 1.0} for job in variants.jobs(quick)]
+    return render(variants, results, quick=quick)
 
 
 def finding(page, words):
@@ -42,7 +46,7 @@ def test_page_of_all_jobs(quick):
     page = page_of(quick, averaged=0.02)
     tested = ("Figure 7", "Figure 9") if quick else ()  # two folds do not pass a t test
     assert all(one.agrees for one in page.findings if not one.paper.startswith(tested or "none"))
-    stems = {getattr(part, "stem", "") for part in page.parts}
+    stems = {plot.stem for plot in page.plots}
     assert {"variants-rankers", "variants-symmetric", "variants-psd", "variants-symmetry"} <= stems
 
 
@@ -74,9 +78,9 @@ def synthetic_fold(classes, d, fold):
 
 @pytest.fixture(autouse=True)
 def synthetic(monkeypatch):
-    monkeypatch.setattr(variants, "load_fold", synthetic_fold)
-    monkeypatch.setattr(variants, "PASS", 500)
-    monkeypatch.setattr(variants, "POINTS", [500, 1_000])
+    monkeypatch.setattr(measured, "load_fold", synthetic_fold)
+    monkeypatch.setattr(measured, "PASS", 500)
+    monkeypatch.setattr(measured, "POINTS", [500, 1_000])
 
 
 def test_rankers():
@@ -87,16 +91,16 @@ def test_rankers():
 
 
 def test_the_part_added_to_the_identity_and_its_symmetry():
-    learned = variants.OASIS(n_steps=1).fit(*synthetic_fold(4, 40, 0)[:2])
+    learned = measured.OASIS(n_steps=1).fit(*synthetic_fold(4, 40, 0)[:2])
     learned.W_ = np.eye(40, dtype=np.float32)
     learned.W_[0, 1], learned.W_[1, 0] = 1, -1
-    assert variants.symmetry(learned) == {"rho": pytest.approx(40 / 42), "rho_added": 0.0}
+    assert measured.symmetry(learned) == {"rho": pytest.approx(40 / 42), "rho_added": 0.0}
 
 
 def test_a_projected_model_ranks_by_the_positive_part():
     X, y, _, _ = synthetic_fold(4, 40, 0)
-    learned = variants.OASIS(n_steps=500, random_state=0).fit(X, y)
-    projected = variants.Projected(learned)
+    learned = measured.OASIS(n_steps=500, random_state=0).fit(X, y)
+    projected = measured.Projected(learned)
     values, vectors = np.linalg.eigh((learned.W_ + learned.W_.T).astype(float) / 2)
     positive = (vectors * values.clip(0)) @ vectors.T
     scores = projected.transform_query(X) @ projected.transform(X).T
@@ -104,8 +108,8 @@ def test_a_projected_model_ranks_by_the_positive_part():
 
 
 def test_schedules(monkeypatch):
-    monkeypatch.setattr(variants, "PSD_PASS", 50_000)
-    monkeypatch.setattr(variants, "PASS", 25_000)
+    monkeypatch.setattr(measured, "PSD_PASS", 50_000)
+    monkeypatch.setattr(measured, "PASS", 25_000)
     found = variants.measure(kind="psd", schedule="after", quick=True, fold=0)
     assert [point["step"] for point in found["curves"]["after"]] == [50_000, 100_000]
     assert set(found["stopped"]) == {"after", "never"}

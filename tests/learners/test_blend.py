@@ -23,13 +23,14 @@ from visterm.learners.blend import scale_of
 from visterm.retrieval import ExactIndex
 
 SHORT = {"n_steps": 2000, "random_state": 0}
+PLAIN = SHORT | {"whiten": False}
 LEARNERS = [
-    OASIS(**SHORT),
-    OASIS(variant="dissim", **SHORT),
-    AROMA(**SHORT),
-    AROMA(covariance="factored", **SHORT),
+    OASIS(**PLAIN),
+    OASIS(variant="dissim", **PLAIN),
+    AROMA(**PLAIN),
+    AROMA(covariance="factored", **PLAIN),
     LEGO(**SHORT),
-    WSABIE(n_components=4, **SHORT),
+    WSABIE(n_components=4, **PLAIN),
     OneVsRestPA(**SHORT),
     HIER(**SHORT),
     KNNAnnotator(random_state=0),
@@ -97,11 +98,11 @@ def test_scale_makes_both_vary_alike(images):
     X, y = images
     others = ~np.eye(60, dtype=bool)
     look = (X @ X.T).toarray()[others].std()
-    for learner in (WSABIE(n_components=4, n_steps=2000, random_state=0), AROMA(n_steps=2000, random_state=0)):
+    for learner in (WSABIE(n_components=4, **PLAIN), AROMA(**PLAIN)):
         learned = learner.fit(X, y).similarity(X, X)[others].std()
         assert scale_of(learner, X) * learned == pytest.approx(look, rel=1e-4)
-    assert scale_of(OASIS(n_steps=1000, random_state=0).fit(X, y), X) == 1
-    learner = WSABIE(n_components=4, n_steps=10, random_state=0).fit(X, y)
+    assert scale_of(OASIS(**PLAIN).fit(X, y), X) == 1
+    learner = WSABIE(n_components=4, **PLAIN).fit(X, y)
     learner.visterm_vectors_ = np.zeros_like(learner.visterm_vectors_)
     assert scale_of(learner, X) == 1  # all images are alike
     assert scale_of(learner, X[:1]) == 1

@@ -131,7 +131,7 @@ def test_images_without_labels_are_left_out_and_counted(annotator, several, capl
 def test_validation_watches_precision_at_1(annotator, synonyms):
     X, y = synonyms
     rows = np.arange(0, 60, 5)
-    annotator.set_params(pass_steps=20, n_steps=200).fit(X, y, validation_rows=rows)
+    annotator.set_params(pass_steps=20, n_steps=200, refit=False).fit(X, y, validation_rows=rows)
     best, _ = annotator.annotate(X[rows], 1)
     assert annotator.best_validation_ == np.mean(best[:, 0] == y[rows])
     assert annotator.best_validation_ == max(entry["validation"] for entry in annotator.history_)

@@ -8,6 +8,8 @@ from visterm.learners import Cosine, MuSL, load_learner
 from visterm.learners.musl import _as_columns, _between, hamming, least_cut, separate, weigh_pairs
 from visterm.learners.validation import mean_average_precision
 
+PAPER = {"alpha": 0.1, "midpoint": "final", "balanced": False}
+
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
@@ -25,7 +27,7 @@ class TestHandWorkedRounds:
     y = np.array(["a", "a", "b", "b"])
 
     def fit(self, **options):
-        return MuSL(n_metrics=1, n_bits=2, random_state=0, **options).fit(self.X, self.y)
+        return MuSL(n_metrics=1, n_bits=2, random_state=0, **(PAPER | options)).fit(self.X, self.y)
 
     # First round, all weights 1/2. x_0 < 3 separates 0 from 1, 2, 3: one positive pair each way (+1), two negative ones
     # each way (-2): -1. x_1 < 1.5 separates 2 from 0, 1, 3: the same. The first feature wins; the threshold lies in the
@@ -59,7 +61,7 @@ class TestHandWorkedRounds:
         learner = self.fit(midpoint="running")
         assert learner.stump_features_.tolist() == [[0, 1]]
         losses = []
-        MuSL(n_metrics=1, n_bits=2, midpoint="running", random_state=0).fit(
+        MuSL(n_metrics=1, n_bits=2, random_state=0, **(PAPER | {"midpoint": "running"})).fit(
             self.X, self.y, callback=lambda learner: losses.append(-learner.likelihoods_.sum())
         )
         s = sigmoid(0.05)
@@ -122,7 +124,7 @@ def train_slowly(learner, X, y):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
-@pytest.mark.parametrize("options", [{}, {"midpoint": "running", "balanced": True, "alpha": 1.0}])
+@pytest.mark.parametrize("options", [PAPER, {"midpoint": "running", "balanced": True, "alpha": 1.0}])
 def test_training_equals_slow_reference(options, seed):
     rng = np.random.default_rng(seed)
     y = np.repeat(np.arange(4), 6)
@@ -285,7 +287,7 @@ class TestLearning:
 
     def test_soft_grouping(self):
         """Equation 9 by hand: L = (-10, -20), r = 2 / 40, so the shares are e^0.5 : 1."""
-        learner = MuSL(n_metrics=2, n_bits=2, r=2.0)
+        learner = MuSL(n_metrics=2, n_bits=2, r=2.0, **PAPER)
         learner.phase_, learner.n_steps_ = "group", 1
         learner.stump_features_ = np.zeros((2, 2), np.int32)
         learner.likelihoods_ = np.array([[-10.0, -20.0]])
@@ -340,6 +342,28 @@ class TestLearning:
             learner.assign_categories(X, y.astype(str))
 
 
+class TestCheck:
+    @pytest.mark.parametrize("vectors", ["forest", None])
+    def test_fit_and_other_vectors_are_not_refused(self, vectors):
+        X = sp.csr_array(np.eye(40, dtype=np.float32))
+        MuSL(n_metrics=1, n_bits=1).check(X, np.arange(40) % 2, vectors=vectors)
+        MuSL(n_metrics=1, n_bits=1).fit(X, np.arange(40) % 2)
+
+    def test_few_visterms_of_kmeans(self):
+        y = np.arange(40) % 2
+        with pytest.raises(ValueError, match="an image has 1 of the 40 k-means visterms, .* use the forest codebook$"):
+            MuSL().check(sp.csr_array(np.eye(40)), y, vectors="kmeans")
+        MuSL().check(sp.csr_array(np.eye(20)), y[:20], vectors="kmeans")  # one in twenty is enough
+        MuSL().check(np.ones((40, 40)), y, vectors="kmeans")
+
+    def test_deep_vectors(self):
+        with pytest.raises(ValueError, match="single numbers, which say little in deep vectors"):
+            MuSL().check(np.ones((4, 4)), np.arange(4) % 2, vectors="deep")
+
+    def test_others_refuse_nothing(self):
+        Cosine().check(np.ones((4, 4)), np.arange(4) % 2, vectors="deep")
+
+
 class TestStarts:
     X, y = make_groups(0)
     OPTIONS = {
@@ -347,6 +371,7 @@ class TestStarts:
         "n_bits": 6,
         "alpha": 1.0,
         "midpoint": "running",
+        "balanced": False,
         "negatives_per_example": 5,
         "random_state": 1,
     }

@@ -11,7 +11,7 @@ from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, On
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.rows import as_rows, take_rows
 
-BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "random_state": 0}
+BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
 START_IS_A_MODEL = {
     "oasis": OASIS(**BRIEF),
@@ -77,6 +77,18 @@ def test_patience_counts_from_the_first_pass(synonyms):
     found = choose(learner, [0.9, 0.1, 0.1, 0.1, 0.8], synonyms)
     assert found.n_steps_ == 1
     assert len(found.history_) == 4
+
+
+def test_steps_by_the_number_of_images(synonyms):
+    assert OASIS().steps_for(10) == 4_000_000
+    assert OASIS().steps_for(5000) == 5_000_000
+    assert OASIS(n_steps=7).steps_for(5000) == 7
+    learner = WSABIE(n_components=2, pass_steps=100_000, random_state=0)
+    learner._steps = (100_000, 2000)
+    learner.fit(*synonyms)
+    assert (learner.n_steps, learner.n_steps_, learner.steps_total_) == (None, 120_000, 120_000)
+    with pytest.raises(ValueError, match="n_steps must be an integer of at least 1, got None"):
+        AROMA(n_steps=None).fit(*synonyms)
 
 
 def test_few_images_held_out_are_mentioned(synonyms, caplog):
@@ -160,7 +172,7 @@ class TestFiguresOfHeldOutImages:
         rows = np.arange(0, len(y), 3)
         kept = []
         for learner in (OASIS(n_steps=400, pass_steps=100, random_state=0), PAMIR(n_steps=400, random_state=0)):
-            learner.fit(X, y, validation_rows=rows)
+            learner.set_params(refit=False).fit(X, y, validation_rows=rows)
             expected = learner.score(X[rows], y[rows])  # mAP, or precision at 1
             assert learner.best_validation_ == pytest.approx(expected)
             kept.append(learner.cosine_map_)
@@ -182,7 +194,7 @@ class TestFiguresOfHeldOutImages:
         assert learner.is_improving() is expected
 
     def test_a_fit_can_end_earlier_and_later(self, synonyms):
-        settings = {"pass_steps": 100, "validation_fraction": 0.4, "random_state": 0}
+        settings = {"pass_steps": 100, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
         def stop(learner):
             if learner.n_steps_ == 200:

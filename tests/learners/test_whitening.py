@@ -151,7 +151,7 @@ class TestWhitenedVectors:
 
     def test_are_the_vectors_where_nothing_is_whitened(self, images):
         X = images[0]
-        plain = OASIS(n_steps=10, random_state=0).fit(*images)
+        plain = OASIS(whiten=False, n_steps=10, random_state=0).fit(*images)
         assert not plain.is_whitened()
         np.testing.assert_array_equal(plain.whitened(X), X)
         np.testing.assert_array_equal(plain.whitened_parts(X[:3], X[:1]), X[:3])
@@ -258,7 +258,7 @@ class TestLearners:
     def test_the_search_knows_no_held_out_image(self, images):
         """The whitening is that of the images that are learned from; a refit learns one from all."""
         X, y = images
-        searched = clone(LEARNERS["oasis"]).set_params(validation_fraction=0.3).fit(X, y)
+        searched = clone(LEARNERS["oasis"]).set_params(validation_fraction=0.3, refit=False).fit(X, y)
         training = np.setdiff1d(np.arange(80), searched.held_out_)
         np.testing.assert_array_equal(searched.mean_, whitening(X[training], _groups(y[training]))[0])
         refitted = clone(LEARNERS["oasis"]).set_params(validation_fraction=0.3, refit=True).fit(X, y)
@@ -268,11 +268,13 @@ class TestLearners:
     def test_validation_measures_what_a_search_does(self, name, images):
         """The similarity to vectors as they are, not whitened ones."""
         X, y = images
-        learner = clone(LEARNERS[name]).set_params(validation_fraction=0.3).fit(X, y)
+        learner = clone(LEARNERS[name]).set_params(validation_fraction=0.3, refit=False).fit(X, y)
         rows = learner.held_out_
         assert learner.validation_map_ == pytest.approx(SimilarityLearner.score(learner, X[rows], y[rows]))
         assert learner.best_validation_ == pytest.approx(learner.score(X[rows], y[rows]))
-        assert learner.cosine_map_ == pytest.approx(OASIS(n_steps=1, C=1e-9).fit(X, y).score(X[rows], y[rows]))
+        assert learner.cosine_map_ == pytest.approx(
+            OASIS(n_steps=1, C=1e-9, whiten=False).fit(X, y).score(X[rows], y[rows])
+        )
         assert not {"learned_", "scale_", "worlds_", "world_"} & set(vars(learner))
 
 
@@ -413,7 +415,7 @@ class TestShares:
 
     def test_without_whitening_a_direction_is_a_query(self, images):
         X, y = images
-        learner = OASIS(n_steps=200, random_state=0).fit(X, y)
+        learner = OASIS(whiten=False, n_steps=200, random_state=0).fit(X, y)
         np.testing.assert_allclose(learner.linear_query(X[:3]), learner.transform_query(X[:3]), atol=1e-6)
         blend = Blend(learner, 0.3)
         np.testing.assert_allclose(blend.linear_query(X[:3]), blend.transform_query(X[:3]), atol=1e-6)

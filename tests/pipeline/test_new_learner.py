@@ -24,6 +24,10 @@ class Toy(visterm.learners.SimilarityLearner):
     def __init__(self, *, power: float = 1.0) -> None:
         self.power = power
 
+    def check(self, X, y, *, vectors=None):
+        if self.power > 9:
+            raise ValueError(f"power={self.power} of {vectors} visterms is too much; use power=2")
+
     def _fit(self, X, y, callback, progress):
         X = self._check_images(X, reset=True)
         means = np.stack([np.asarray(X[y == label].mean(axis=0)).ravel() for label in np.unique(y)])
@@ -39,7 +43,7 @@ class Settings:
 
 
 visterm.learners.LEARNERS["Toy"] = Toy
-learners.TABLE["toy"] = learners.Row("Toy", Settings, {"power": [0.5, 1.0, 2.0]})
+learners.TABLE["toy"] = learners.Row("Toy", "A toy", Settings, {"power": [0.5, 1.0, 2.0]})
 
 if sys.argv[1] == "page":
     from fastapi.testclient import TestClient
@@ -71,19 +75,23 @@ def test_a_class_and_a_row(write_images, tmp_path):
     write_images(tmp_path / "photos", [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig") for i in range(8)])
     (tmp_path / "toy.py").write_text(PROGRAM)
 
-    def visterm(*arguments):
+    def visterm(*arguments, code=0):
         done = subprocess.run(
             [sys.executable, "toy.py", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=200
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     assert "toy" in visterm("train", "--help")
     visterm("features", "photos", *SETTINGS)
+    refusal = visterm("train", "--learner", "toy", "--set", "toy.power=10", code=2)
+    assert "toy: power=10.0 of kmeans visterms is too much; use --set toy.power=2\n" in refusal
     visterm("train", "--learner", "toy")
     assert "power" in visterm("tune", "--learner", "toy", "--budget", "1m")
     visterm("evaluate", "--learner", "toy")
     assert "toy" in json.loads((tmp_path / "runs/photos/evaluations/toy/metrics.json").read_text())["systems"]
     (found,) = json.loads(visterm("search", "id:1", "--learner", "toy", "--json"))
     assert found["results"]
-    assert "toy" in json.loads(visterm("page"))["learners"]
+    page = json.loads(visterm("page"))
+    assert "toy" in page["learners"]
+    assert page["titles"]["toy"] == "A toy"

@@ -1,5 +1,8 @@
 """Compiling the kernels ahead."""
 
+import subprocess
+import sys
+
 import pytest
 
 from visterm.learners import LEARNERS
@@ -15,3 +18,30 @@ def test_every_learner_takes_the_few_vectors(name, kind):
 
 def test_images_are_extracted():
     warm.extract()
+
+
+@pytest.mark.slow
+def test_kernels_compiled_with_an_older_helper_are_deleted(tmp_path):
+    room = tmp_path / "room"
+    room.mkdir()
+    kernel = "import numba\n{}\n\n@numba.njit(cache=True)\ndef {}(x):\n    return {}\n"
+    (room / "helper.py").write_text(kernel.format("", "helper", "x + 1"))
+    (room / "between.py").write_text(kernel.format("from .helper import helper", "between", "helper(x)"))
+    (room / "caller.py").write_text(kernel.format("from .between import between", "caller", "between(x)"))
+    (room / "alone.py").write_text(kernel.format("", "alone", "x"))
+
+    def answer() -> int:
+        line = "from room.caller import caller; from room.alone import alone; print(caller(alone(1)))"
+        return int(subprocess.check_output([sys.executable, "-c", line], cwd=tmp_path))
+
+    def compiled() -> set[str]:
+        return {file.name.partition(".")[0] for file in room.glob("__pycache__/*.nbi")}
+
+    assert answer() == 2
+    warm.delete_stale_kernels(room)
+    assert compiled() == {"helper", "between", "caller", "alone"}
+    (room / "helper.py").write_text(kernel.format("", "helper", "x + 10"))
+    assert answer() == 2, "Numba looks at imported files, too: nothing needs to be deleted"
+    warm.delete_stale_kernels(room)
+    assert compiled() == {"helper", "alone"}
+    assert answer() == 11

@@ -15,7 +15,7 @@ pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, milvus
-from visterm.retrieval.milvus import Entries, OutOfStep, connect, drop_collection, shown
+from visterm.retrieval.milvus import Entries, StaleIndexError, connect, drop_collection, shown
 
 D = 1500
 N = 800
@@ -100,9 +100,9 @@ def assert_same(ranking, expected):
 
 def test_it_finds_what_exact_search_finds_and_scores_are_exact(make, learner, X, ids, queries):
     index, exact = make(learner, X, ids), ExactIndex(learner, X)
-    assert not index.in_step()
-    assert index.bring_in_step() == (N, 0)
-    assert index.in_step()
+    assert not index.is_synchronized()
+    assert index.synchronize() == (N, 0)
+    assert index.is_synchronized()
     found, wanted = index.search(queries, 10), exact.search(queries, 10)
     shared = np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)])
     assert 0.9 < shared <= 1
@@ -118,7 +118,7 @@ def test_it_finds_what_exact_search_finds_and_scores_are_exact(make, learner, X,
 
 def test_a_query_is_left_out_of_its_own_results(make, learner, X, ids):
     index = make(learner, X, ids)
-    index.bring_in_step()
+    index.synchronize()
     assert index.search(X[:5], 1).indices[:, 0].tolist() == [0, 1, 2, 3, 4]
     found = index.search(X[:5], 10, exclude=np.array([0, -1, 2, 3, 4]))
     assert found.indices[1, 0] == 1
@@ -129,7 +129,7 @@ def test_a_query_is_left_out_of_its_own_results(make, learner, X, ids):
 def test_short_vectors_go_to_milvus_as_they_are(make, X, ids, queries):
     V = np.random.default_rng(4).standard_normal((D, 30)).astype(np.float32)
     index, exact = make(Mapped(V), X, ids), ExactIndex(Mapped(V), X)
-    index.bring_in_step()
+    index.synchronize()
     assert_same(index.search(queries, 10), exact.search(queries, 10))
 
 
@@ -145,27 +145,27 @@ def test_what_milvus_cannot_narrow_down_is_searched_exactly(make, learner, X, id
 
 def test_only_what_came_changed_or_went_is_written(make, learner, X, ids, queries):
     old = make(learner, X[:700], ids[:700])
-    old.bring_in_step()
+    old.synchronize()
     now = X[100:].copy()
     now.data[now.indptr[7] : now.indptr[8]] *= 2  # another image of the same id
     index = make(learner, now, ids[100:])
-    assert not index.in_step()
+    assert not index.is_synchronized()
     for remembered in (old.entries, None):  # by what the run remembers, and by reading what is there
-        assert index.bring_in_step(remembered) == (101, 100)
-        assert index.in_step()
-        assert not old.in_step()
+        assert index.synchronize(remembered) == (101, 100)
+        assert index.is_synchronized()
+        assert not old.is_synchronized()
         wanted = ExactIndex(learner, now).search(queries, 5)
         found = index.search(queries, 5)
         assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) > 0.9
-        assert old.bring_in_step() == (101, 100)  # and back, for the next one
-    assert index.bring_in_step(index.entries) == (101, 100)  # what is remembered is not what is there: read
+        assert old.synchronize() == (101, 100)  # and back, for the next one
+    assert index.synchronize(index.entries) == (101, 100)  # what is remembered is not what is there: read
 
 
 @pytest.mark.slow
 def test_ids_that_an_older_index_does_not_know_are_passed_over(make, learner, X, ids):
     old = make(learner, X[:600], ids[:600])
-    old.bring_in_step()
-    make(learner, X[200:], ids[200:]).bring_in_step(old.entries)
+    old.synchronize()
+    make(learner, X[200:], ids[200:]).synchronize(old.entries)
     found = old.search(X[:600:50], 5).indices
     assert found.max() < 600
     assert found.min() >= 200  # these are gone from Milvus
@@ -173,9 +173,9 @@ def test_ids_that_an_older_index_does_not_know_are_passed_over(make, learner, X,
 
 
 def test_a_learner_that_moves_the_query_side_alone_needs_nothing_new(make, learner, X, ids, queries):
-    make(Bilinear(), X, ids).bring_in_step()
+    make(Bilinear(), X, ids).synchronize()
     index = make(learner, X, ids)
-    assert index.in_step()
+    assert index.is_synchronized()
     wanted = ExactIndex(learner, X).search(queries, 5)
     found = index.search(queries, 5)
     assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) > 0.9
@@ -185,22 +185,22 @@ def test_a_learner_that_moves_the_query_side_alone_needs_nothing_new(make, learn
 def test_another_gallery_side_is_written_anew_if_it_is_known_whose_the_old_one_is(make, X, ids):
     old, new = (Mapped(np.random.default_rng(0).standard_normal((D, n)).astype(np.float32)) for n in (30, 20))
     index = make(old, X, ids)
-    index.bring_in_step()
+    index.synchronize()
     remembered, index = index.entries, make(new, X, ids)
-    with pytest.raises(OutOfStep, match="holds 0 of the 800 images as they are now"):
-        index.bring_in_step()
-    with pytest.raises(OutOfStep, match="holds 0 of the 800"):
-        index.bring_in_step(Entries(remembered.ids[1:], remembered.fingerprints[1:]))
+    with pytest.raises(StaleIndexError, match="holds 0 of the 800 images as they are now"):
+        index.synchronize()
+    with pytest.raises(StaleIndexError, match="holds 0 of the 800"):
+        index.synchronize(Entries(remembered.ids[1:], remembered.fingerprints[1:]))
     opened = make(old, X, ids)
-    assert opened.in_step()  # nothing was written
+    assert opened.is_synchronized()  # nothing was written
     new.V = np.random.default_rng(1).standard_normal((D, 30)).astype(np.float32)  # embeddings as long as the old ones
     index = make(new, X, ids)
-    assert index.bring_in_step(remembered) == (N, 0)
-    with pytest.raises(OutOfStep, match="has lost images since it was opened"):
+    assert index.synchronize(remembered) == (N, 0)
+    with pytest.raises(StaleIndexError, match="has lost images since it was opened"):
         opened.search(X[:1], 5)  # these are of another learner
-    assert index.in_step()
+    assert index.is_synchronized()
     drop_collection(index.uri, index.collection)
-    assert not index.in_step()
+    assert not index.is_synchronized()
 
 
 def test_addresses_are_shown_without_name_and_password():
@@ -221,7 +221,7 @@ def interrupt(index, monkeypatch, after):
 
     monkeypatch.setattr(index._client, "upsert", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        index.bring_in_step()
+        index.synchronize()
     monkeypatch.setattr(index._client, "upsert", upsert)
 
 
@@ -230,34 +230,34 @@ def test_what_was_interrupted_is_found_and_gone_on_with(make, learner, X, ids, m
     monkeypatch.setattr(milvus, "ROWS_AT_ONCE", 200)
     index = make(learner, X, ids)
     interrupt(index, monkeypatch, after=3)
-    assert not index.in_step()
-    assert index.bring_in_step() == (400, 0)
-    assert index.in_step()
+    assert not index.is_synchronized()
+    assert index.synchronize() == (400, 0)
+    assert index.is_synchronized()
     now = X.copy()
     now.data[: now.indptr[300]] *= 2  # other images of the same ids
     changed = make(learner, now, ids)
     interrupt(changed, monkeypatch, after=2)
-    assert not index.in_step()
-    assert not changed.in_step()
-    assert changed.bring_in_step() == (100, 0)
+    assert not index.is_synchronized()
+    assert not changed.is_synchronized()
+    assert changed.synchronize() == (100, 0)
 
 
 @pytest.mark.slow
 def test_rows_that_somebody_removed_are_missed_and_written_again(make, learner, X, ids):
     index = make(learner, X, ids)
-    index.bring_in_step()
+    index.synchronize()
     index._client.delete(index.collection, ids=[int(ids[5]), int(ids[9])])
-    assert not index.in_step()
-    assert index.bring_in_step(index.entries) == (2, 0)
+    assert not index.is_synchronized()
+    assert index.synchronize(index.entries) == (2, 0)
     index._client.delete(index.collection, ids=ids.tolist())
-    with pytest.raises(OutOfStep, match="has lost images since it was opened"):
+    with pytest.raises(StaleIndexError, match="has lost images since it was opened"):
         index.search(X[:1], 5)
 
 
 @pytest.mark.slow
 def test_threads_search_while_another_one_writes(make, learner, X, ids, queries):
     index = make(learner, X, ids)
-    index.bring_in_step()
+    index.synchronize()
     wanted, wrong, stop = index.search(queries[:4], 5), [], threading.Event()
 
     def ask():
@@ -272,8 +272,8 @@ def test_threads_search_while_another_one_writes(make, learner, X, ids, queries)
     try:
         more = sp.vstack([X, normalize(photographs(np.random.default_rng(9), 150))], format="csr")
         newer = make(learner, more, np.append(ids, np.arange(5000, 5150)))
-        assert newer.bring_in_step(index.entries) == (150, 0)
-        assert index.bring_in_step(newer.entries) == (0, 150)
+        assert newer.synchronize(index.entries) == (150, 0)
+        assert index.synchronize(newer.entries) == (0, 150)
     finally:
         stop.set()
         for thread in threads:
@@ -307,7 +307,7 @@ def serving(folder):
 def test_a_server_serves_as_a_file_does_until_it_is_gone(tmp_path, learner, X, ids, queries, monkeypatch, make):
     with serving(tmp_path / "data") as (uri, server):
         index, local = make(learner, X, ids, uri=uri), make(learner, X, ids)
-        assert index.bring_in_step() == local.bring_in_step() == (N, 0)
+        assert index.synchronize() == local.synchronize() == (N, 0)
         assert_same(index.search(queries, 10), local.search(queries, 10))
         server.kill()
         server.wait()
@@ -352,7 +352,7 @@ def test_a_file_that_another_process_holds_is_waited_for_and_then_refused(learne
             make(learner, X, ids, uri=file)
         monkeypatch.setattr(milvus, "CONNECT_SECONDS", 30.0)
         threading.Timer(0.5, server.kill).start()
-        assert not make(learner, X, ids, uri=file).in_step()
+        assert not make(learner, X, ids, uri=file).is_synchronized()
 
 
 def test_a_collection_of_somebody_else_is_refused(learner, X, ids, make, uri):
@@ -361,7 +361,7 @@ def test_a_collection_of_somebody_else_is_refused(learner, X, ids, make, uri):
     client.insert("others", [{"id": 1, "vector": [1.0, 2, 3, 4]}])
     index = make(learner, X, ids, collection="others")
     with pytest.raises(MilvusError, match=f"^others in Milvus at {uri} is no index of visterm"):
-        index.bring_in_step()
+        index.synchronize()
     with pytest.raises(MilvusError, match="no index of visterm"):
         drop_collection(uri, "others")
     assert client.query("others", output_fields=["count(*)"])[0]["count(*)"] == 1

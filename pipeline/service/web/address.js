@@ -6,38 +6,39 @@
 //   learned                     share of what was learned, from 0 (how images look) to 1
 //   learner, with               ranked by; compared with (a learner, or "before": the ranking
 //                               before the last update)
-//   also, weight, region        further images "id:12@-0.5", added with weights; weight of the
+//   example, weight, region     further images "id:12@-0.5", added with weights; weight of the
 //                               first; the part of it that counts
-//   label, not, folder          filters: one of these labels, none of those (both may repeat), in
+//   label, not_label, folder    filters: one of these labels, none of those (both may repeat), in
 //                               this folder
-//   unique, metric              filters: without exact duplicates, only this metric of MuSL
+//   exclude_duplicates, metric  filters: without exact duplicates, only this metric of MuSL
 //   open, explain               the result in the dialog; its explanation
 //   model                       version of the learner that the link was made with
 //   view                        a page of views.js, such as "figures"
+//
+// Names that the service takes, too, are its own, as GET /search describes them.
 
 /**
- * What the page shows, as its address names it. `at` and `only` are of the views map and check.
+ * What the page shows, as its address names it. `at` is of the view map.
  * @typedef {{
  *   view?: string,
  *   id?: number,
  *   upload?: string,
  *   query_label?: string,
- *   also?: string | string[],
+ *   example?: string | string[],
  *   weight?: number,
  *   region?: string,
  *   learner?: string,
  *   learned?: number,
  *   with?: string,
  *   label?: string | string[],
- *   not?: string | string[],
+ *   not_label?: string | string[],
  *   folder?: string,
- *   unique?: string | number,
+ *   exclude_duplicates?: string,
  *   metric?: number,
  *   model?: number,
  *   open?: number,
  *   explain?: string | number,
  *   at?: string,
- *   only?: string,
  * }} Request
  */
 /** @typedef {{ id?: number, upload?: string, query_label?: string }} Query one of the three */
@@ -47,16 +48,16 @@ const NAMES = [
   "id",
   "upload",
   "query_label",
-  "also",
+  "example",
   "weight",
   "region",
   "learner",
   "learned",
   "with",
   "label",
-  "not",
+  "not_label",
   "folder",
-  "unique",
+  "exclude_duplicates",
   "metric",
   "model",
   "open",
@@ -64,13 +65,21 @@ const NAMES = [
 ];
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
 
-const LISTS = new Set(["also", "label", "not"]); // one value as text, several as an array
+const LISTS = new Set(["example", "label", "not_label"]); // one value as text, several as an array
+/** @type {{ [name: string]: string }} */
+const OLD_NAMES = {
+  also: "example",
+  not: "not_label",
+  only: "label",
+  unique: "exclude_duplicates",
+}; // of links that were made before
 /** @type {{ [name: string]: RegExp }} */
 const CHECKS = {
-  also: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/,
+  example: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/,
   weight: /^-?\d+(\.\d+)?$/,
   learned: /^(0(\.\d+)?|1)$/,
   region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/,
+  exclude_duplicates: /^(true|1)$/,
 };
 
 /**
@@ -85,7 +94,9 @@ export function addNames(names, numbers) {
 
 /** @param {string} [search] @returns {Request} */
 export function readAddress(search = location.search) {
-  const given = new URLSearchParams(search);
+  const given = new URLSearchParams(
+    [...new URLSearchParams(search)].map(([name, value]) => [OLD_NAMES[name] ?? name, value]),
+  );
   /** @type {{ [name: string]: string | string[] | number }} */
   const state = {};
   for (const name of NAMES) {
@@ -142,10 +153,10 @@ export const searchOf = (state) => ({
   learner: state.learner,
   learned: state.learned,
   label: state.label,
-  not_label: state.not,
+  not_label: state.not_label,
   folder: state.folder,
-  example: state.also,
+  example: state.example,
   weight: state.weight,
   region: state.region,
-  exclude_duplicates: state.unique ? "true" : undefined,
+  exclude_duplicates: state.exclude_duplicates,
 });

@@ -25,10 +25,14 @@ const parse = (text) => {
 };
 /** @param {Example} example */
 const written = ({ image, weight }) => (weight === 1 ? image : `${image}@${weight}`);
-export const examples = () => asList(state.request.also).map(parse);
+export const examples = () => asList(state.request.example).map(parse);
 /** @param {Example[]} list */
 export const keep = (list) =>
-  change({ also: list.length ? list.map(written) : undefined, metric: undefined, with: undefined });
+  change({
+    example: list.length ? list.map(written) : undefined,
+    metric: undefined,
+    with: undefined,
+  });
 
 /** @param {Query | null} query @param {Query | null} other */
 export const isSame = (query, other) => JSON.stringify(query) === JSON.stringify(other);
@@ -80,6 +84,6 @@ export function removeFirst() {
     upload: undefined,
     ...first.query,
     weight: first.weight === 1 ? undefined : first.weight,
-    also: rest.length ? rest.map(written) : undefined,
+    example: rest.length ? rest.map(written) : undefined,
   });
 }

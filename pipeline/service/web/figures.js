@@ -7,9 +7,8 @@ import { bars, lineChart } from "./charts.js";
 import { $, box, command, el, figure, plural } from "./dom.js";
 import { photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
-import { state } from "./state.js";
+import { learnerName, state } from "./state.js";
 import { addView } from "./views.js";
-import { learnerName } from "./words.js";
 
 /** @import { Request } from "./address.js" */
 /** @import { Schemas } from "./api.js" */

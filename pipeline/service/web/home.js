@@ -9,7 +9,7 @@ import { drawPoints, readPoints } from "./mapdata.js";
 import { failure } from "./messages.js";
 import { coverOf, inParts, photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
-import { state } from "./state.js";
+import { asList, state } from "./state.js";
 import { addView } from "./views.js";
 
 /** @import { Request } from "./address.js" */
@@ -458,9 +458,10 @@ function doubt({ label, suggested, suggested_share }) {
 /** @param {HTMLElement} section @param {Request} request */
 const showCheck = (section, request) =>
   withOverview(section, "Check these labels", async () => {
+    const [label] = asList(request.label);
     const { holder, total } = await inParts(
       async (offset) => {
-        const part = await get("api/check", { label: request.only, offset, limit: 60 });
+        const part = await get("api/check", { label, offset, limit: 60 });
         return { total: part.total, items: part.entries };
       },
       (entries) => {
@@ -483,9 +484,9 @@ const showCheck = (section, request) =>
       el(
         "div",
         { class: "row head" },
-        el("h1", {}, request.only ? `Check the label ${request.only}` : "Check these labels"),
+        el("h1", {}, label ? `Check the label ${label}` : "Check these labels"),
         el("span", { class: "quiet" }, plural(total, "photo")),
-        request.only ? el("a", here({ view: "check" }), "All labels") : null,
+        label ? el("a", here({ view: "check" }), "All labels") : null,
       ),
       el(
         "p",
@@ -506,4 +507,4 @@ const showCheck = (section, request) =>
 addView("albums", { title: "Labels", show: albumsView("label", "Labels") });
 addView("folders", { title: "Folders", show: albumsView("folder", "Folders") });
 addView("alike", { title: "Photos that look alike", show: showAlike });
-addView("check", { title: "Check these labels", params: ["only"], show: showCheck });
+addView("check", { title: "Check these labels", show: showCheck });

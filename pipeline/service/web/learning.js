@@ -6,8 +6,15 @@ import { placeFocus } from "./grid.js";
 import { change, redraw } from "./history.js";
 import { drawTray } from "./marks.js";
 import { failure, say } from "./messages.js";
-import { learnerName } from "./words.js";
-import { marks, modelName, onlineLearner, snapshot, state, subjectOf } from "./state.js";
+import {
+  learnerName,
+  marks,
+  modelName,
+  onlineLearner,
+  snapshot,
+  state,
+  subjectOf,
+} from "./state.js";
 
 /** @import { Mark, Marked, MarkOf } from "./marks.js" */
 

@@ -15,8 +15,8 @@ import {
 import { LARGEST, rowHeight, setRowHeight, SMALLEST } from "./gallery.js";
 import { change, redraw } from "./history.js";
 import { reset } from "./learning.js";
-import { modelName, onlineLearner, snapshot, state } from "./state.js";
-import { info, learnerName } from "./words.js";
+import { learnerName, modelName, onlineLearner, snapshot, state } from "./state.js";
+import { info } from "./words.js";
 
 /** @import { Child } from "./dom.js" */
 
@@ -169,8 +169,8 @@ export function drawOptions() {
         "div",
         { class: "advanced" },
         ranking(),
-        choice("Hide exact duplicates", Boolean(state.request.unique), (on) =>
-          change({ unique: on ? 1 : undefined }),
+        choice("Hide exact duplicates", Boolean(state.request.exclude_duplicates), (on) =>
+          change({ exclude_duplicates: on ? "true" : undefined }),
         ),
         el("h2", {}, "Model"),
         modelOf(),

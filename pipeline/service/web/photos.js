@@ -36,16 +36,16 @@ const albumTitle = ({ label, folder }) =>
  * What can be done with an album of one label.
  * @param {Request} request
  */
-function links({ label, not, folder }) {
+function links({ label, not_label, folder }) {
   const [name, ...others] = asList(label);
-  if (!name || others.length || not || folder) return [];
+  if (!name || others.length || not_label || folder) return [];
   /** @param {Request} values @param {string} words */
   const link = (values, words) => el("a", { href: addressOf(values), "data-go": "link" }, words);
   return [
     state.run.annotators.length
       ? link({ query_label: name }, "Photos that fit this label best")
       : null,
-    link({ view: "check", only: name }, "Check this label"),
+    link({ view: "check", label: name }, "Check this label"),
   ];
 }
 
@@ -118,7 +118,7 @@ addView(
 );
 addView(
   "album",
-  galleryView(albumTitle, ({ label, not, folder }) => ({ label, not_label: not, folder })),
+  galleryView(albumTitle, ({ label, not_label, folder }) => ({ label, not_label, folder })),
 );
 addView(
   "added",

@@ -53,7 +53,7 @@ function drawTitle() {
 }
 
 function drawChips() {
-  const { unique } = state.request;
+  const { exclude_duplicates } = state.request;
   /** @param {string} words @param {() => unknown} act */
   const chip = (words, act) =>
     el(
@@ -65,7 +65,8 @@ function drawChips() {
   $("#chips").replaceChildren(
     ...present([
       ...filterChips(),
-      unique && chip("exact duplicates hidden", () => change({ unique: undefined })),
+      exclude_duplicates &&
+        chip("exact duplicates hidden", () => change({ exclude_duplicates: undefined })),
       state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
     ]),
   );

@@ -143,10 +143,10 @@ function empty() {
     state.hideMarked = false;
     change({
       label: undefined,
-      not: undefined,
+      not_label: undefined,
       folder: undefined,
       metric: undefined,
-      unique: undefined,
+      exclude_duplicates: undefined,
     });
   };
   return box("No results", [

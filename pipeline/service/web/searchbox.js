@@ -70,14 +70,14 @@ function filter(values) {
   return go({ view: "album", ...values });
 }
 
-/** @param {"label" | "not"} name @param {string} value */
+/** @param {"label" | "not_label"} name @param {string} value */
 const including = (name, value) => [...new Set([...asList(state.request[name]), value])];
 
 /** @param {string} name @param {boolean} without */
 function chooseLabel(name, without) {
   if (without)
     return filter({
-      not: including("not", name),
+      not_label: including("not_label", name),
       label: asList(state.request.label).filter((one) => one !== name),
     });
   if (inResults()) return filter({ label: including("label", name) });
@@ -274,7 +274,7 @@ function stopAdding() {
  * @param {(values: Request) => unknown} [page]
  */
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
-  const { label, not, folder } = state.request;
+  const { label, not_label, folder } = state.request;
   /** @param {string} words @param {Request} values */
   const chip = (words, values) =>
     el(
@@ -288,14 +288,14 @@ export function filterChips(page = (values) => change({ ...values, metric: undef
       el("span", { dir: "auto" }, words),
       el("span", { "aria-hidden": "true" }, "×"),
     );
-  /** @param {"label" | "not"} name @param {string} value @returns {Request} */
+  /** @param {"label" | "not_label"} name @param {string} value @returns {Request} */
   const without = (name, value) => {
     const rest = asList(state.request[name]).filter((one) => one !== value);
     return { [name]: rest.length ? rest : undefined };
   };
   return present([
     ...asList(label).map((name) => chip(`label: ${name}`, without("label", name))),
-    ...asList(not).map((name) => chip(`-label: ${name}`, without("not", name))),
+    ...asList(not_label).map((name) => chip(`-label: ${name}`, without("not_label", name))),
     folder && chip(`folder: ${folder}`, { folder: undefined }),
   ]);
 }
@@ -328,7 +328,7 @@ export function bindSearchBox() {
     } else if (
       event.key === "Backspace" &&
       !input.value &&
-      (state.request.label || state.request.not || state.request.folder)
+      (state.request.label || state.request.not_label || state.request.folder)
     ) {
       const chips = $$(".chip[aria-label^='Remove filter: ']");
       chips.findLast((chip) => chip.checkVisibility())?.click();

@@ -5,7 +5,6 @@
 import { queryOf, searchOf } from "./address.js";
 import { remembered } from "./dom.js";
 import { Marks } from "./marks.js";
-import { learnerName } from "./words.js";
 
 /** @import { Query, Request } from "./address.js" */
 /** @import { Schemas } from "./api.js" */
@@ -60,6 +59,7 @@ export const state = {
     labels: {},
     n_labels: 0,
     learners: [],
+    titles: {},
     default_learner: "",
     annotators: [],
     version: null,
@@ -117,22 +117,22 @@ export function settings() {
     learner,
     learned,
     label,
-    not,
+    not_label,
     folder,
-    unique,
+    exclude_duplicates,
     query_label,
     with: other,
   } = state.request;
   if (view) return {};
   return query_label
-    ? { label, not, folder, unique }
+    ? { label, not_label, folder, exclude_duplicates }
     : {
         learner,
         learned,
         label,
-        not,
+        not_label,
         folder,
-        unique,
+        exclude_duplicates,
         with: other === "before" ? undefined : other,
       };
 }
@@ -149,6 +149,9 @@ export const snapshot = () =>
   state.before.learner === state.ranking.learner
     ? state.before
     : null;
+
+/** @param {string} learner */
+export const learnerName = (learner) => state.run.titles[learner] ?? learner;
 
 /** @param {string} learner */
 export const modelName = (learner) => {

@@ -1,21 +1,8 @@
-// Words for people: names of learners, what each figure means.
+// Words for people: what each figure means.
 
 import { el } from "./dom.js";
 
 /** @import { Props } from "./dom.js" */
-
-/** @type {{ [name: string]: string }} */
-const NAMES = {
-  cosine: "Plain look (cosine)",
-  musl: "Learned similarity per label (MuSL)",
-  wsabie: "Learned labels (WSABIE)",
-  pamir: "Learned labels (PAMIR)",
-  ovr: "Learned labels (one vs rest)",
-  knn: "Labels of neighbours (k-NN)",
-};
-
-/** @param {string} name */
-export const learnerName = (name) => NAMES[name] ?? `Learned similarity (${name.toUpperCase()})`;
 
 const MEANINGS = {
   score: [

@@ -128,7 +128,7 @@ def test_what_is_fresh_is_not_made_again(mine):
     visterm("evaluate", cwd=mine)
     after = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
     changed = {path.name for path in after if after[path] != before.get(path)}
-    assert changed <= {"catalogue.sqlite", "catalogue.checksum.json", ".lock"}
+    assert changed <= {"catalogue.sqlite", "catalogue.copy.sqlite", "catalogue.checksum.json", ".lock"}
 
 
 def test_only_what_changed_is_extracted(mine, write_images):

@@ -146,6 +146,21 @@ def test_defaults_are_those_of_the_constructor_or_say_why_not(section):
             assert (field.default == library[key]) == (field.description is None), f"{section}.{key}"
 
 
+def test_a_dozen_defaults_of_learners_at_most_differ():
+    """The class learns from all that it is given, and takes labels; the command holds out images, and names both."""
+    stopping = ("oasis", "aroma", "wsabie", "pamir", "warp", "ovr", "hier", "lego")
+    different = {
+        f"{name}.{key}"
+        for name in TABLE
+        for key, field in model_of(name).model_fields.items()
+        if field.default != constructor(name)[key]
+    }
+    assert different == {
+        *(f"{name}.validation_fraction" for name in stopping),
+        *(f"{name}.click_cutoff" for name in ("oasis", "aroma", "lego")),
+    }
+
+
 def test_the_page_shows_both_defaults_where_they_differ(repository):
     rows = [
         f"| `{section}.{key}` | {_shown(field.default)} | {_shown(constructor(section)[key])} | {field.description} |"

@@ -99,6 +99,6 @@ def test_a_kill_in_an_update_leaves_one_version_or_the_next(tmp_path, write_imag
     assert trainer.update()["accepted"] or trainer.update()["to_version"] == confirmed
     trainer.reset()
     np.testing.assert_array_equal(trainer.load("oasis").W_, base)
-    kept = {path.name for path in run.taught("oasis").iterdir() if path.is_dir()}
+    kept = {path.name for path in run.feedback("oasis").iterdir() if path.is_dir()}
     assert all(name.isdigit() for name in kept)  # nothing half-written stays
     assert Searcher(run).search("id:1", k=3, learner="oasis")[0]["results"]

@@ -224,7 +224,7 @@ def test_a_query_needs_both_kinds_of_marks(run):
     trainer.marks.add(images[0].sha256, images[2], -1, learner="oasis")
     assert trainer.update()["accepted"]
     assert "nothing new" in trainer.update()["reason"]
-    assert not (run.taught("oasis") / "2").exists()
+    assert not (run.feedback("oasis") / "2").exists()
 
 
 @pytest.mark.slow
@@ -331,7 +331,7 @@ def test_a_new_training_makes_the_versions_void(run, capsys):
     answer = trainer.update()  # the marks are learned by the new one
     assert (answer["accepted"], answer["n_marks"], answer["to_version"]) == (True, 40, 2)
     assert not trainer.status()["learners"]["oasis"]["void"]
-    assert not (run.taught("oasis") / "1").exists()
+    assert not (run.feedback("oasis") / "1").exists()
 
 
 @pytest.mark.slow
@@ -342,7 +342,7 @@ def test_a_few_versions_are_kept(run):
         trainer.marks.add(images[0].sha256, images[number], -1, learner="oasis")
         assert trainer.update()["accepted"]
     last = KEPT + 3
-    kept = sorted(int(path.name) for path in run.taught("oasis").iterdir() if path.is_dir())
+    kept = sorted(int(path.name) for path in run.feedback("oasis").iterdir() if path.is_dir())
     assert kept == list(range(last - KEPT, last + 1))
     assert trainer.status()["learners"]["oasis"]["undo"] == list(range(last - 1, last - KEPT - 1, -1))
     for _ in range(KEPT):
@@ -396,7 +396,7 @@ def test_damage_is_said_with_the_way_back(run):
     session(run, some_queries(run, 1))
     trainer = FeedbackTrainer(run)
     trainer.update()
-    record = run.taught("oasis") / "1/record.json"
+    record = run.feedback("oasis") / "1/record.json"
     whole = record.read_text()
     record.write_text('{"format": 1}')
     with pytest.raises(
@@ -404,16 +404,16 @@ def test_damage_is_said_with_the_way_back(run):
     ):
         trainer.status()
     record.write_text(whole)
-    block = run.taught("oasis") / "1/block.npy"
+    block = run.feedback("oasis") / "1/block.npy"
     block.write_bytes(block.read_bytes()[:200])
     with pytest.raises(UserError, match="visterm feedback reset"):
         trainer.load("oasis")
     trainer.reset()
     np.testing.assert_array_equal(matrix(run), matrix(run, folder=run.learner("oasis") / "files"))
-    whole = json.loads((run.taught("oasis") / "in_force.json").read_text())
+    whole = json.loads((run.feedback("oasis") / "in_force.json").read_text())
     for wrong in SHAPES:
         text = json.dumps(whole | wrong) if isinstance(wrong, dict) else wrong
-        (run.taught("oasis") / "in_force.json").write_text(text)
+        (run.feedback("oasis") / "in_force.json").write_text(text)
         for ask in (trainer.load, trainer.version, trainer.update, trainer.undo, lambda _: trainer.status()):
             with pytest.raises(UserError, match="damaged; run 'visterm feedback reset"):
                 ask("oasis")

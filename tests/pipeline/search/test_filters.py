@@ -17,14 +17,14 @@ IMAGES = [
     ("wanted", "rows"),
     [
         (NO_FILTER, [0, 1, 2, 3, 4]),
-        (Filter(labels=("x",)), [0, 1, 4]),
-        (Filter(labels=("x", "y")), [0, 1, 2, 4]),
-        (Filter(labels=("x",), without=("y",)), [0, 4]),
-        (Filter(without=("x",)), [2, 3]),
+        (Filter(label=("x",)), [0, 1, 4]),
+        (Filter(label=("x", "y")), [0, 1, 2, 4]),
+        (Filter(label=("x",), not_label=("y",)), [0, 4]),
+        (Filter(not_label=("x",)), [2, 3]),
         (Filter(folder="a"), [0, 1, 4]),  # and below; ab is another folder
         (Filter(folder="a/b/"), [1]),
         (Filter(folder="."), [3]),
-        (Filter(labels=("z",)), []),
+        (Filter(label=("z",)), []),
     ],
 )
 def test_rows(wanted, rows):

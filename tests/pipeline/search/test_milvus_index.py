@@ -24,6 +24,7 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search import searcher as searcher_module
 from visterm.pipeline.search.milvus_index import RunIndex, collection_name
+from visterm.pipeline.search.rank import rank
 from visterm.pipeline.service import reloader
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusIndex, milvus
@@ -115,7 +116,7 @@ def spoilt(folder):
     others = np.random.default_rng(0).random((30, 7), np.float32)
     uri, collection = os.fspath(run.folder / "index/milvus.db"), collection_name(run, "oasis")
     milvus.drop_collection(uri, collection)
-    MilvusIndex(Same(), others, ids=np.arange(30), uri=uri, collection=collection).bring_in_step()
+    MilvusIndex(Same(), others, ids=np.arange(30), uri=uri, collection=collection).synchronize()
 
 
 class Same:
@@ -233,18 +234,19 @@ def test_while_others_write_to_the_run_search_is_exact(mine):
 def test_a_service_follows_and_answers_from_several_threads(mine, monkeypatch):
     state = reloader.SnapshotReloader(Run(mine / "runs/fruit"))
     first = state.snapshot
-    wanted = first.rank(first.image_query(3), "oasis", 2)
+    query = first.image_query(3)
+    wanted = rank(first.searcher, query.Q, [query.row], 2, "oasis")
     assert isinstance(first.searcher.index("oasis"), RunIndex)
     visterm("add", "more/pear", "--label", "pear", cwd=mine)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(first.rank, first.image_query(3), "oasis", 2) for _ in range(20)]
+        asked = [pool.submit(rank, first.searcher, query.Q, [query.row], 2, "oasis") for _ in range(20)]
         second = state.refresh()
         assert second is not first
         assert all(answer.result() == wanted for answer in asked)
     index = second.searcher.index("oasis")
     assert isinstance(index, RunIndex)
     assert index.n_gallery == 47
-    assert index.in_step()
+    assert index.is_synchronized()
     visterm("remove", "more/pear/new0.jpg", cwd=mine)
     with Run(mine / "runs/fruit").locked():
         third = state.refresh()

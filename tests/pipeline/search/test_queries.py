@@ -116,4 +116,4 @@ def test_unknown_ids_and_empty_folders_are_reported(finished, tmp_path):
     assert "empty: no images in this folder\n" in result.stderr
     assert "visterm: id:x: cannot be read" in result.stderr
     assert visterm("annotate", "id:1", "-k", "1", cwd=finished).stdout.startswith("id:1\n")
-    assert "give images or --label, not both" in refused("search", "id:1", "--label", "pear", cwd=finished)
+    assert "give images or --label, not both" in refused("annotate", "id:1", "--label", "pear", cwd=finished)

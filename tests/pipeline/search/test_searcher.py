@@ -62,7 +62,7 @@ def test_a_share_of_what_was_learned(searcher, finished, name):
     assert galleries[0] is galleries[1]
     told = visterm("search", "id:7", "-k", 29, "--learner", name, "--learned", 0.3, "--json", cwd=finished).stdout
     assert json.loads(told) == [mixed]
-    (several,) = [searcher.search_examples([("id:7", 1), ("id:9", 0.5)], 5, name, learned=share) for share in (0.3,)]
+    (several,) = searcher.search("id:7", 5, name, example="id:9@0.5", learned=0.3)
     assert len(several["results"]) == 5
 
 

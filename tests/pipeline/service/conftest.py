@@ -84,7 +84,7 @@ def _client_class():
 
 
 @contextmanager
-def _serving(run, *, token=None, local=True, behind_proxy=False, settings=None, **options):
+def _serving(run, *, token=None, local=True, settings=None, **options):
     import uvicorn
 
     from visterm.pipeline.service.app import create_app
@@ -92,7 +92,7 @@ def _serving(run, *, token=None, local=True, behind_proxy=False, settings=None, 
 
     app = create_app(run, token=token, local=local, **settings or {})
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        server = uvicorn.Server(server_config(app, behind_proxy=behind_proxy))
+        server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
@@ -296,6 +296,31 @@ def page(request, browser, site):
             for value in page.locator("#results [data-id]").evaluate_all("all => all.map((n) => n.dataset.id)")
         ]
 
+    def violations():
+        """What axe-core finds wrong, as a script of the browser, which the policy of the page does not bind.
+
+        Of each list of photos the first eight are looked at: the others are made alike, and took most of the time.
+        """
+        script = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python").AXE_SCRIPT
+        page.wait_for_timeout(250)  # colours of what fades are those at its end
+        world = page.context.new_cdp_session(page)
+        frame = world.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        context = world.send("Page.createIsolatedWorld", {"frameId": frame})["executionContextId"]
+
+        def run(text):
+            options = {"contextId": context, "awaitPromise": True, "returnByValue": True}
+            return world.send("Runtime.evaluate", {"expression": text} | options)
+
+        run(script)
+        place = "{ exclude: [['.tile:nth-child(n + 9)']] }"
+        fields = "[v.id, v.nodes[0].html.slice(0, 300)]"
+        answer = run(
+            f"axe.run({place}, {{ resultTypes: ['violations'] }}).then((r) => r.violations.map((v) => {fields}))"
+        )
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"]["value"]
+
+    page.violations = violations
     page.results = results
     page.box = page.get_by_role("combobox", name=re.compile("^(Search by photo|Add an example)"))
     page.tile = lambda index: page.locator(f'#results .tile[data-index="{index}"]')

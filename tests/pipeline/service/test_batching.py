@@ -8,7 +8,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.service import batching
-from visterm.pipeline.service.batching import FairQueue, MicroBatcher, NicePool
+from visterm.pipeline.service.batching import MicroBatcher, NicePool, Places
 
 
 def test_requests_that_wait_for_too_long(made, serving, photos):
@@ -28,8 +28,8 @@ def test_requests_that_wait_for_too_long(made, serving, photos):
         by_id, within_label = f"/search?id={number}", f"/search?id={number}&label=fig"
         kinds = (
             (lambda: client.get(by_id), handlers.search_batcher.workers),
-            (lambda: client.get(within_label), handlers.general_pool.queue.places),
-            (lambda: client.upload(photos.data("fig/1.jpg")), handlers.upload_pool.queue.places),
+            (lambda: client.get(within_label), handlers.general_pool.places),
+            (lambda: client.upload(photos.data("fig/1.jpg")), handlers.upload_pool.places),
         )
         threads = []
         for ask, n_threads in kinds:
@@ -37,7 +37,7 @@ def test_requests_that_wait_for_too_long(made, serving, photos):
                 threads.append(threading.Thread(target=lambda ask=ask: answered.append(ask())))
                 threads[-1].start()
                 client.wait_until(lambda: len(held) == len(threads))
-        for queue in (handlers.search_batcher, handlers.general_pool.queue, handlers.upload_pool.queue):
+        for queue in (handlers.search_batcher, handlers.general_pool, handlers.upload_pool):
             queue.max_seconds = 0.1  # from now on: a busy machine may need longer to begin with those above
         threads.append(threading.Thread(target=client.get, args=(by_id,)))  # waits: the next is refused at once
         threads[-1].start()
@@ -53,39 +53,27 @@ def test_requests_that_wait_for_too_long(made, serving, photos):
             thread.join()
 
 
-def test_clients_take_turns():
-    """A client with many requests does not delay one with a single request."""
-
-    async def ask():
-        queue, order = FairQueue(1, 60), []
-
-        async def request(client):
-            async with queue.place(client):
-                order.append(client)
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(request(client) for client in "aaaabac"))
-        return "".join(order), queue.n_taken, queue.n_waiting
-
-    assert asyncio.run(ask()) == ("aabcaaa", 0, 0)
-
-
 def test_place_that_comes_too_late():
-    """A request that gave up passes its place on."""
+    """A request that gave up passes its place on, and places are given in the order of the requests."""
 
     async def ask():
-        queue = FairQueue(1, 0.01)
-        async with queue.place("a"):
-            with pytest.raises(HTTPException) as refused:
-                async with queue.place("b"):
-                    pass
-            waiting = asyncio.create_task(queue.place("b").__aenter__())
-            await asyncio.sleep(0)
-        waiting.cancel()  # in the step that gives it the place
-        await asyncio.gather(waiting, return_exceptions=True)
-        return refused.value.status_code, queue.n_taken, queue.n_waiting
+        places, order = Places(1, 0.01), []
 
-    assert asyncio.run(ask()) == (429, 0, 0)
+        async def request(name):
+            async with places.place():
+                order.append(name)
+
+        async with places.place():
+            with pytest.raises(HTTPException) as refused:
+                await request("late")
+            places.max_seconds = 60
+            waiting = [asyncio.create_task(request(name)) for name in "abc"]
+            await asyncio.sleep(0)
+        waiting[0].cancel()  # in the step that gives it the place
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return refused.value.status_code, order, places.n_pending
+
+    assert asyncio.run(asyncio.wait_for(ask(), 60)) == (429, ["b", "c"], 0)
 
 
 def test_batch_skips_requests_that_waited_for_too_long():
@@ -111,7 +99,7 @@ def test_memory_is_returned_after_the_last_upload(monkeypatch):
 
     async def upload():
         pool = NicePool(1, 60)
-        thread = await pool.run(lambda: threading.current_thread().name, client="a")
+        thread = await pool.run(lambda: threading.current_thread().name)
         assert thread.startswith("visterm-pictures")
         while not trimmed.is_set():
             await asyncio.sleep(0.001)

@@ -56,7 +56,8 @@ def test_a_hundred_thousand_labels_are_searched_fast_and_not_sent(own, serving, 
         monkeypatch.setattr(Searcher, "is_as_on_disk", lambda self: True)
         images[0] = images[0]._replace(labels=names)
         snapshot.labels.update(names)
-        snapshot._names.clear()
+        vars(snapshot.searcher.gallery).pop("albums", None)
+        snapshot.searcher.gallery._name_indexes.clear()
         client.get("/api/suggest", params={"q": "x"})  # makes the index
         started = time.process_time()
         answer = client.get("/api/suggest", params={"q": "label 99999"})
@@ -102,7 +103,7 @@ def test_several_examples(client, photos, searcher):
     a, b, c = (photos.id(name) for name in ("pear/1.jpg", "plum/1.jpg", "fig/1.jpg"))
     parameters = {"id": a, "example": [f"id:{b}", f"id:{c}@-0.5"], "weight": 0.8, "k": 5, "learner": "cosine"}
     answer = client.get("/search", params=parameters).json()[0]
-    expected = searcher.search_examples([(f"id:{a}", 0.8), (f"id:{b}", 1), (f"id:{c}", -0.5)], k=5, learner="cosine")
+    (expected,) = searcher.search(f"id:{a}", 5, "cosine", weight=0.8, example=[f"id:{b}", f"id:{c}@-0.5"])
     assert [result["id"] for result in answer["results"]] == [result["id"] for result in expected["results"]]
     assert answer["key"] is None  # it takes no marks
     upload = client.upload(photos.data("fig/2.jpg")).json()[0]["upload"]

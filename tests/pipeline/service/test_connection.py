@@ -107,48 +107,17 @@ def test_time_of_a_head(connect, monkeypatch):
     assert read(connect(HEAD + b"Content-Length: 9\r\n\r\nx")).startswith(b"HTTP/1.1 401 ")
 
 
-def test_idle_connections_keep_nobody_out(connect, guarded, monkeypatch):
-    """The one that is idle longest is closed, after those one that sends its body; none that waits for the service."""
-    guarded.wait_until(lambda: not guarded.connections)
-    monkeypatch.setattr(connection, "CONNECTIONS", 3)
-    body, idle, half = connect(CHUNKED), connect(), connect(HEAD)
-    guarded.wait_until(lambda: [c for c in guarded.connections if c._in_body] and len(guarded.connections) == 3)
-    assert guarded.get("/health").status_code == 200
-    assert _closed(idle)
-    body.sendall(b"1\r\n")  # is still there
-    new = [connect(HEAD), connect(HEAD)]
-    assert guarded.get("/health").status_code == 200
-    assert _closed(half)
-    monkeypatch.setattr(connection, "CONNECTIONS", 1)
-    new.append(connect(HEAD))
-    for _ in range(3):
-        assert guarded.get("/health").status_code == 200
-    assert all(map(_closed, (*new, body)))
-
-
-def _closed(connected):
-    try:
-        return connected.recv(1000) == b""
-    except ConnectionResetError:
-        return True
-
-
 def test_no_connection_left(connect, guarded, monkeypatch):
-    monkeypatch.setattr(connection.LimitedConnection, "_rank", lambda self: None)
-    monkeypatch.setattr(connection, "CONNECTIONS", 0)
-    answer = read(connect(HEAD + b"\r\n"))
+    """One too many is refused at once, before it sends anything, and the others go on."""
+    guarded.wait_until(lambda: not guarded.connections)
+    monkeypatch.setattr(connection, "CONNECTIONS", 1)
+    first = connect(HEAD)
+    guarded.wait_until(lambda: len(guarded.connections) == 1)
+    answer = read(connect())
     check_error(answer, 503, "connections")
     assert b"retry-after: 1\r\n" in answer
-
-
-def test_client_that_does_not_read(connect, guarded, monkeypatch):
-    """It is disconnected: the response would stay in memory."""
-    monkeypatch.setattr(connection, "STALL_SECONDS", 0.1)
-    monkeypatch.setattr(guarded.handlers, "original", lambda *_: bytes(50_000_000))
-    guarded.wait_until(lambda: not guarded.connections)
-    connected = connect(HEAD.replace(b"/health", b"/images/1/original") + TOKEN + b"\r\n")
-    assert connected.recv(9) == b"HTTP/1.1 "
-    guarded.wait_until(lambda: not guarded.connections)
+    first.sendall(TOKEN + b"Connection: close\r\n\r\n")
+    assert read(first).startswith(b"HTTP/1.1 200 ")
 
 
 def test_request_that_waits_for_the_event_loop(guarded, monkeypatch):

@@ -81,7 +81,7 @@ def test_update_whose_reload_fails(own, monkeypatch, serving):
 
 def test_damaged_version(own, serving, searcher, monkeypatch):
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
-    damaged = own.taught("oasis") / "in_force.json"
+    damaged = own.feedback("oasis") / "in_force.json"
     damaged.parent.mkdir(parents=True)
     mark = {"query": searcher.images[0].sha256, "image": 2, "mark": 1}
     with serving(own) as client:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
-pytest.importorskip("axe_playwright_python", reason="the tests of accessibility need axe-playwright-python")
 
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import expect
 
 from visterm.pipeline.service import app as service_app
@@ -26,25 +24,6 @@ MAX_BYTES = 74_000  # compressed, without comments and indentation
 MAP = ("map.js", "mapdata.js")  # which stand in place of a library for maps
 
 
-def violations(page):
-    """Run axe-core as a script of the browser, which the policy of the page does not bind."""
-    page.wait_for_timeout(250)  # colours of what fades are those at its end
-    world = page.context.new_cdp_session(page)
-    frame = world.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
-    context = world.send("Page.createIsolatedWorld", {"frameId": frame})["executionContextId"]
-
-    def run(text):
-        return world.send(
-            "Runtime.evaluate", {"expression": text, "contextId": context, "awaitPromise": True, "returnByValue": True}
-        )
-
-    run(AXE_SCRIPT)
-    fields = "[v.id, v.nodes[0].html.slice(0, 300)]"
-    answer = run(f"axe.run({{ resultTypes: ['violations'] }}).then((r) => r.violations.map((v) => {fields}))")
-    assert "exceptionDetails" not in answer, answer
-    return answer["result"]["value"]
-
-
 @pytest.mark.parametrize("page", LOOKS.values(), ids=LOOKS, indirect=True)
 def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page, ids):
     number, other = ids["plum/2.jpg"], ids["plum/3.jpg"]
@@ -53,7 +32,7 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
 
     def check(state):
         page.pictures()
-        if found := violations(page):
+        if found := page.violations():
             faults[state] = found
         if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
             faults[f"{state}, width"] = wide

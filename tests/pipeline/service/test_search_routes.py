@@ -34,6 +34,26 @@ def test_every_learner_and_the_next_page(client):
     assert beyond["results"] == []
 
 
+def test_the_options_of_a_search_are_those_of_the_class(client, searcher, photos):
+    number, other = photos.id("pear/0.jpg"), photos.id("fig/1.jpg")
+    for options in (
+        {"label": ["fig", "plum"], "not_label": "plum", "offset": 1},
+        {"label": "plum", "learned": 0.3},
+        {"folder": "plum", "learner": "cosine", "exclude_duplicates": True},
+        {"example": [f"id:{other}@-0.5"], "weight": 0.7, "not_label": "fig"},
+        {"region": "0,0,0.5,0.5", "exclude_duplicates": True},
+        {"exclude_duplicates": True},
+    ):
+        (answer,) = client.get("/search", params={"id": number, "k": 8, **options}).json()
+        (expected,) = searcher.search(f"id:{number}", 8, **options)
+        assert [{key: row[key] for key in expected["results"][0]} for row in answer["results"]] == expected["results"]
+    (answer,) = client.get("/search", params={"query_label": "plum", "label": "fig", "offset": 2}).json()
+    (expected,) = searcher.search_label("plum", label="fig", offset=2)
+    assert [row["score"] for row in answer["results"]] == [row["score"] for row in expected["results"]] != []
+    (nothing,) = client.get("/search", params={"query_label": "plum", "folder": "nowhere"}).json()
+    assert nothing["results"] == []
+
+
 def test_columns_are_the_same_answer(client, photos):
     number, other = photos.id("pear/0.jpg"), photos.id("fig/1.jpg")
     for asked in (
@@ -202,6 +222,8 @@ def test_questions_that_make_no_sense(client):
     client.check_error(client.get("/search", params={"id": 1, "learner": "oasys"}), 404, "oasys", "oasis, knn, cosine")
     client.check_error(client.get("/search", params={"id": 1, "learner": "wsabie"}), 409, "not trained")
     client.check_error(client.get("/search", params={"id": 1, "label": "<b>"}), 404, "<b>")
+    opened = client.get("/search", params={"id": 1, "label": "<b>"}, headers={"Sec-Fetch-Dest": "document"})
+    assert (opened.status_code, opened.headers["content-type"]) == (404, "text/html; charset=utf-8")
     client.check_error(client.get("/nowhere"), 404)
     client.check_error(client.delete("/search"), 405)
     headers = {"Content-Type": "multipart/form-data; boundary=x"}

@@ -131,7 +131,7 @@ def test_what_cannot_be_made_is_refused_with_one_line_and_the_run_stays(mine, tm
 
 def test_musl_is_refused_with_the_way_out(mine):
     line = refused("train", "--learner", "musl", cwd=mine)
-    assert "musl splits images by single numbers" in line
+    assert "musl: images are split by single numbers" in line
     assert line.endswith("--set features.kind=visterms --set features.codebook.kind=forest")
 
 

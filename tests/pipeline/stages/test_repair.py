@@ -1,4 +1,4 @@
-"""A damaged catalogue is rebuilt from segments, marks and what can be read of it."""
+"""A damaged catalogue is restored from its copy, or else from the segments."""
 
 from __future__ import annotations
 
@@ -31,57 +31,90 @@ def rows(folder):
         return db.execute(query).fetchall()
 
 
-def test_one_bit_costs_nothing(mine):
-    before, file = rows(mine), mine / "runs/fruit/collection/catalogue.sqlite"
+def flip(file):
     data = bytearray(file.read_bytes())
     data[-10] ^= 1
     file.write_bytes(data)
+    return bytes(data)
+
+
+def test_one_bit_costs_nothing(mine):
+    before, file = rows(mine), mine / "runs/fruit/collection/catalogue.sqlite"
+    data = flip(file)
     for command in (["search", "id:1"], ["info"], ["features"], ["compact"], ["remove", "id:3"]):
         assert "damaged catalogue" in refused(*command, cwd=mine)
     done = json_of("repair", cwd=mine)
     assert (done["catalogue"], done["lost"], done["damaged"]) == (True, [], [])
-    assert done["doubtful"] == [
-        "2 images added, removed or labelled by hand: as the damaged catalogue has them, which may be wrong"
-    ]
+    assert "the catalogue, as its last good copy has it" in done["kept"][0]
     assert rows(mine) == before
-    assert file.with_name("catalogue.sqlite.damaged").read_bytes() == bytes(data)
+    assert file.with_name("catalogue.sqlite.damaged").read_bytes() == data
     done = json_of("repair", cwd=mine)
     assert (done["catalogue"], done["kept"], done["features"]["extracted"]) == (False, [], 0)
 
 
-def test_an_id_keeps_the_content_that_its_segment_notes(mine):
-    """What the damaged catalogue says of an image may be read, and be wrong."""
+@pytest.mark.parametrize("how", ["empty", "gone", "a folder", "of another program"])
+def test_without_a_catalogue_the_copy_is_used(mine, how):
     before, file = rows(mine), mine / "runs/fruit/collection/catalogue.sqlite"
-    _, (_, _, sha256, *_), (_, path, *_), *_ = before
-    data = file.read_bytes()
-    assert sha256.encode() in data
-    file.write_bytes(data.replace(sha256.encode(), b"0" * 64).replace(path, path.replace(b"/", b"+")))
-    assert "damaged catalogue" in refused("info", cwd=mine)
+    file.unlink()
+    if how == "a folder":
+        file.mkdir()
+    elif how != "gone":
+        file.write_bytes(b"" if how == "empty" else b"not a database" * 1000)
+    assert "damaged catalogue" in refused("features", cwd=mine)
     assert json_of("repair", cwd=mine)["lost"] == []
     assert rows(mine) == before
 
 
-def test_without_any_catalogue_the_segments_know_the_images(mine):
+def test_a_change_that_no_copy_has_is_told(mine):
+    """As of a command that was killed before it had copied the catalogue."""
+    collection = mine / "runs/fruit/collection"
+    names = ("catalogue.copy.sqlite", "catalogue.checksum.json")
+    kept = {name: (collection / name).read_bytes() for name in names}
+    visterm("remove", "id:3", cwd=mine)
+    for name, data in kept.items():
+        (collection / name).write_bytes(data)
+    with open(collection / "catalogue.sqlite", "r+b") as stream:
+        stream.truncate(5000)
+    (line,) = json_of("repair", cwd=mine)["lost"]
+    assert "removals made by hand since then, if there were any" in line
+    assert {row[0] for row in rows(mine) if row[5] == "excluded"} == {2}
+
+
+@pytest.mark.parametrize("copy", ["damaged", "gone"])
+def test_without_any_copy_the_segments_know_the_images(mine, copy):
     before = {row[:3] for row in rows(mine)}
-    (mine / "runs/fruit/collection/catalogue.sqlite").write_bytes(b"")
-    assert "empty, beside segments" in refused("features", cwd=mine)
+    collection = mine / "runs/fruit/collection"
+    (collection / "catalogue.sqlite").write_bytes(b"")
+    if copy == "gone":  # as in a run of an earlier version
+        (collection / "catalogue.copy.sqlite").unlink()
+    else:
+        flip(collection / "catalogue.copy.sqlite")
+    assert "it is empty" in refused("features", cwd=mine)
     done = json_of("repair", cwd=mine)
     assert done["features"]["extracted"] == 0
-    assert any("made by hand" in line for line in done["lost"])
+    assert done["lost"] == ["labels given and removals made by hand, if there were any"]
     assert {row[:3] for row in rows(mine)} == before
     assert len(json_of("search", "id:1", "--learner", "cosine", "-k", "30", cwd=mine)[0]["results"]) == 17
+    assert (collection / "catalogue.copy.sqlite.damaged").exists() == (copy == "damaged")
+    assert (collection / "catalogue.copy.sqlite").read_bytes() == (collection / "catalogue.sqlite").read_bytes()
 
 
 def test_a_segment_lost_with_the_catalogue_is_extracted_again(mine):
-    collection = mine / "runs/fruit/collection"
+    before, collection = rows(mine), mine / "runs/fruit/collection"
     (collection / "segments/2/counts.npy").write_bytes(b"")
     assert "damaged segment" in refused("compact", cwd=mine)
     assert "damaged segment" in refused("add", "fruit/plum/1.jpg", cwd=mine)
     (collection / "catalogue.sqlite").unlink()
     done = json_of("repair", cwd=mine)
-    assert "segment 2 is damaged" in done["lost"][0]
-    assert done["features"]["extracted"] == 7
-    assert len(rows(mine)) == 18
+    assert (done["lost"], done["features"]["extracted"]) == ([], 7)
+    assert rows(mine) == before
+    (collection / "segments/3/counts.npy").write_bytes(b"")
+    for name in ("catalogue.sqlite", "catalogue.copy.sqlite"):
+        (collection / name).unlink()
+    done = json_of("repair", cwd=mine)
+    assert done["lost"][1] == "segment 3 is damaged: its images are extracted again"
+    assert done["features"]["extracted"] > 0
+    assert {row[:3] for row in rows(mine)} == {row[:3] for row in before}
 
 
 def test_what_another_command_makes_again_is_named(mine):

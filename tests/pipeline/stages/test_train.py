@@ -436,7 +436,6 @@ def test_who_answers_where_the_usual_learner_is_not_trained(mine, untrained, tol
         (["--label", ""], "--label: the label is empty"),
         (["--label", "pear", "--learner", "oasis"], "oasis ranks images, not labels; wsabie, pamir, warp"),
         (["--label", "pear", "--learner", "wsabi"], "did you mean wsabie?"),
-        (["fruit/pear/0.jpg", "--label", "pear"], "give images or --label, not both"),
         ([], "no query; give an image file, or --label NAME"),
         ([""], "a query is an empty name; give an image file"),
         (["fruit/pear/0.jpg", "--json", "--format", "csv"], "give only one of them"),
@@ -515,7 +514,7 @@ def test_what_cannot_end_is_refused(mine, monkeypatch):
     assert "lego: vectors of 40 numbers take about 0.0 s on one core; " in line
     assert line.endswith("or train with --time-limit")
     assert "trained in" in visterm("train", "--learner", "lego", "--force", "--time-limit", "1m", cwd=mine).stderr
-    monkeypatch.setattr(stage, "_FEWEST_ENTRIES", 1.1)
+    monkeypatch.setattr("visterm.learners.musl._FEWEST_ENTRIES", 1.1)
     line = refused("train", "--learner", "musl", "--force", cwd=mine)
     assert "of the 40 k-means visterms, too few" in line
     assert line.endswith("--set features.codebook.kind=forest")

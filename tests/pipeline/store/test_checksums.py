@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from visterm.pipeline.store.append_only import AppendOnlyStore, append_row
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.checksums import OWN
 from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import is_fresh, make_record, read_record
+from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.segments import is_whole, read_segment, write_segment
 
 
@@ -68,9 +69,9 @@ def test_one_bit_of_an_artifact(tmp_path, caplog):
     record = make_record("train", {}, {})
     with publish(tmp_path / "learners/oasis", record) as folder:
         (folder / "a.npy").write_bytes(b"numbers")
-    assert is_fresh(tmp_path / "learners/oasis", record)
+    assert is_up_to_date(tmp_path / "learners/oasis", record)
     flip(tmp_path / "learners/oasis/a.npy", 3)
-    assert not is_fresh(tmp_path / "learners/oasis", record)
+    assert not is_up_to_date(tmp_path / "learners/oasis", record)
     assert "a.npy does not have the checksum" in caplog.text
     text = (tmp_path / "learners/oasis/record.json").read_text()
     (tmp_path / "learners/oasis/record.json").write_text(text.replace('"sizes": {', '"sizer": {'))
@@ -85,8 +86,43 @@ def test_one_bit_of_the_catalogue(tmp_path):
     with Collection(tmp_path / "run/collection") as collection:
         assert os.fspath(collection.root) == "/images/of/fruit"
     flip(file, file.read_bytes().index(b"of/fruit"))
-    with pytest.raises(UserError, match="damaged catalogue .*; run 'visterm repair --run run' to rebuild it"):
+    with pytest.raises(UserError, match="damaged catalogue .*; run 'visterm repair --run run' to restore it"):
         Collection(tmp_path / "run/collection")
+
+
+def test_a_changed_catalogue_leaves_a_copy(tmp_path):
+    folder = tmp_path / "run/collection"
+    file, copy = folder / "catalogue.sqlite", folder / "catalogue.copy.sqlite"
+    with Collection(folder, create=True) as collection, collection.transaction():
+        collection["root"] = b"/images"
+    assert copy.read_bytes() == file.read_bytes()
+    copied = copy.stat().st_mtime_ns
+    with Collection(folder) as collection, collection.transaction():
+        collection["root"] = b"/images"  # as it was
+    assert copy.stat().st_mtime_ns == copied
+    copy.unlink()
+    copy.mkdir()
+    with Collection(folder) as collection, collection.transaction():
+        collection["root"] = b"/other"
+    assert copy.read_bytes() == file.read_bytes()
+
+
+def test_a_damaged_catalogue_is_not_copied(tmp_path):
+    """Damage that shows only in the middle of a command must not take the place of the good copy."""
+    folder = tmp_path / "run/collection"
+    with Collection(folder, create=True) as collection, collection.transaction():
+        collection["root"] = b"/images"
+    good = (folder / "catalogue.copy.sqlite").read_bytes()
+
+    def change():
+        with Collection(folder) as collection:
+            with collection.transaction():
+                collection["root"] = b"/other"
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with pytest.raises(UserError, match="damaged catalogue"):
+        change()
+    assert (folder / "catalogue.copy.sqlite").read_bytes() == good
 
 
 @pytest.mark.parametrize("how", ["empty", "gone"])
@@ -94,7 +130,8 @@ def test_no_catalogue_beside_segments(tmp_path, how):
     with Collection(tmp_path / "run/collection", create=True):
         pass
     write_segment(tmp_path / "run/collection/segments/1", sparse.csr_matrix(np.eye(2, dtype=np.int32)))
-    (tmp_path / "run/collection/catalogue.sqlite").unlink()
+    for file in (tmp_path / "run/collection").glob("catalogue.*"):
+        file.unlink()
     if how == "empty":
         (tmp_path / "run/collection/catalogue.sqlite").touch()
     with pytest.raises(UserError, match=f"damaged catalogue .*{how}.*visterm repair"):
@@ -124,10 +161,54 @@ def test_one_bit_of_a_mark_and_keeping_the_others(tmp_path):
     assert "row 2 of notes does not have the checksum" in notes.damage()
     with pytest.raises(UserError, match="visterm repair"):
         notes.add("more")
+    notes.copy.unlink()  # as of an earlier version
     assert notes.rebuild() == (2, 1)
     assert notes.all() == ["note 0", "note 2"]
     assert notes.add("more") == 4
     assert notes.file.with_name("notes.sqlite.damaged").exists()
+
+
+@pytest.mark.parametrize("how", ["flipped", "emptied", "cut", "gone", "folder"])
+def test_a_row_of_either_file_is_kept(tmp_path, how):
+    notes = _Notes(tmp_path / "notes.sqlite")
+    for i in range(3):
+        notes.add(f"note {i}")
+    assert notes.copy.stat().st_mode & 0o777 == 0o600
+    flip(notes.copy, notes.copy.read_bytes().index(b"note 2"))
+    if how == "flipped":
+        flip(notes.file, notes.file.read_bytes().index(b"note 1"))
+        assert notes.damage()
+        assert notes.rebuild() == (3, 0)
+        assert notes.all() == ["note 0", "note 1", "note 2"]
+        return
+    data = notes.file.read_bytes()
+    notes.file.unlink()
+    if how == "folder":
+        notes.file.mkdir()
+    elif how != "gone":
+        notes.file.write_bytes(data[:5000] if how == "cut" else b"")
+    assert "damaged" in notes.damage()
+    with pytest.raises(UserError, match="visterm repair"):
+        notes.add("more")
+    notes.rebuild()
+    assert notes.all() == ["note 0", "note 1"]
+    assert notes.add("more") == 3
+
+
+@pytest.mark.parametrize("how", ["emptied", "text", "gone", "folder"])
+def test_a_damaged_copy_is_written_again(tmp_path, how):
+    notes = _Notes(tmp_path / "notes.sqlite")
+    notes.add("note 0")
+    notes.copy.unlink()
+    if how == "folder":
+        notes.copy.mkdir()
+    elif how != "gone":
+        notes.copy.write_bytes(b"" if how == "emptied" else b"not a database" * 1000)
+    for i in (1, 2):
+        notes.add(f"note {i}")
+    notes.file.unlink()
+    assert notes.rebuild() == (3, 0)
+    assert notes.all() == ["note 0", "note 1", "note 2"]
 
 
 def test_an_emptied_file_of_marks_is_damage(tmp_path):

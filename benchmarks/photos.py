@@ -1,0 +1,107 @@
+"""Sets of photos, and the settings with which the commands read them.
+
+A set is a folder of $VISTERM_DATA, or some classes of one; see benchmarks/vectors.py.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from .processes import set_options, visterm
+from .vectors import DATA, N_TEST, N_TRAIN
+
+SHIPPED = ("astronaut", "chelsea", "coffee", "rocket", "camera", "brick", "grass", "gravel")  # with scikit-image
+SETS = {"caltech101-20": "Caltech-101, 20 classes", "flowers": "flowers, 9 classes", "textures": "textures, 9 classes"}
+
+
+def folder_of(name: str) -> Path:
+    return DATA / name.partition("-")[0]
+
+
+def settings_of(name: str) -> list[str]:
+    """Return the settings of the commands for a set: its classes and the size of its split, or its table of labels."""
+    if "-" in name:
+        classes = yaml.safe_load((DATA / "sets.yaml").read_text())[name]
+        return [f"collection.classes={json.dumps(classes)}", f"split.train={N_TRAIN}", f"split.test={N_TEST}"]
+    labels = DATA / name / "labels.csv"
+    return [f"collection.labels={labels}"] if labels.exists() else []
+
+
+def labelled(name: str) -> tuple[list[Path], np.ndarray]:
+    """Paths and labels of a set whose classes are folders."""
+    folder = folder_of(name)
+    if "-" in name:
+        classes = yaml.safe_load((DATA / "sets.yaml").read_text())[name]
+    else:
+        classes = sorted(path.name for path in folder.iterdir())
+    paths = [path for c in classes for path in sorted((folder / c).iterdir())]
+    return paths, np.array([path.parent.name for path in paths])
+
+
+def of_each_class(y: np.ndarray, rng: np.random.Generator, *sizes: int | None) -> list[np.ndarray]:
+    """Divide the rows into parts: of each class, in random order, as many as `sizes` say; None takes the rest."""
+    parts: list[list[np.ndarray]] = [[] for _ in sizes]
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        for part, size in zip(parts, sizes, strict=True):
+            part.append(rows[:size])
+            rows = rows[len(part[-1]) :]
+    return [np.concatenate(part) for part in parts]
+
+
+def folds_of(y: np.ndarray, n_folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each image; each class is spread evenly over all folds."""
+    rng = np.random.default_rng(seed)
+    folds = np.empty(len(y), dtype=int)
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        folds[members] = np.arange(len(members)) % n_folds
+    return folds
+
+
+def files_of(*names: str) -> list[Path]:
+    """Paths of the photos of some folders, in the order of the names."""
+    return [path for name in names for path in sorted((DATA / name).glob("*/*.jpg"))]
+
+
+def some_photos(n_train: int, n_test: int, folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return paths of training and test photos: of Caltech-101, or else crops of photos, written into `folder`."""
+    if paths := files_of("caltech101"):
+        chosen = np.random.default_rng(0).permutation(len(paths))
+        return [paths[i] for i in chosen[:n_train]], [paths[i] for i in chosen[n_train : n_train + n_test]]
+    import cv2
+    import skimage
+
+    rng = np.random.default_rng(0)
+    sources = [getattr(skimage.data, name)() for name in SHIPPED]
+    for i in range(n_train + n_test):
+        photo = sources[i % len(sources)]
+        y, x = rng.integers(0, photo.shape[0] - 240), rng.integers(0, photo.shape[1] - 300)
+        crop = photo[y : y + 240, x : x + 300]
+        paths.append(folder / f"{i:05}.jpg")
+        cv2.imwrite(str(paths[-1]), crop if crop.ndim == 2 else crop[..., ::-1])
+    return paths[:n_train], paths[n_train:]
+
+
+def caltech_or_demo(folder: Path, quick: bool) -> Path:
+    """Return the folder of Caltech-101; with `quick`, or where it is missing, write demo images into `folder`."""
+    if not quick and (DATA / "caltech101").is_dir():
+        return DATA / "caltech101"
+    from visterm.pipeline.stages.demo_images import write_demo_images
+
+    write_demo_images(folder)
+    return folder
+
+
+def evaluated(images: Path, *options: str, settings: list[str]) -> dict:
+    """Run features, train and evaluate as a user does; return the figures of OASIS and cosine."""
+    given = [*options, *set_options(settings)]
+    with tempfile.TemporaryDirectory() as runs:
+        visterm(runs, "features", images, *given)
+        visterm(runs, "train", *given)
+        return json.loads(visterm(runs, "evaluate", "--json", *given))["systems"]

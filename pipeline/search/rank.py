@@ -1,0 +1,147 @@
+"""Rank the images of a run for queries: all of them, or those that pass a filter."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
+from .duplicates import without_duplicates
+from .filters import NO_FILTER, Filter
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class FilteredIndexes:
+    """The indexes of images that pass filters, used last, with no more rows together than there are images."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._indexes: dict[Any, tuple[Any, np.ndarray]] = {}  # by learner and filter: index, rows
+
+    def get(self, key: Any) -> tuple[Any, np.ndarray] | None:
+        """Return an index and its rows."""
+        return self._indexes.get(key)
+
+    def add(self, key: Any, index: Any, rows: np.ndarray, n_images: int) -> None:
+        """Keep an index; forget the oldest ones while they are too many."""
+        with self._lock:
+            self._indexes[key] = index, rows
+            while sum(len(rows) for _, rows in self._indexes.values()) > n_images > len(rows):
+                del self._indexes[next(iter(self._indexes))]
+
+
+def rank(
+    searcher: Any,
+    Q: Any,
+    own: Sequence[int],
+    k: int,
+    learner: str,
+    *,
+    learned: float | None = None,
+    offset: int = 0,
+    wanted: Filter = NO_FILTER,
+    skipped: AbstractSet[int] = frozenset(),
+    contents: Sequence[str] | None = None,
+) -> list[list[tuple[int, float]]]:
+    """Rank the images of a run for each query.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    Q : CSR or ndarray, (n_queries, n_features)
+    own : sequence of int, (n_queries,)
+        Row of the image that each query is itself, which is excluded from its results; -1 for others.
+    k, offset : int
+        Number of results, and of the better ones that are skipped.
+    learner, learned
+        As of `Searcher.index`.
+    wanted : Filter
+        Only images that pass it.
+    skipped : set of int
+        Rows that are no results.
+    contents : sequence of str, optional
+        SHA-256 of the file of each query. With it, duplicates of the query and of earlier results are excluded.
+
+    Returns
+    -------
+    list of list of (int, float)
+        Rows and scores for each query, best first.
+    """
+    index, rows, passes = _index_of(searcher, learner, wanted, learned)
+    images = searcher.images
+    n = len(images) if rows is None else len(rows)
+    ranked: list[list[tuple[int, float]]] = [[] for _ in own]
+    if n == 0:
+        return ranked
+    excluded = list(own) if rows is None else [_place(rows, row) for row in own]
+    row_of = None if rows is None else rows.tolist()
+    depth, left = offset + k + len(skipped), list(range(len(ranked)))
+    while left:
+        depth = min(depth, n)
+        some = Q if len(left) == len(ranked) else Q[left]
+        ranking = index.search(some, k=depth, exclude=[excluded[i] for i in left])
+        for i, places, scores in zip(left, ranking.indices.tolist(), ranking.scores.tolist(), strict=True):
+            results = [
+                (place if row_of is None else row_of[place], score)
+                for place, score in zip(places, scores, strict=True)
+                if place >= 0
+            ]
+            if skipped or passes is not None:
+                results = [
+                    (row, score) for row, score in results if row not in skipped and (passes is None or passes[row])
+                ]
+            if contents is not None:
+                results = without_duplicates(results, images, contents[i])
+            ranked[i] = results[offset : offset + k]
+        left = [i for i in left if len(ranked[i]) < k and depth < n]
+        depth *= 8  # too few are left of these
+    return ranked
+
+
+def _place(rows: np.ndarray, row: int) -> int:
+    """Place of a row among some in order; -1 if it is not there."""
+    place = int(rows.searchsorted(row))
+    return place if place < len(rows) and rows[place] == row else -1
+
+
+def _index_of(
+    searcher: Any, learner: str, wanted: Filter, learned: float | None
+) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+    """Return an index to search for images that pass a filter.
+
+    For few of them it is one of their own, with their rows, so that a rare label is searched fast. For most images it
+    is the index of all, and whether each row passes.
+    """
+    import numpy as np
+
+    from visterm.retrieval import ExactIndex
+
+    if wanted == NO_FILTER:
+        return searcher.index(learner, learned), None, None
+    model: Any = searcher.blend(learner, learned)
+    key = learner, wanted, searcher.share(learner, learned) == 1 or model.shares_gallery
+    if (cached := searcher.filtered.get(key)) is not None:
+        return _by(cached[0], model), cached[1], None
+    rows, n_images = searcher.gallery.rows_of(wanted), len(searcher.images)
+    if 2 * len(rows) > n_images:
+        passes = np.zeros(n_images, bool)
+        passes[rows] = True
+        return searcher.index(learner, learned), None, passes
+    labels = searcher.labels_for(learner)
+    row_labels = None if labels is None else labels[rows]
+    n_jobs = searcher.config.compute.n_jobs
+    index = ExactIndex(model, searcher.X[rows], row_labels, n_jobs=n_jobs) if len(rows) else None
+    searcher.filtered.add(key, index, rows, n_images)
+    return index, rows, None
+
+
+def _by(index: Any, model: Any) -> Any:
+    """The same gallery, ranked by another share of its learner."""
+    if index is not None and index.learner is not model:
+        index = copy.copy(index)
+        index.learner = model
+    return index

@@ -1,0 +1,106 @@
+"""Compute what the service tells of the overview: the map, images that look alike, labels to check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from starlette.exceptions import HTTPException
+
+from visterm.pipeline.search.overview import Overview
+
+from . import schemas
+from .handlers import RequestHandlers
+from .snapshot import Snapshot
+
+NO_LABEL = 2**16 - 1
+_GROUP = 60  # images of a group that are sent
+
+
+class OverviewHandlers:
+    """The overview that a run keeps, of which only images of the snapshot are told."""
+
+    def __init__(self, handlers: RequestHandlers):
+        self.handlers = handlers
+
+    def state(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Make `schemas.MapState`."""
+        overview = self.handlers.overview.overview()
+        return self.handlers.overview.state(snapshot) | {
+            "version": overview and overview.record["created"],
+            "images": 0 if overview is None else len(overview.ids),
+            "labels": _label_names(snapshot),
+            "n_alike": 0 if overview is None else len(_groups(overview, snapshot)),
+            "n_check": 0 if overview is None else len(_doubts(overview, snapshot)),
+        }
+
+    def draw(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Start to draw the map, unless it is up to date; return the state."""
+        self.handlers.run_folder.check()
+        self.handlers.overview.start(snapshot)
+        return self.state(snapshot)
+
+    def points(self, snapshot: Snapshot) -> bytes:
+        """Return the places of the images that are in both the map and the snapshot."""
+        overview, place = self._overview(), snapshot.searcher.place
+        kept = np.array([number in place for number in overview.ids.tolist()], bool)
+        ids = overview.ids[kept]
+        xy = np.clip(np.round(overview.points[kept] * 65535), 0, 65535).astype("<u2")
+        numbers = {name: i for i, name in enumerate(_label_names(snapshot))}
+        labels = np.full(len(ids), NO_LABEL, "<u2")
+        for i, number in enumerate(ids.tolist()):
+            of_image = [numbers[name] for name in snapshot.searcher.images[place[number]].labels if name in numbers]
+            if of_image:
+                labels[i] = min(of_image)
+        return ids.astype("<f8").tobytes() + xy.tobytes() + labels.tobytes()
+
+    def alike(self, snapshot: Snapshot, offset: int, limit: int) -> dict[str, Any]:
+        """Make `schemas.AlikeGroups`."""
+        groups, place = _groups(self._overview(), snapshot), snapshot.searcher.place
+        return {
+            "total": len(groups),
+            "groups": [
+                {
+                    "similarity": similarity,
+                    "n_images": len(ids),
+                    "images": [self.handlers.image_summary(snapshot, place[number]) for number in ids[:_GROUP]],
+                }
+                for similarity, ids in groups[offset : offset + limit]
+            ],
+        }
+
+    def check(self, snapshot: Snapshot, label: str | None, offset: int, limit: int) -> dict[str, Any]:
+        """Make `schemas.LabelsToCheck`, of one label or of all."""
+        entries = [entry for entry in _doubts(self._overview(), snapshot) if label is None or entry["label"] == label]
+        place = snapshot.searcher.place
+        return {
+            "total": len(entries),
+            "entries": [
+                {name: value for name, value in entry.items() if name != "id"}
+                | {"image": self.handlers.image_summary(snapshot, place[entry["id"]])}
+                for entry in entries[offset : offset + limit]
+            ],
+        }
+
+    def _overview(self) -> Overview:
+        overview = self.handlers.overview.overview()
+        if overview is None:
+            raise HTTPException(409, "the map is not drawn yet; POST /api/map draws it")
+        return overview
+
+
+def _label_names(snapshot: Snapshot) -> list[str]:
+    """Names of labels by number, the largest first."""
+    return list(snapshot.searcher.gallery.albums.labels)[: schemas.MAX_LISTED_LABELS]
+
+
+def _groups(overview: Overview, snapshot: Snapshot) -> list[tuple[float, list[int]]]:
+    """Return the groups of which at least two images are still there: similarity, ids."""
+    place = snapshot.searcher.place
+    groups = ((group["similarity"], [number for number in group["ids"] if number in place]) for group in overview.alike)
+    return [(similarity, ids) for similarity, ids in groups if len(ids) > 1]
+
+
+def _doubts(overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the labels to check of images that are still there."""
+    return [entry for entry in overview.check if entry["id"] in snapshot.searcher.place]

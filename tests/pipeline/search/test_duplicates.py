@@ -1,0 +1,64 @@
+"""Equal files, and copies of one picture, among others."""
+
+import cv2
+import numpy as np
+import pytest
+
+from visterm.pipeline.search.duplicates import GRID, find_pairs, group_copies, small_versions, without_duplicates
+from visterm.pipeline.store.catalogue import Image
+
+
+def cells(pixels):
+    return cv2.resize(pixels, (GRID, GRID), interpolation=cv2.INTER_AREA).ravel()
+
+
+@pytest.fixture
+def images():
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(0, 256, (6, 9, 12, 3)).astype(np.uint8)
+    return [cv2.resize(one, (240, 180), interpolation=cv2.INTER_CUBIC) for one in coarse]
+
+
+def test_copies_are_found_in_spite_of_size_code_and_mirror(images):
+    encoded = cv2.imdecode(cv2.imencode(".jpg", images[1], [cv2.IMWRITE_JPEG_QUALITY, 40])[1], cv2.IMREAD_COLOR)
+    copies = [cv2.resize(images[0], (480, 360)), encoded, images[2][:, ::-1]]
+    all_cells = np.array([cells(one) for one in [*images, *copies]])
+    pairs = find_pairs(all_cells, np.full(9, 4 / 3))
+    assert sorted(pairs) == [(0, 6, False), (1, 7, False), (2, 8, True)]
+
+
+def test_images_of_another_shape_are_no_copies(images):
+    all_cells = np.array([cells(images[0]), cells(images[0])])
+    assert find_pairs(all_cells, np.array([1.33, 1.5])) == []
+    assert find_pairs(all_cells[:1], np.ones(1)) == []
+
+
+def test_copies_have_one_number_where_their_grey_versions_agree(images):
+    """Fine textures of one mean colour are no copies, and an image without a grey version is a copy of none."""
+    rng = np.random.default_rng(0)
+    textures = [np.repeat(rng.integers(0, 2, (96, 96, 1), np.uint8) * np.uint8(255), 3, axis=2) for _ in range(2)]
+    pictures = [images[0], images[0][:, ::-1], images[1], *textures, cv2.resize(images[1], (120, 90))]
+    versions = [small_versions(picture) for picture in pictures]
+    ratios = np.array([4 / 3, 4 / 3, 4 / 3, 1, 1, 4 / 3])
+    asked = []
+
+    def fine_of(places, lacking=()):
+        asked.append(places)
+        return {place: versions[place].fine for place in places if place not in lacking}
+
+    numbers = group_copies([version.cells for version in versions], ratios, fine_of)
+    assert numbers[0] == numbers[1]
+    assert numbers[2] == numbers[5]
+    assert len(set(numbers)) == 4
+    assert {0, 1, 2, 5} <= asked[0]
+    alone = group_copies([version.cells for version in versions], ratios, lambda places: fine_of(places, {1}))
+    assert alone[0] != alone[1]
+    assert alone[2] == alone[5]
+    assert group_copies([], np.zeros(0), fine_of) == []
+
+
+def test_of_equal_files_the_first_is_kept_and_none_of_the_query():
+    images = [Image(i, f"{i}.jpg", sha256, {}, None, 0, i) for i, sha256 in enumerate("aabbc")]
+    results = [(1, 0.9), (0, 0.9), (3, 0.8), (4, 0.7), (2, 0.6)]
+    assert without_duplicates(results, images, "") == [(1, 0.9), (3, 0.8), (4, 0.7)]
+    assert without_duplicates(results, images, "a") == [(3, 0.8), (4, 0.7)]

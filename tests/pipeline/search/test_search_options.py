@@ -1,0 +1,119 @@
+"""Filters, examples and regions of `visterm search`, as `Searcher.search` has them."""
+
+import json
+import shutil
+
+import pytest
+from running import json_of, refused, visterm
+
+from visterm.pipeline.search.labels import UnknownLabel
+
+
+def paths(answer):
+    return [row["path"] for row in answer["results"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["--label", "plum", "--label", "apple"], {"label": ["plum", "apple"]}),
+        (["--label", "plum", "--not-label", "pear"], {"label": "plum", "not_label": "pear"}),
+        (["--folder", "pear/"], {"folder": "pear"}),
+        (["--not-label", "apple", "--offset", "3"], {"not_label": "apple", "offset": 3}),
+        (["--example", "id:9@-0.5", "--weight", "2"], {"example": [("id:9", -0.5)], "weight": 2}),
+        (["--region", "0,0,0.5,0.5", "--label", "pear"], {"region": (0, 0, 0.5, 0.5), "label": "pear"}),
+        (["--learned", "0.2", "--folder", "plum", "--learner", "wsabie"],
+         {"learned": 0.2, "folder": "plum", "learner": "wsabie"}),
+    ],
+)  # fmt: skip
+def test_the_command_and_the_class_take_the_same_options(searcher, finished, arguments, options):
+    answers = json_of("search", "id:2", "pear/3.jpg", "-k", "4", *arguments, cwd=finished)
+    assert answers == searcher.search(["id:2", "pear/3.jpg"], 4, **options)
+    assert all(answer["results"] for answer in answers)
+    plain = searcher.search(["id:2", "pear/3.jpg"], 4, options.get("learner"))
+    assert [answer["results"] for answer in answers] != [answer["results"] for answer in plain]
+    assert [answer["query"] for answer in answers] == ["id:2", "pear/3.jpg"]
+
+
+def test_filters_leave_the_order_and_the_scores_as_they_are(searcher):
+    (whole,) = searcher.search("id:2", 30)
+    (few,) = searcher.search("id:2", 30, label="plum")  # an index of its own
+    (most,) = searcher.search("id:2", 30, not_label="plum")  # the index of all
+    for answer, kept in ((few, "plum/"), (most, ("apple/", "pear/"))):
+        wanted = [(row["path"], row["score"]) for row in whole["results"] if row["path"].startswith(kept)]
+        assert [(row["path"], row["score"]) for row in answer["results"]] == wanted
+        assert [row["rank"] for row in answer["results"]] == list(range(1, len(wanted) + 1))
+    (rest,) = searcher.search("id:2", 5, not_label="plum", offset=4)
+    assert rest["results"] == most["results"][4:9]
+    assert searcher.search("id:2", offset=100)[0]["results"] == []
+    assert searcher.search("id:2", label="plum", folder="pear")[0]["results"] == []
+
+
+def test_labels_are_ranked_among_the_images_that_pass(searcher, finished):
+    (whole,) = searcher.search_label("pear", 30)
+    (some,) = json_of("search", "--query-label", "pear", "--label", "plum", "-k", "30", cwd=finished)
+    assert paths(some) == [path for path in paths(whole) if path.startswith("plum/")]
+    (rest,) = json_of("search", "--label", "pear", "--not-label", "pear", "--offset", "2", "-k", "3", cwd=finished)
+    assert paths(rest) == [path for path in paths(whole) if not path.startswith("pear/")][2:5]
+    assert [row["rank"] for row in rest["results"]] == [3, 4, 5]
+    asked = ("search", "--label", "pear", "--label", "plum")
+    together = visterm("search", "--query-label", "pear", "--query-label", "plum", cwd=finished).stdout
+    assert visterm(*asked, cwd=finished).stdout == together
+    assert searcher.search_label("pear", folder="nowhere") == [{"query": "pear", "results": []}]
+
+
+def test_duplicates_of_a_query_and_of_results_are_skipped(mine):
+    shutil.copy(mine / "fruit/pear/0.jpg", mine / "fruit/pear/again.jpg")
+    shutil.copy(mine / "fruit/pear/0.jpg", mine / "from outside.jpg")
+    visterm("features", "fruit", cwd=mine)
+    for query in ("pear/0.jpg", "from outside.jpg"):
+        (answer,) = json_of("search", query, "-k", "50", cwd=mine)
+        (without,) = json_of("search", query, "-k", "50", "--exclude-duplicates", cwd=mine)
+        copies = {"pear/0.jpg", "pear/again.jpg"} & set(paths(answer))
+        assert copies
+        assert paths(without) == [path for path in paths(answer) if path not in copies]
+    (other,) = json_of("search", "pear/1.jpg", "-k", "50", "--exclude-duplicates", cwd=mine)
+    assert len(other["results"]) == 29
+    assert sum(path in ("pear/0.jpg", "pear/again.jpg") for path in paths(other)) == 1
+
+
+def test_a_page_of_a_query_with_examples(finished, tmp_path):
+    page = tmp_path / "found.html"
+    visterm("search", "id:2", "--example", "id:9", "--label", "pear", "--html", page, cwd=finished)
+    assert page.read_text().count('<span class="rank"') == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["id:1", "--query-label", "pear"], "give images or --query-label, not both: id:1, --query-label pear"),
+        (["id:1", "--label", "paer"], "run fruit has no label 'paer'; did you mean pear?"),
+        (["id:1", "--not-label", "zzz"], "run fruit has no label 'zzz'; there are apple, pear, plum"),
+        (["id:1", "--folder", "fruit/pear"], "no image passes --folder fruit/pear; folders are relative to "),
+        (["id:1", "--label", "pear", "--folder", "plum"], "no image passes --label pear --folder plum"),
+        (["id:1", "--example", "none.jpg"], "example none.jpg: cannot be read"),
+        (["id:1", "--example", "id:2@77"], "weight 77: give a number from -10 to 10"),
+        (["id:1", "--weight", "11"], "weight 11: give a number from -10 to 10"),
+        (["id:1", "--region", "0,0,2,1"], "region: give x, y, width and height in shares of the image"),
+        (["id:1", "--region", "left"], "region: give x, y, width and height in shares of the image"),
+        (["--query-label", "pear", "--region", "0,0,1,1"], "--region is for queries that are images"),
+        (["--label", "pear", "--exclude-duplicates"], "--exclude-duplicates is for queries that are images"),
+        (["--not-label", "pear"], "no query; give an image file"),
+    ],
+)
+def test_mistakes_are_one_line(finished, arguments, message):
+    assert message in refused("search", *arguments, cwd=finished)
+
+
+def test_a_run_without_labels_says_so(tmp_path, write_images):
+    write_images(tmp_path / "flat", [f"pear{i}.jpg" for i in range(6)])
+    visterm("features", "flat", "--set", "features.n_visterms=10", cwd=tmp_path)
+    asked = ("search", "pear0.jpg", "--learner", "cosine")
+    assert "run flat has no label 'pear'; its images have no labels" in refused(*asked, "--label", "pear", cwd=tmp_path)
+    assert len(json.loads(visterm(*asked, "--folder", ".", "--json", cwd=tmp_path).stdout)[0]["results"]) == 5
+
+
+def test_an_unknown_label_has_an_error_of_its_own(searcher):
+    for options in ({"label": "paer"}, {"not_label": ["pear", "paer"]}):
+        with pytest.raises(UnknownLabel, match="did you mean pear"):
+            searcher.search("id:1", **options)

@@ -1,0 +1,122 @@
+"""What benchmarks are declared with: records, races, processes and sets of photos."""
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+reason = "benchmarks lie in the repository, not in the package"
+command = pytest.importorskip("benchmarks.__main__", reason=reason)
+from benchmarks import page, photos, processes, records  # noqa: E402
+
+
+class FakeClock:
+    """A clock that stands still until a run advances it."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.clock = records.Clock(lambda: self.now, "fake time")
+
+    def takes(self, seconds):
+        def run(k):
+            self.now += seconds[k]
+
+        return run
+
+
+@pytest.fixture
+def fake():
+    return FakeClock()
+
+
+def test_rounds_take_turns_and_the_first_is_not_counted(fake):
+    order = []
+    runs = [lambda k, name=name: order.append((k, name)) for name in "ab"]
+    assert records.in_turns(*runs, rounds=2, clock=fake.clock).shape == (2, 2)
+    assert order == list(itertools.product(range(3), "ab"))
+    times = records.in_turns(fake.takes([100, 1, 2]), fake.takes([100, 3, 8]), rounds=2, clock=fake.clock)
+    assert times.tolist() == [[1, 3], [2, 8]]
+
+
+def test_a_race_has_medians_of_a_thing_in_its_unit(fake):
+    ours, peer = fake.takes([9, 2, 1, 4]), fake.takes([9, 2, 8, 6])
+    given = {"unit": "ms per query", "things": 10, "of": "10 queries"}
+    figures = records.race(ours, peer, 3, fake.clock, **given)
+    assert (figures["ours"], figures["peer"]) == (200, 600)  # of 2 and 6 s for ten queries
+    assert figures["ratio"] == 3
+    assert figures["n"] == 30
+    assert figures["measured"] == "10 queries, median of 3 in turns, fake time"
+    paired = records.race(ours, peer, 3, fake.clock, **given, n=5, paired=True)
+    assert paired["ratio"] == 1.5  # the median of 1, 8 and 1.5
+    assert paired["n"] == 5
+
+
+def test_a_fit_is_timed_without_what_looks_at_it(fake):
+    seen = []
+
+    class Learner:
+        def fit(self, X, y, callback):
+            for _ in range(3):
+                fake.now += 2
+                callback(self)
+
+    def look(learner, seconds):
+        seen.append(seconds)
+        fake.now += 50
+
+    assert records.fit_seconds(Learner(), None, None, look, fake.clock) == 6
+    assert seen == [2, 4, 6]
+
+
+def test_a_ratio_above_1_means_that_ours_is_better():
+    assert records.compared(2, 3, "ms", 1)["ratio"] == 1.5
+    assert records.compared(3, 2, "mAP", 1, higher=True)["ratio"] == 1.5
+    assert records.compared(3, 2, "times", 1, ratio=7)["ratio"] == 7
+
+
+def test_a_record_has_all_that_the_page_needs():
+    figures = records.compared(2, 3, "us per triplet", 4)
+    record = records.record("a", "what", "peer", ": why", figures, measured="how", bound=1.234e-4, d=5)
+    assert record == {
+        **{"name": "a", "what": "what", "ours": 2, "peer": 3, "peer_name": "peer", "ratio": 1.5},
+        **{"limit": "120 us: why", "bound": pytest.approx(123.4), "unit": "us per triplet", "n": 4},
+        **{"measured": "how", "d": 5},
+    }
+    assert list(record)[:6] == ["name", "what", "ours", "peer", "peer_name", "ratio"]
+    assert records.record("a", "what", "peer", "as above", figures | {"memory": 6, "measured": "how"})["memory"] == 6
+    assert page.row(record | {"command": "python -m x"})[4] == "120 us: why; ours takes 0.0 times that"
+
+
+def test_a_function_has_a_process_of_its_own():
+    assert processes.in_own_process(os.getpid) != os.getpid()
+    held = np.ones(10**8, np.uint8)
+    assert 1e6 < processes.in_own_process(processes.peak_memory) < held.nbytes < processes.peak_memory()
+
+
+def test_each_class_is_divided_alike():
+    y = np.repeat(["a", "b"], [5, 7])
+    two, one, rest = photos.of_each_class(y, np.random.default_rng(0), 2, 1, None)
+    assert [list(y[part]).count("a") for part in (two, one, rest)] == [2, 1, 2]
+    assert sorted(np.concatenate([two, one, rest])) == list(range(12))
+    folds = photos.folds_of(y, 2, 0)
+    assert [(folds[y == label] == 0).sum() for label in "ab"] == [3, 4]
+
+
+def test_a_table_has_a_row_for_each():
+    assert page.table(("", "b"), [("1", ""), ("2", "3")]) == "| | b |\n|---|---|\n| 1 |  |\n| 2 | 3 |\n"
+
+
+@pytest.mark.parametrize("name", command.MODULES)
+def test_every_benchmark_can_be_run(repository, name):
+    text = (repository / "benchmarks" / f"{name}.py").read_text()
+    assert "\ndef run(quick: bool = False) -> list[dict]:\n" in text
+
+
+def test_records_get_the_command_that_repeats_them(monkeypatch, tmp_path):
+    assert set(command.PHOTOS) <= set(command.MODULES)
+    module = type("Module", (), {"run": staticmethod(lambda quick: [{"name": "a", "quick": quick}])})
+    monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
+    assert command.measure("startup", True) == [{"name": "a", "quick": True, "command": "python -m benchmarks startup"}]
+    monkeypatch.setattr(command, "DATA", tmp_path)
+    assert command.measure("deep", True) == []  # without photos
