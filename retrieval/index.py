@@ -4,6 +4,11 @@ A similarity is an inner product of a query side and a gallery side. Visterm vec
 gallery side (some 45 of 10,000 entries) and, once a learner has multiplied them by W, dense on the query
 side. So the kernel keeps a block of dense queries in cache, streams the gallery past it once, and offers
 every score to one bounded heap per query: no array of n_queries x n_gallery scores ever exists.
+
+Dense galleries are multiplied by BLAS, which takes a third of the time, and rounds a score differently in a
+batch of one and of a hundred. So its products only choose candidates: somewhat more than k. These are scored
+again in a fixed order, and they hold the best k if the last of them lies further behind the k-th than both
+ways of rounding can be off, which is checked.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numba import njit
+from threadpoolctl import ThreadpoolController
 
 from .intrinsics import LANES, LINES, sum_row
 from .ranking import Ranking
@@ -23,6 +29,9 @@ QUERIES_PER_TRANSFORM = 256  # dense queries held at once: 10 MB at d = 10,000
 QUERIES_PER_BLOCK = 64  # queries that one pass over a dense gallery serves; beyond that the block leaves the cache
 ROWS_AT_ONCE = 64  # gallery rows scored before the best are picked: 16 KB of scores, in the first-level cache
 ONE_BY_ONE = 2  # up to so many queries are faster alone than in a block so narrow
+SPARE = 32  # candidates beyond k that BLAS chooses
+CANDIDATES_SHARE = 0.25  # of the gallery; where k asks for more of it, all rows are scored in a fixed order
+BLOCK_BYTES = 4 << 20  # of scores that BLAS computes before the best are picked
 WORK_FOR_THREADS = 10_000_000  # multiply-adds, some 7 ms, below which threads cost more than they gain
 
 
@@ -213,6 +222,61 @@ def _search_dense(
     return True
 
 
+@njit(cache=True, nogil=True)
+def _keep_candidates(
+    block: np.ndarray,
+    first: int,
+    exclude: np.ndarray,
+    n_kept: np.ndarray,
+    bar: np.ndarray,
+    top_scores: np.ndarray,
+    top_indices: np.ndarray,
+) -> None:
+    """As ``_keep_best``, of scores (n_queries, n_rows). All are finite."""
+    n_queries, k = top_scores.shape
+    for q in range(n_queries):
+        scores, kept_scores, kept_indices = block[q], top_scores[q], top_indices[q]
+        for start in range(0, len(scores), ROWS_AT_ONCE):
+            stop = min(start + ROWS_AT_ONCE, len(scores))
+            least, over = bar[q], 0
+            for r in range(start, stop):  # by vector units: most rows are among the best of none
+                over += scores[r] > least
+            if over == 0:
+                continue
+            for r in range(start, stop):
+                score, row = scores[r], first + r
+                if score <= bar[q] or row == exclude[q]:
+                    continue
+                hole = n_kept[q] if n_kept[q] < k else 0
+                kept_scores[hole], kept_indices[hole] = score, row
+                if n_kept[q] < k:
+                    n_kept[q] += 1
+                    if n_kept[q] < k:
+                        continue
+                    for parent in range(k // 2 - 1, 0, -1):
+                        _sift_down(kept_scores, kept_indices, parent)
+                _sift_down(kept_scores, kept_indices, 0)
+                bar[q] = kept_scores[0]
+
+
+@njit(cache=True, nogil=True)
+def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Scores (n,) of some rows of a dense gallery for a query (d,), the same bits as of ``_score_dense``."""
+    scores = np.empty(len(rows), np.float32)
+    last = max(len(rows) - 1, 0)
+    for i in range(0, len(rows), 4):  # four rows at once, as each sum waits for itself; the last may be one row again
+        a, b, c, d = X[rows[i]], X[rows[min(i + 1, last)]], X[rows[min(i + 2, last)]], X[rows[min(i + 3, last)]]
+        total_a = total_b = total_c = total_d = np.float32(0)
+        for j in range(len(query)):
+            total_a += a[j] * query[j]
+            total_b += b[j] * query[j]
+            total_c += c[j] * query[j]
+            total_d += d[j] * query[j]
+        scores[min(i + 3, last)], scores[min(i + 2, last)] = total_d, total_c
+        scores[min(i + 1, last)], scores[i] = total_b, total_a
+    return scores
+
+
 def _best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort each row (n_queries, m): score descending, then index ascending, filling (-inf, -1) last.
 
@@ -283,6 +347,7 @@ class ExactIndex:
         self.learner = learner
         self.n_jobs = n_jobs
         self.gallery_ = _check_gallery(learner.transform(X) if y is None else learner.transform(X, y))
+        self._longest: float | None = None  # of the gallery's rows, once that is needed
 
     @property
     def n_gallery(self) -> int:
@@ -342,6 +407,11 @@ class ExactIndex:
         gallery = self.gallery_
         work = n_queries * (gallery.nnz if sp.issparse(gallery) else gallery.size)
         n_threads = effective_n_jobs(self.n_jobs) if work > WORK_FOR_THREADS else 1
+        if not sp.issparse(gallery) and k + SPARE <= CANDIDATES_SHARE * self.n_gallery:
+            reach = self._rounding(queries)
+            if np.isfinite(reach).all():
+                self._search_candidates(queries, exclude, reach, n_threads, top_scores, top_indices)
+                return
         if n_queries <= ONE_BY_ONE:
             n_blocks = n_queries
         else:
@@ -376,6 +446,51 @@ class ExactIndex:
                 scores, indices = _best_first(*(np.concatenate(side, axis=1) for side in zip(*parts, strict=True)))
             top_scores[block], top_indices[block] = scores[:, :k], indices[:, :k]
 
+    def _rounding(self, queries: np.ndarray) -> np.ndarray:
+        """How far apart two float32 sums of a score, in any orders, may be: (n_queries,); infinite on overflow.
+
+        Each is off by d u / (1 - d u) |q| |x| at most, u = 2^-24 (Higham, Accuracy and Stability of Numerical
+        Algorithms, section 3.1, and the inequality of Cauchy and Schwarz).
+        """
+        if self._longest is None:
+            self._longest = max(_length(self.gallery_[i : i + 1024]).max() for i in range(0, self.n_gallery, 1024))
+        products = _length(queries) * self._longest
+        share = (self.gallery_.shape[1] + 1) * 2.0**-24
+        reach = 2 * share / (1 - share) * products * (1 + 1e-6) if share < 1 else np.full(len(queries), np.inf)
+        return np.where(products < np.finfo(np.float32).max, reach, np.inf)
+
+    def _search_candidates(
+        self,
+        queries: np.ndarray,
+        exclude: np.ndarray,
+        reach: np.ndarray,
+        n_threads: int,
+        top_scores: np.ndarray,
+        top_indices: np.ndarray,
+    ) -> None:
+        """Search a dense gallery: BLAS chooses candidates, which are scored in a fixed order."""
+        (n_queries, k), gallery = top_scores.shape, self.gallery_
+        kept = np.full((n_queries, k + SPARE), -np.inf, np.float32)
+        rows = np.full(kept.shape, -1, np.int32)
+        n_kept, bar = np.zeros(n_queries, np.int64), np.full(n_queries, -np.inf, np.float32)
+        step = max(ROWS_AT_ONCE, BLOCK_BYTES // (4 * n_queries))
+        with _blas.limit(limits=n_threads, user_api="blas"):
+            for first in range(0, self.n_gallery, step):
+                block = queries @ gallery[first : first + step].T
+                _keep_candidates(block, first, exclude, n_kept, bar, kept, rows)
+            kept_scores, rows = _best_first(kept, rows)
+            # The k-th best has at least the k-th score of these less the reach; all others, the last plus it at most.
+            certain = kept_scores[:, -1] < kept_scores[:, k - 1] - 2 * reach
+            for q, query in enumerate(queries):
+                chosen = rows[q]
+                if not certain[q]:  # many near ties
+                    scores = gallery @ query
+                    scores[exclude[q]] = -np.inf if exclude[q] >= 0 else scores[exclude[q]]
+                    least = np.partition(scores, -k)[-k] - 2 * reach[q]
+                    chosen = np.flatnonzero((scores >= least) & (scores > -np.inf)).astype(np.int32)
+                best, indices = _best_first(score_rows(gallery, chosen, query)[None], chosen[None])
+                top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
+
     def _check_k(self, k: int | None, exclude: np.ndarray) -> int:
         if k is None:
             # One less for all queries only if each of them excludes something.
@@ -396,6 +511,14 @@ class ExactIndex:
         if not np.isfinite(queries).all():
             raise ValueError("the queries hold NaN or infinity")
         return queries
+
+
+_blas = ThreadpoolController()  # made once: it looks through all libraries of the process
+
+
+def _length(X: np.ndarray) -> np.ndarray:
+    """Euclidean length of each row, float64 (n,)."""
+    return np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 
 def _side_by_side(queries: np.ndarray, pad: bool) -> np.ndarray:

@@ -96,15 +96,6 @@ def _score_rows_sparse(
 
 
 @njit(cache=True, nogil=True)
-def _score_rows_dense(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Scores (n, 1) of some rows of a dense gallery, for a query (d, 1), as `ExactIndex` has them."""
-    scores = np.empty((len(rows), 1), np.float32)
-    for i in range(len(rows)):
-        exact._score_dense(X, rows[i], query, scores[i : i + 1])
-    return scores
-
-
-@njit(cache=True, nogil=True)
 def _hash_rows(indptr: np.ndarray, entries: np.ndarray) -> np.ndarray:
     """A 64-bit number for the entries (uint64) of each row: FNV-1a over whole entries, mixed after each."""
     hashes = np.empty(len(indptr) - 1, np.uint64)
@@ -175,7 +166,7 @@ class _Lists:
     def choose(self, query: np.ndarray, n: int) -> np.ndarray:
         """At least n rows of the gallery: whole lists."""
         # Not by BLAS, which rounds by where the query lies in memory: a query finds the same alone and in a batch.
-        scores = _score_rows_dense(self.centres, np.arange(len(self.centres)), query[:, None])[:, 0]
+        scores = exact.score_rows(self.centres, np.arange(len(self.centres)), query)
         order = np.argsort(-scores, kind="stable")
         sizes = np.cumsum(np.diff(self.bounds)[order])
         chosen = order[: np.searchsorted(sizes, n) + 1]
@@ -357,7 +348,7 @@ class TwoStageIndex(ExactIndex):
             if sp.issparse(gallery):
                 exact_scores = _score_rows_sparse(gallery.indptr, gallery.indices, gallery.data, rows, query)[:, 0]
             else:
-                exact_scores = _score_rows_dense(gallery, rows, query[:, None])[:, 0]
+                exact_scores = exact.score_rows(gallery, rows, query)
             if np.isnan(exact_scores).any():
                 raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
             ranked = (rows != excluded) & (exact_scores > -np.inf)

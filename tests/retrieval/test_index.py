@@ -49,6 +49,8 @@ def tied_vectors(rng, n, d, density=0.4):
 def threads_for_little_work():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_module, "WORK_FOR_THREADS", 0)
+        patch.setattr(index_module, "SPARE", 2)  # of small galleries, too, BLAS chooses candidates
+        patch.setattr(index_module, "CANDIDATES_SHARE", 0.9)
         yield
 
 
@@ -101,6 +103,35 @@ def test_scores_do_not_depend_on_blocks_threads_or_neighbours(sparse):
         np.testing.assert_array_equal(part.scores, one.scores[start:stop])
     assert (before[0] != X).sum() == 0  # the caller's arrays are as they were
     np.testing.assert_array_equal(Q, before[1])
+
+
+def in_order(X, q):
+    """Scores of all rows, each a float32 sum in the order of the columns."""
+    total = np.zeros(len(X), np.float32)
+    for x, weight in zip(X.T, q, strict=True):
+        total += x * weight
+    return total
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 10_000),
+    n_queries=st.sampled_from([1, 3, 40]),
+    n_jobs=st.sampled_from([1, 2]),
+    excluded=st.booleans(),
+    spread=st.sampled_from([0.0, 1e-7, 1e-5, 1.0]),  # of the gallery: equal images, near ties, others
+)
+def test_candidates_hold_the_best_of_dense_galleries(seed, n_queries, n_jobs, excluded, spread):
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal(37) + spread * rng.standard_normal((300, 37))).astype(np.float32)
+    X[150:] = X[rng.permutation(150)]  # each image twice
+    Q = rng.standard_normal((n_queries, 37)).astype(np.float32)
+    exclude = rng.integers(-1, 300, size=n_queries) if excluded else None
+    ranking = ExactIndex(InnerProduct(), X, n_jobs=n_jobs).search(Q, 9, exclude=exclude)
+    scores = np.stack([in_order(X, q) for q in Q])
+    expected = slow_ranking(scores, 9, exclude)
+    np.testing.assert_array_equal(ranking.indices, expected)
+    np.testing.assert_array_equal(ranking.scores, np.take_along_axis(scores, expected, axis=1))
 
 
 @given(
