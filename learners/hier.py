@@ -218,6 +218,9 @@ class HIER(OneVsRestPA):
 
     linear = False
     _learned: tuple[str, ...] = ("W_", "fold_weights_")
+    # An image of another class is certain to be of one that is known, and few held-out classes do not show what that
+    # costs among many: with a quarter, mAP on other classes fell by 0.09 (deep vectors of Caltech-101).
+    _most_open = 0.05
     _state = (
         *OneVsRestPA._state,
         "fold_weights_",

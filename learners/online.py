@@ -108,6 +108,9 @@ class OnlineLearner(ResumingLearner):
     # has both names in `_state`.
     _learned: tuple[str, ...] = ()
 
+    # The largest share of what was learned that counts where images may be of other classes, unless one is asked for.
+    _most_open: float = 1.0
+
     # Parameters that the loop reads; a subclass stores them.
     n_steps: int | None
     pass_steps: int
@@ -515,17 +518,18 @@ class OnlineLearner(ResumingLearner):
         groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
         sparse = not is_dense(X) and self._starts_at_vectors()
-        cautious = validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS
+        cautious = min(self._most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
         gallery = gallery.toarray() if is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
         look, score = scores_of(self._look_side(queries), gallery), self._scorer(queries, gallery)
         others = np.arange(len(held_out)) != own[:, None]
         shares = list(self.shares_)
-        if sp.issparse(y) and self.world_ != "seen" and len(shares) > 1:
+        if self.world_ != "seen" and len(shares) > 1:
             # Images of labels that are held out have others that are not: they would have a larger share than images
             # of which nothing was trained on.
-            shares = [share for share in shares if share <= cautious]
+            most = cautious if sp.issparse(y) else self._most_open
+            shares = [share for share in shares if share <= most]
 
         def choose() -> float:
             learned = score()

@@ -127,3 +127,14 @@ class TestLearner:
         names = np.array(["cat", "crab", "dog", "lamp"])[y]
         HIER(is_a=IS_A, n_steps=100, random_state=0).fit(X, names).save(tmp_path / "a")
         assert load_learner(tmp_path / "a").is_a == IS_A
+
+
+def test_little_counts_where_images_may_be_of_other_classes():
+    """Unless a share is asked for, or only known classes count."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 12)
+    X = (np.eye(8)[y] + 0.3 * rng.standard_normal((len(y), 8))).astype(np.float32)
+    learner = HIER(n_steps=400, pass_steps=200, validation_fraction=0.3, random_state=0)
+    assert learner.fit(X, y, world="open", learned=None).learned_ <= HIER._most_open
+    assert learner.fit(X, y, world="open", learned=0.4).learned_ == 0.4
+    assert learner.fit(X, y, world="seen").learned_ == 1
