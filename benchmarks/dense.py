@@ -7,8 +7,6 @@ has the same arrays, threads and processor; runs take turns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from visterm.learners import Cosine
@@ -32,7 +30,7 @@ def gallery(n: int) -> np.ndarray:
     return X
 
 
-def run(quick: bool = False) -> list[dict[str, Any]]:
+def run(quick: bool = False) -> list[dict]:
     import faiss  # milvus-lite brings it
 
     X = gallery(5_000 if quick else N_IMAGES)
