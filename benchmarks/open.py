@@ -174,7 +174,7 @@ def record_of(name: str, kind: str, learner: str, found: dict[str, Any]) -> dict
 def search_times(learner: str, n_queries: int = 64, repeats: int = 31) -> list[dict]:
     """Exact search by another share than the index was made with: milliseconds of a query in a batch.
 
-    Beside search by all of what was learned, and by cosine.
+    Beside search by the share that it was made with, by all of what was learned, and by cosine.
     """
     config, X, y, names = images_of("caltech101", "deep")
     model, _ = fitted(learner, config, X, y, names)
@@ -182,6 +182,7 @@ def search_times(learner: str, n_queries: int = 64, repeats: int = 31) -> list[d
     shared.learner = Blend(model, 0.2)
     records = []
     for name, title, peer in (
+        ("own", "search by the share of the index", Blend(model, 0.5)),
         ("all", "search by all of what was learned", model),
         ("cosine", "cosine", Cosine().fit(X)),
     ):

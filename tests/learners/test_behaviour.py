@@ -323,8 +323,8 @@ class TestBatches:
             methods += [lambda Q: learner.distances(Q, X, y), lambda Q: learner.categorize(Q, X, y)]
         for method in methods:
             whole = in_batches(method, images, 100)
-            for size in (1, 7):
-                assert in_batches(method, images, size) == whole
+            for size, n_images in ((1, 15), (7, 100)):
+                assert whole.startswith(in_batches(method, images[:n_images], size))
             order = rng.permutation(100)
             moved = method(images[order])
             moved = moved.toarray() if sp.issparse(moved) else moved

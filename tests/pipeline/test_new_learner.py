@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from running import set_all
 
 PROGRAM = '''
+import json
 import sys
 
 import numpy as np
@@ -45,53 +47,52 @@ class Settings:
 visterm.learners.LEARNERS["Toy"] = Toy
 learners.TABLE["toy"] = learners.Row("Toy", "A toy", Settings, {"power": [0.5, 1.0, 2.0]})
 
-if sys.argv[1] == "page":
-    from fastapi.testclient import TestClient
-    from visterm.pipeline.service.app import create_app
-    from visterm.pipeline.store.run import Run
-    from pathlib import Path
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+from visterm.pipeline.cli.app import app
+from visterm.pipeline.service.app import create_app
+from visterm.pipeline.store.run import Run
+from pathlib import Path
 
-    with TestClient(create_app(Run(Path("runs/photos"))), base_url="http://127.0.0.1") as client:
-        print(client.get("/api/run").text)
-else:
-    from visterm.pipeline.cli.app import main
-
-    main(ends_process=True)
+said = []
+for arguments in json.load(sys.stdin):
+    result = CliRunner().invoke(app, arguments, prog_name="visterm")
+    said.append([result.exit_code, result.stdout, result.stderr])
+with TestClient(create_app(Run(Path("runs/photos"))), base_url="http://127.0.0.1") as client:
+    print(json.dumps([said, client.get("/api/run").json()]))
 '''
-SETTINGS = [
-    "--set",
-    "features.n_visterms=40",
-    "--set",
-    "split.train=6",
-    "--set",
-    "split.test=2",
-    "--set",
-    "compute.n_jobs=1",
-]
+SETTINGS = set_all(features={"n_visterms": 40}, split={"train": 6, "test": 2}, compute={"n_jobs": 1})
 
 
 @pytest.mark.slow
 def test_a_class_and_a_row(write_images, tmp_path):
+    """In a process of its own, as the table is read when the program is imported."""
     write_images(tmp_path / "photos", [f"{name}/{i}.jpg" for name in ("pear", "plum", "fig") for i in range(8)])
-    (tmp_path / "toy.py").write_text(PROGRAM)
-
-    def visterm(*arguments, code=0):
-        done = subprocess.run(
-            [sys.executable, "toy.py", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=200
-        )
-        assert done.returncode == code, done.stderr
-        return done.stderr if code else done.stdout
-
-    assert "toy" in visterm("train", "--help")
-    visterm("features", "photos", *SETTINGS)
-    refusal = visterm("train", "--learner", "toy", "--set", "toy.power=10", code=2)
+    commands = [
+        ["train", "--help"],
+        ["features", "photos", *SETTINGS],
+        ["train", "--learner", "toy", "--set", "toy.power=10"],
+        ["train", "--learner", "toy"],
+        ["tune", "--learner", "toy", "--budget", "1m"],
+        ["evaluate", "--learner", "toy"],
+        ["search", "id:1", "--learner", "toy", "--json"],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(commands),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    said, page = json.loads(done.stdout)
+    assert [code for code, _, _ in said] == [0, 0, 2, 0, 0, 0, 0], said
+    (_, usage, _), _, (_, _, refusal), _, (_, tuned, _), _, (_, found, _) = said
+    assert "toy" in usage
     assert "toy: power=10.0 of kmeans visterms is too much; use --set toy.power=2\n" in refusal
-    visterm("train", "--learner", "toy")
-    assert "power" in visterm("tune", "--learner", "toy", "--budget", "1m")
-    visterm("evaluate", "--learner", "toy")
+    assert "power" in tuned
     assert "toy" in json.loads((tmp_path / "runs/photos/evaluations/toy/metrics.json").read_text())["systems"]
-    (found,) = json.loads(visterm("search", "id:1", "--learner", "toy", "--json"))
-    assert found["results"]
-    page = json.loads(visterm("page"))
+    assert json.loads(found)[0]["results"]
     assert "toy" in page["learners"]
     assert page["titles"]["toy"] == "A toy"
