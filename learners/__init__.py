@@ -15,6 +15,7 @@ from .knn import KNNAnnotator
 from .musl import MuSL
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
+from .onnx_maps import to_onnx
 from .pamir import PAMIR
 from .triplets import TripletSampler
 from .warp import LinearWARP
@@ -41,6 +42,7 @@ __all__ = [
     "TripletSampler",
     "Xing",
     "load_learner",
+    "to_onnx",
 ]
 
 # Learners by the name that their folders carry.

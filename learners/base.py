@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from . import storage, validation
 from .checks import check_share, plain_supervision
+from .maps import Map
 from .sums import product
 from .triplets import related_images
 
@@ -280,6 +281,34 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
         """What each part of an image adds to its query side, by default the same as on the gallery side."""
         return self.transform_parts(parts, whole)
+
+    def query_map(self) -> Map:
+        """`transform_query` as a few steps, for programs that do not have visterm: see `visterm.learners.maps`.
+
+        By default those of the gallery side, for learners that treat both sides alike.
+
+        Raises
+        ------
+        NotImplementedError
+            The similarity is not the inner product of such maps.
+        """
+        if type(self).transform_query is SimilarityLearner.transform_query:
+            return self.gallery_map()
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
+
+    def gallery_map(self) -> Map:
+        """`transform` as a few steps; none where the gallery side is the vectors."""
+        if self.gallery_is_vectors:
+            return ()
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
+
+    def _look_map(self) -> Map:
+        """`_look_side` as a few steps."""
+        return ()
+
+    def _mixed_map(self, look: float, learned: float) -> Map:
+        """`_mixed_side` as a few steps."""
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""

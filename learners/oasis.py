@@ -28,7 +28,8 @@ from threadpoolctl import threadpool_limits
 
 from .blocks import Run, block_size, learn_blocks
 from .checks import check_integer
-from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
+from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side, query_steps
+from .maps import Map, Squares
 from .online import OnlineLearner
 from .rows import (
     FASTMATH,
@@ -329,6 +330,17 @@ class OASIS(WhiteningMixin, OnlineLearner):
         if self.variant == "dissim":  # W is symmetric up to rounding: every update is
             return query_side(self._check_images(Q), np.asarray(self.W_))
         return self._back(self._learned_side(self.whitened(Q)))
+
+    def query_map(self) -> Map:
+        """Product with W, after the whitening; with "dissim" [Q 2 W, 1]."""
+        return query_steps(np.asarray(self.W_)) if self.variant == "dissim" else super().query_map()
+
+    def gallery_map(self) -> Map:
+        """None, or with "dissim" [X, -x' W x]."""
+        return (Squares(np.asarray(self.W_)),) if self.variant == "dissim" else ()
+
+    def _learned_matrix(self) -> np.ndarray:
+        return self.W_
 
     def _learned_side(self, Z: Any) -> np.ndarray:
         return product(Z, np.asarray(self.W_))
