@@ -97,7 +97,7 @@ class Blend:
 
     def query_map(self) -> Map:
         """`transform_query` as a few steps; see `SimilarityLearner.query_map`."""
-        look, learned = self._weights()
+        look, learned = map(float, self._weights())
         if self.shares_gallery:
             return self.learner._mixed_map(look, learned)
         return (SideBySide(scaled(self.learner._look_map(), look), scaled(self.learner.query_map(), learned)),)

@@ -78,15 +78,15 @@ def as_chain(steps: Map, n_features: int) -> Chain | None:
     steps = _flat(steps, n_features)
     first = second = None
     if steps and isinstance(steps[0], Affine):
-        first, *steps = steps
+        first, steps = steps[0], steps[1:]
     unit = bool(steps) and isinstance(steps[0], Unit)
     steps = steps[unit:]
     if unit and steps and isinstance(steps[0], Affine):
-        second, *steps = steps
+        second, steps = steps[0], steps[1:]
     return None if steps else Chain(first, unit, second)
 
 
-def _flat(steps: Map, n_features: int) -> Any:
+def _flat(steps: Map, n_features: int) -> Map:
     """Join maps side by side into one, where both are products after the same steps."""
     if len(steps) != 1 or not isinstance(steps[0], SideBySide):
         return steps
@@ -97,8 +97,8 @@ def _flat(steps: Map, n_features: int) -> Any:
     shared, rests = first[:n_shared], (first[n_shared:], second[n_shared:])
     products = [step for step in shared if isinstance(step, Affine)]
     width = products[-1].matrix.shape[1] if products else n_features
-    pair = [_product(rest, width) for rest in rests]
-    if None in pair:
+    pair = [one for rest in rests if (one := _product(rest, width)) is not None]
+    if len(pair) < 2:
         return steps
     offsets = [np.zeros(one.matrix.shape[1], np.float32) if one.offset is None else one.offset for one in pair]
     return (*shared, Affine(np.hstack([one.matrix for one in pair]), np.concatenate(offsets)))
@@ -110,7 +110,9 @@ def _product(steps: Map, width: int) -> Affine | None:
         return Affine(np.eye(width, dtype=np.float32))
     if len(steps) == 1 and isinstance(steps[0], Scale):
         return Affine(np.float32(steps[0].factor) * np.eye(width, dtype=np.float32))
-    return steps[0] if len(steps) == 1 and isinstance(steps[0], Affine) else None
+    if len(steps) == 1 and isinstance(steps[0], Affine):
+        return steps[0]
+    return None
 
 
 def _same(one: Any, other: Any) -> bool:
