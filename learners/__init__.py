@@ -13,6 +13,7 @@ from .cosine import Cosine
 from .hier import HIER
 from .knn import KNNAnnotator
 from .musl import MuSL
+from .neighbors import Embedding, SimilarityNeighbors
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .onnx_maps import to_onnx
@@ -34,11 +35,13 @@ __all__ = [
     "WSABIE",
     "Blend",
     "Cosine",
+    "Embedding",
     "KNNAnnotator",
     "LinearWARP",
     "MuSL",
     "OneVsRestPA",
     "SimilarityLearner",
+    "SimilarityNeighbors",
     "TripletSampler",
     "Xing",
     "load_learner",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from . import storage, validation
 from .checks import check_share, plain_supervision
 from .maps import Map
+from .metric import Metric, positive_part
 from .sums import product
 from .triplets import related_images
 
@@ -221,6 +223,53 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self._check_images(X)
+
+    @property
+    def _hands_on_what_was_learned(self) -> bool:
+        """Whether `transform` alone gives vectors by which images compare, as the next step of a pipeline expects."""
+        return not self.gallery_is_vectors
+
+    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
+        """`fit`, and the gallery side of the same images; options as of `fit`.
+
+        Warns
+        -----
+        UserWarning
+            The gallery side, which a pipeline hands on to its next step, is not what was learned: use `Embedding` or
+            `SimilarityNeighbors`.
+        """
+        if not self._hands_on_what_was_learned:
+            name = type(self).__name__
+            warnings.warn(
+                f"{name}.transform gives the gallery side: without the query side, the next step of a pipeline sees "
+                f"next to nothing of what was learned; use Embedding({name}(...)) or SimilarityNeighbors({name}(...))",
+                stacklevel=2,
+            )
+        return super().fit_transform(X, y, **options)
+
+    def metric(self) -> Metric:
+        """Distance of images by what was learned, such as ``KNeighborsClassifier(metric=learner.metric())`` takes.
+
+        The Euclidean one of the gallery side, where both sides are alike. For OASIS, AROMA and the learners of a
+        Mahalanobis distance the symmetric positive semi-definite part of their matrix, in O(d^3) time, so that
+        ``distance(a, b)`` is a metric: it ranks nearly, not exactly as the similarity does. All of what was learned
+        counts.
+
+        Returns
+        -------
+        Metric
+            A function of two vectors; its method `embed` maps many.
+        """
+        check_is_fitted(self)
+        side, matrix = self._metric_parts()
+        if matrix is None:
+            return Metric(side, None)
+        W = np.array(matrix, np.float32)
+        return Metric(side, positive_part((W + W.T) / np.float32(2)))
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        """Function that gives the sides that are compared, and the matrix W of a' W b; None for their inner product."""
+        return self._gallery_side, None
 
     def transform_query(self, Q: Any) -> Any:
         """Query side of the images, by default the same as the gallery side."""

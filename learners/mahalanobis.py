@@ -11,6 +11,7 @@ Parts that sum to a and to b have sides that sum to theirs:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -93,6 +94,13 @@ class MahalanobisMixin(SimilarityLearner):
         """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
         check_is_fitted(self)
         return gallery_side(self._check_images(X), np.asarray(self.A_))
+
+    @property
+    def _hands_on_what_was_learned(self) -> bool:
+        return False
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self._check_images, np.asarray(self.A_)
 
     def query_map(self) -> Map:
         """[2 A q, 1]."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Self
 
@@ -651,6 +652,9 @@ class MuSL(ResumingLearner):
         share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
         signs *= share[:, :, None].astype(np.float32)
         return signs.reshape(-1, self._n_metrics * self._n_bits)
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self.transform_query, None
 
     def gallery_map(self) -> Map:
         """Not there: the gallery side depends on the label of each image."""

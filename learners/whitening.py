@@ -171,6 +171,9 @@ class WhiteningMixin(SimilarityLearner):
         W[np.diag_indices_from(W)] += np.float32(look)
         return (*self._whitening_map(), Affine(W @ self.whitening_ if self.is_whitened() else W))
 
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self.whitened, np.asarray(self._learned_matrix())
+
     def _learned_matrix(self) -> np.ndarray:
         """W of `_learned_side`: (d, d), where the gallery side is the vectors."""
         raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")

@@ -374,6 +374,9 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
         """The same as of the gallery."""
         return self.gallery_map()
 
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self._gallery_side, None
+
     def label_vectors(self) -> np.ndarray:
         """Embeddings of the labels, as `transform` has them of images: float32 of shape (n_labels, n_components)."""
         check_is_fitted(self)
