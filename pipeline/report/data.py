@@ -57,6 +57,7 @@ class System:
     map: float  # mean average precision
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of mAP
     precision_at: Mapping[int, float] = field(default_factory=dict)
+    more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
     precision_curve: Sequence[float] = ()  # precision at k = 1, 2, ...
     steps: int | None = None  # of a trained system
     train_seconds: float | None = None
