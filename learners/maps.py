@@ -61,8 +61,8 @@ def scaled(steps: Map, factor: float) -> Map:
     """The map with all numbers of its result times a factor."""
     if steps and isinstance(steps[-1], Affine):
         matrix, offset = steps[-1]
-        factor = np.float32(factor)
-        return (*steps[:-1], Affine(matrix * factor, None if offset is None else offset * factor))
+        times = np.float32(factor)
+        return (*steps[:-1], Affine(matrix * times, None if offset is None else offset * times))
     return (*steps, Scale(factor))
 
 

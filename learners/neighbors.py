@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .base import SimilarityLearner
@@ -149,7 +150,8 @@ class SimilarityNeighbors(_AroundLearner):
         if self.mode not in ("distance", "connectivity"):
             raise ValueError(f"mode must be 'distance' or 'connectivity', got {self.mode!r}")
         X = self._fit_learner(X, y)
-        self._similarity = effective(getattr(self.learner_, "estimator", self.learner_))
+        fitted: Any = self.learner_
+        self._similarity = effective(fitted.estimator if isinstance(fitted, FrozenEstimator) else fitted)
         self._gallery = X
         self.n_samples_fit_ = self._n_features_out = X.shape[0]
         parts = (X[start : start + _QUERY_ROWS] for start in range(0, X.shape[0], _QUERY_ROWS))

@@ -36,9 +36,9 @@ def write_run_files(folder: Path, learners: Mapping[str, Any], task: Task, confi
     config : Config
     """
     folder.mkdir()
-    counted = np.flatnonzero(np.diff(task.relevance.indptr))
+    counted = np.flatnonzero(np.diff(task.relevance.indptr))  # rows of the queries with a relevant image
     ids = [str(image.id) for image in task.gallery]
-    queries = [str(task.queries[row].id) for row in counted]
+    queries = [str(task.queries[row].id) for row in counted.tolist()]
     relevant = ({ids[i]: 1 for i in task.relevance[[row]].indices} for row in counted)
     judged = zip(queries, relevant, strict=True)
     _write(folder, "qrels", judged, lambda query, image, _, one: f"{query} 0 {image} {one}")

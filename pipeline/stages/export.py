@@ -167,7 +167,11 @@ def _as_onnx(name: str, exported: _Similarity) -> Writer:
         model = to_onnx(exported.learner)
     except (ImportError, ValueError) as error:
         raise UserError(f"{name}: {error}") from None
-    return "similarity.onnx", lambda stream: stream.write(model) and None
+
+    def write(stream: IO[bytes]) -> None:
+        stream.write(model)
+
+    return "similarity.onnx", write
 
 
 def _as_parquet(name: str, exported: _Similarity) -> Writer:
