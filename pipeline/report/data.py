@@ -57,7 +57,6 @@ class System:
     map: float  # mean average precision
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of mAP
     precision_at: Mapping[int, float] = field(default_factory=dict)
-    more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
     precision_curve: Sequence[float] = ()  # precision at k = 1, 2, ...
     steps: int | None = None  # of a trained system
     train_seconds: float | None = None
@@ -69,6 +68,7 @@ class System:
     label_table: LabelTable | None = None  # of the same
     learned: float = 1.0  # share of what was learned that counts, beside how images look
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
+    more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
 
 
 @dataclass(frozen=True)
