@@ -7,6 +7,7 @@ LEARNER ?= oasis
 QUERY   ?=
 RESULT  ?=
 LABEL   ?=
+TO      ?= npz
 QUICK   ?=
 DEEP    ?=
 ONLY    ?=
@@ -34,7 +35,7 @@ API := build/typing/openapi.d.ts
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train tune evaluate search annotate explain serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
+.PHONY: help install demo features train tune evaluate search annotate explain export serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -76,6 +77,9 @@ annotate: install  ## QUERY=image.jpg: labels for the image; LABEL=name: similar
 
 explain: install  ## QUERY=image.jpg RESULT=image: show why they match (ARGS="--output why.png")
 	@$(VISTERM) explain "$(QUERY)" "$(RESULT)" $(NAME) $(CHOSEN) $(ARGS)
+
+export: install  ## TO="onnx faiss ...": write the similarity and the gallery for other programs (npz onnx parquet faiss)
+	@$(VISTERM) export --to "$(TO)" $(NAME) $(CHOSEN) $(ARGS)
 
 serve: install  ## serve the search page and the API on this machine (ARGS="--port 0 --open")
 	@$(VISTERM) serve $(NAME) $(ARGS)

@@ -13,8 +13,10 @@ from .cosine import Cosine
 from .hier import HIER
 from .knn import KNNAnnotator
 from .musl import MuSL
+from .neighbors import Embedding, SimilarityNeighbors
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
+from .onnx_maps import to_onnx
 from .pamir import PAMIR
 from .triplets import TripletSampler
 from .warp import LinearWARP
@@ -33,14 +35,17 @@ __all__ = [
     "WSABIE",
     "Blend",
     "Cosine",
+    "Embedding",
     "KNNAnnotator",
     "LinearWARP",
     "MuSL",
     "OneVsRestPA",
     "SimilarityLearner",
+    "SimilarityNeighbors",
     "TripletSampler",
     "Xing",
     "load_learner",
+    "to_onnx",
 ]
 
 # Learners by the name that their folders carry.

@@ -696,6 +696,9 @@ class AROMA(WhiteningMixin, OnlineLearner):
         """What parts of an image add to its query side: P W."""
         return self._back(self._learned_side(self.whitened_parts(parts, whole)))
 
+    def _learned_matrix(self) -> np.ndarray:
+        return self.W_
+
     def _learned_side(self, Z: Any) -> np.ndarray:
         if self._is_factored():
             return product(Z, self.W_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -14,6 +15,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from . import storage, validation
 from .checks import check_share, plain_supervision
+from .maps import Map
+from .metric import Metric, positive_part
 from .sums import product
 from .triplets import related_images
 
@@ -221,6 +224,53 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self._check_images(X)
 
+    @property
+    def _hands_on_what_was_learned(self) -> bool:
+        """Whether `transform` alone gives vectors by which images compare, as the next step of a pipeline expects."""
+        return not self.gallery_is_vectors
+
+    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
+        """`fit`, and the gallery side of the same images; options as of `fit`.
+
+        Warns
+        -----
+        UserWarning
+            The gallery side, which a pipeline hands on to its next step, is not what was learned: use `Embedding` or
+            `SimilarityNeighbors`.
+        """
+        if not self._hands_on_what_was_learned:
+            name = type(self).__name__
+            warnings.warn(
+                f"{name}.transform gives the gallery side: without the query side, the next step of a pipeline sees "
+                f"next to nothing of what was learned; use Embedding({name}(...)) or SimilarityNeighbors({name}(...))",
+                stacklevel=2,
+            )
+        return super().fit_transform(X, y, **options)
+
+    def metric(self) -> Metric:
+        """Distance of images by what was learned, such as ``KNeighborsClassifier(metric=learner.metric())`` takes.
+
+        The Euclidean one of the gallery side, where both sides are alike. For OASIS, AROMA and the learners of a
+        Mahalanobis distance the symmetric positive semi-definite part of their matrix, in O(d^3) time, so that
+        ``distance(a, b)`` is a metric: it ranks nearly, not exactly as the similarity does. All of what was learned
+        counts.
+
+        Returns
+        -------
+        Metric
+            A function of two vectors; its method `embed` maps many.
+        """
+        check_is_fitted(self)
+        side, matrix = self._metric_parts()
+        if matrix is None:
+            return Metric(side, None)
+        W = np.array(matrix, np.float32)
+        return Metric(side, positive_part((W + W.T) / np.float32(2)))
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        """Function that gives the sides that are compared, and the matrix W of a' W b; None for their inner product."""
+        return self._gallery_side, None
+
     def transform_query(self, Q: Any) -> Any:
         """Query side of the images, by default the same as the gallery side."""
         return self._gallery_side(Q)
@@ -280,6 +330,34 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform_query_parts(self, parts: Any, whole: Any) -> Any:
         """What each part of an image adds to its query side, by default the same as on the gallery side."""
         return self.transform_parts(parts, whole)
+
+    def query_map(self) -> Map:
+        """`transform_query` as a few steps, for programs that do not have visterm: see `visterm.learners.maps`.
+
+        By default those of the gallery side, for learners that treat both sides alike.
+
+        Raises
+        ------
+        NotImplementedError
+            The similarity is not the inner product of such maps.
+        """
+        if type(self).transform_query is SimilarityLearner.transform_query:
+            return self.gallery_map()
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
+
+    def gallery_map(self) -> Map:
+        """`transform` as a few steps; none where the gallery side is the vectors."""
+        if self.gallery_is_vectors:
+            return ()
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
+
+    def _look_map(self) -> Map:
+        """`_look_side` as a few steps."""
+        return ()
+
+    def _mixed_map(self, look: float, learned: float) -> Map:
+        """`_mixed_side` as a few steps."""
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
 
     def similarity(self, Q: Any, X: Any, y: Any = None) -> np.ndarray:
         """Similarity of every query to every gallery image, y as in `transform`: float32 (n_queries, n_images)."""

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from .base import SimilarityLearner, inner_products, ratio_of_spreads, scores_of
 from .checks import check_share
+from .maps import Map, SideBySide, scaled
 
 _SAMPLE = 300  # images whose similarities tell the scale
 
@@ -93,6 +94,18 @@ class Blend:
         if self.shares_gallery:
             return self.learner._mixed_side(Q, *self._weights())
         return self._query(self.learner._look_side(Q), self.learner.transform_query(Q))
+
+    def query_map(self) -> Map:
+        """`transform_query` as a few steps; see `SimilarityLearner.query_map`."""
+        look, learned = map(float, self._weights())
+        if self.shares_gallery:
+            return self.learner._mixed_map(look, learned)
+        return (SideBySide(scaled(self.learner._look_map(), look), scaled(self.learner.query_map(), learned)),)
+
+    def gallery_map(self) -> Map:
+        """`transform` as a few steps."""
+        side = self.learner.gallery_map()
+        return side if self.shares_gallery else (SideBySide((), side),)
 
     def linear_query(self, P: Any) -> np.ndarray:
         """Query sides of differences of vectors; where `shares_gallery`."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 from sklearn.utils.validation import check_is_fitted
 
 from .base import Callback, SimilarityLearner
+from .maps import Map, Unit
 from .sums import row_lengths, unit_rows
 
 
@@ -46,6 +47,10 @@ class Cosine(SimilarityLearner):
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
         check_is_fitted(self)
         return unit_rows(self._check_images(X))
+
+    def gallery_map(self) -> Map:
+        """Scaling to unit length."""
+        return (Unit(),)
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""

@@ -32,6 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from .annotation import Labels
 from .base import SimilarityLearner
 from .draws import stream
+from .maps import Affine, Logistic, Map
 from .one_vs_rest import OneVsRestPA
 from .online import Callback
 from .rows import Rows, readonly
@@ -278,6 +279,16 @@ class HIER(OneVsRestPA):
         """Query side S p: float32 of shape (n, n_labels)."""
         check_is_fitted(self)
         return product(self._gallery_side(Q), np.asarray(self.class_similarity_))
+
+    def gallery_map(self) -> Map:
+        """Probabilities p."""
+        slopes, intercepts = np.asarray(self.slopes_), np.asarray(self.intercepts_)
+        scores = Affine(np.asarray(self.W_) * slopes, intercepts)
+        return (scores, Logistic(to_sum_one=self.labels_per_image_ is None))
+
+    def query_map(self) -> Map:
+        """S p."""
+        return (*self.gallery_map(), Affine(np.asarray(self.class_similarity_, np.float32)))
 
     transform_parts = SimilarityLearner.transform_parts  # says that probabilities are no sums of parts
 

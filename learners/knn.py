@@ -27,6 +27,7 @@ from .annotation import AnnotatorMixin
 from .base import Callback, SimilarityLearner
 from .checks import check_integer, plain_supervision
 from .draws import draw_seed
+from .maps import Map, Unit
 from .rows import readonly
 from .sums import row_lengths, unit_rows
 
@@ -222,6 +223,10 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
         """Rows scaled to unit norm, both sides alike; all-zero rows stay zero. Labels are not read."""
         check_is_fitted(self)
         return unit_rows(self._check_images(X))
+
+    def gallery_map(self) -> Map:
+        """Scaling to unit length."""
+        return (Unit(),)
 
     def transform_parts(self, parts: Any, whole: Any) -> Any:
         """Parts divided by the length of the image, both sides alike."""

@@ -15,6 +15,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from .annotation import OnlineAnnotator
+from .maps import Affine, Map, Unit
 from .sums import product, row_lengths, row_means, unit_rows
 
 
@@ -63,6 +64,12 @@ class LinearAnnotator(OnlineAnnotator):
         """
         scores = self._centred_scores(X)
         return scores if len(self.classes_) == 2 else unit_rows(scores)
+
+    def gallery_map(self) -> Map:
+        """Product with the weights less their mean over labels, scaled to unit length, both sides alike."""
+        W = np.asarray(self.W_)
+        product_with_W = Affine(W - W.mean(axis=1, keepdims=True))
+        return (product_with_W,) if len(self.classes_) == 2 else (product_with_W, Unit())
 
     def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """Label scores of the parts less their mean, divided by the length of the image's, both sides alike."""

@@ -11,6 +11,7 @@ Parts that sum to a and to b have sides that sum to theirs:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -19,6 +20,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from .base import SimilarityLearner
+from .maps import Affine, Map, Squares
 from .sums import inner_products, product
 
 # Images whose products with A are held at a time: 40 MB at d = 10,000.
@@ -28,6 +30,12 @@ _ROWS = 1024
 def query_side(Q: Any, A: np.ndarray) -> np.ndarray:
     """[Q 2A, 1]: dense float32 of shape (n, d + 1)."""
     return np.hstack([2 * product(Q, A), np.ones((Q.shape[0], 1), np.float32)])
+
+
+def query_steps(A: np.ndarray) -> Map:
+    """`query_side` as a step."""
+    doubled = np.hstack([2 * A, np.zeros((len(A), 1), np.float32)])
+    return (Affine(doubled, np.append(np.zeros(len(A), np.float32), np.float32(1))),)
 
 
 def gallery_side(X: Any, A: np.ndarray) -> Any:
@@ -86,6 +94,21 @@ class MahalanobisMixin(SimilarityLearner):
         """Gallery side [x, -x' A x]: CSR or dense float32 of shape (n, d + 1); labels are not read."""
         check_is_fitted(self)
         return gallery_side(self._check_images(X), np.asarray(self.A_))
+
+    @property
+    def _hands_on_what_was_learned(self) -> bool:
+        return False
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self._check_images, np.asarray(self.A_)
+
+    def query_map(self) -> Map:
+        """[2 A q, 1]."""
+        return query_steps(np.asarray(self.A_))
+
+    def gallery_map(self) -> Map:
+        """[x, -x' A x]."""
+        return (Squares(np.asarray(self.A_)),)
 
     def transform_query_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """What parts of an image add to its query side; the 1 is split by their shares of the squared length."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .base import Callback, Distribute, ResumingLearner
 from .checks import check_integer, plain_labels, refuse_none
 from .draws import draw_seed
+from .maps import Map
 from .rows import FASTMATH, readonly
 from .sums import product
 
@@ -650,6 +652,17 @@ class MuSL(ResumingLearner):
         share = np.where(metrics[:, None] >= 0, np.arange(self._n_metrics) == metrics[:, None], 1 / self._n_metrics)
         signs *= share[:, :, None].astype(np.float32)
         return signs.reshape(-1, self._n_metrics * self._n_bits)
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self.transform_query, None
+
+    def gallery_map(self) -> Map:
+        """Not there: the gallery side depends on the label of each image."""
+        raise NotImplementedError("MuSL compares by metrics that the label of each gallery image chooses: no export")
+
+    def query_map(self) -> Map:
+        """Not there: see `gallery_map`."""
+        return self.gallery_map()
 
     def codes(self, X: Any) -> np.ndarray:
         """Codes of images under all metrics, bit t in bit t % 64 of word t // 64: uint64 of shape (n, K, words)."""

@@ -21,14 +21,15 @@ from typing import Any
 
 import joblib
 import numpy as np
-import scipy.linalg
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .blocks import Run, block_size, learn_blocks
 from .checks import check_integer
-from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side
+from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side, query_steps
+from .maps import Map, Squares
+from .metric import positive_part
 from .online import OnlineLearner
 from .rows import (
     FASTMATH,
@@ -330,6 +331,21 @@ class OASIS(WhiteningMixin, OnlineLearner):
             return query_side(self._check_images(Q), np.asarray(self.W_))
         return self._back(self._learned_side(self.whitened(Q)))
 
+    def query_map(self) -> Map:
+        """Product with W, after the whitening; with "dissim" [Q 2 W, 1]."""
+        return query_steps(np.asarray(self.W_)) if self.variant == "dissim" else super().query_map()
+
+    def gallery_map(self) -> Map:
+        """None, or with "dissim" [X, -x' W x]."""
+        return (Squares(np.asarray(self.W_)),) if self.variant == "dissim" else ()
+
+    def _learned_matrix(self) -> np.ndarray:
+        return self.W_
+
+    @property
+    def _hands_on_what_was_learned(self) -> bool:
+        return False
+
     def _learned_side(self, Z: Any) -> np.ndarray:
         return product(Z, np.asarray(self.W_))
 
@@ -369,7 +385,9 @@ class OASIS(WhiteningMixin, OnlineLearner):
         their mean are compared by. Takes O(d^3) time.
         """
         check_is_fitted(self)
-        return self._back(_positive_part(np.array(self.W_, np.float32)).T)
+        W = np.array(self.W_, np.float32)
+        _symmetrise(W)
+        return self._back(positive_part(W).T)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -532,19 +550,8 @@ def _symmetrise(W: np.ndarray) -> None:
         W[rows, columns], W[columns, rows] = mean, mean.T
 
 
-def _positive_part(W: np.ndarray) -> np.ndarray:
-    """B of shape (d, rank) with B B' the positive semi-definite part of sym(W); W is overwritten."""
-    _symmetrise(W)
-    # The transpose is the same matrix in the order that LAPACK works in, so that it makes no copy.
-    values, vectors = scipy.linalg.eigh(W.T, overwrite_a=True, check_finite=False)
-    # What rounding makes of a zero is not an eigenvalue.
-    positive = values > max(values[-1], 0.0) * len(values) * np.finfo(np.float32).eps
-    root = vectors[:, positive]
-    root *= np.sqrt(values[positive])
-    return root
-
-
 def _project_psd(W: np.ndarray) -> None:
     """W <- the nearest positive semi-definite matrix, in place."""
-    root = _positive_part(W)
+    _symmetrise(W)
+    root = positive_part(W)
     np.matmul(root, root.T, out=W)

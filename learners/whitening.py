@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from .base import SimilarityLearner, scores_of
+from .maps import Affine, Map, Unit
 from .sums import product, unit_rows
 
 MAX_FEATURES = 4096  # the root of a matrix of so many dimensions takes a minute, and 500 MB beside it
@@ -153,6 +154,29 @@ class WhiteningMixin(SimilarityLearner):
 
     def _look_parts(self, parts: Any, whole: Any) -> Any:
         return self._back(self.whitened_parts(parts, whole))
+
+    def _whitening_map(self) -> Map:
+        """`whitened` as a few steps; none where nothing is whitened."""
+        return (Affine(np.asarray(self.whitening_), -self._shift()), Unit()) if self.is_whitened() else ()
+
+    def _look_map(self) -> Map:
+        return (*self._whitening_map(), Affine(np.asarray(self.whitening_))) if self.is_whitened() else ()
+
+    def query_map(self) -> Map:
+        """Whitening, where there is one, and a product with the matrix that was learned."""
+        return self._mixed_map(0.0, 1.0)
+
+    def _mixed_map(self, look: float, learned: float) -> Map:
+        W = np.float32(learned) * np.asarray(self._learned_matrix())
+        W[np.diag_indices_from(W)] += np.float32(look)
+        return (*self._whitening_map(), Affine(W @ self.whitening_ if self.is_whitened() else W))
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self.whitened, np.asarray(self._learned_matrix())
+
+    def _learned_matrix(self) -> np.ndarray:
+        """W of `_learned_side`: (d, d), where the gallery side is the vectors."""
+        raise NotImplementedError(f"{type(self).__name__} has no map that can be exported")
 
     def _learned_side(self, Z: Any) -> Any:
         """`transform_query` of whitened vectors, without the product with A; where the gallery side is the vectors."""

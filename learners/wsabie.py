@@ -32,6 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from .annotation import Labels, OnlineAnnotator, combine_rows
 from .checks import check_integer
 from .draws import stream
+from .maps import Affine, Map
 from .rows import FASTMATH, Rows, mean_entries
 from .sums import product
 from .warp_loss import (
@@ -364,6 +365,17 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
     def transform_parts(self, parts: Any, whole: Any) -> np.ndarray:
         """What parts of an image add to its embedding."""
         return self._weigh(product(self.whitened_parts(parts, whole), self.visterm_vectors_))
+
+    def gallery_map(self) -> Map:
+        """Whitening, where there is one, and a product with the vectors of the visterms, both sides alike."""
+        return (*self._whitening_map(), Affine(self._weigh(np.array(self.visterm_vectors_))))
+
+    def query_map(self) -> Map:
+        """The same as of the gallery."""
+        return self.gallery_map()
+
+    def _metric_parts(self) -> tuple[Callable[[Any], Any], np.ndarray | None]:
+        return self._gallery_side, None
 
     def label_vectors(self) -> np.ndarray:
         """Embeddings of the labels, as `transform` has them of images: float32 of shape (n_labels, n_components)."""

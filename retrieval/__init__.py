@@ -21,7 +21,16 @@ from .labels import (
     sibling_precision_at,
     siblings_from_parents,
 )
-from .metrics import average_precision, chance_average_precision, chance_precision, precision_at
+from .metrics import (
+    average_precision,
+    chance_average_precision,
+    chance_precision,
+    map_at_r,
+    ndcg_at,
+    precision_at,
+    r_precision,
+    recall_at,
+)
 from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
 from .two_stage import TwoStageIndex
@@ -49,9 +58,13 @@ __all__ = [
     "knn_accuracy",
     "knn_labels",
     "label_precision_at",
+    "map_at_r",
     "mean_recall",
+    "ndcg_at",
     "precision_at",
     "precision_recall_per_label",
+    "r_precision",
+    "recall_at",
     "relevance_from_labels",
     "sibling_precision_at",
     "siblings_from_parents",

@@ -9,7 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from .index import ExactIndex, SupportsSimilarity
-from .metrics import average_precision, chance_average_precision, chance_precision
+from .metrics import (
+    average_precision,
+    chance_average_precision,
+    chance_precision,
+    map_at_r,
+    ndcg_curve,
+    r_precision,
+)
 from .ranking import Ranking
 
 
@@ -32,6 +39,9 @@ class Evaluation:
         Relevant gallery images, without the query itself.
     n_candidates : ndarray of int64, shape (n_queries,)
         Gallery images that were to be ranked, without the query itself.
+    ndcg : ndarray of float64, shape (n_queries, max_k)
+        Column k - 1 is nDCG at k; NaN for a query without relevant image, as in the two below.
+    r_precision, map_at_r : ndarray of float64, shape (n_queries,)
     """
 
     average_precision: np.ndarray
@@ -39,6 +49,9 @@ class Evaluation:
     first_relevant: np.ndarray
     n_relevant: np.ndarray
     n_candidates: np.ndarray
+    ndcg: np.ndarray
+    r_precision: np.ndarray
+    map_at_r: np.ndarray
 
     @property
     def counted(self) -> np.ndarray:
@@ -85,6 +98,25 @@ class Evaluation:
     def precision_at(self, k: int) -> float:
         """Mean precision at k; ValueError if k is not in 1..max_k."""
         return _mean(self._precision_column(k)[self.counted])
+
+    def recall_at(self, k: int) -> float:
+        """Mean recall at k; ValueError if k is not in 1..max_k."""
+        return _mean((k * self._precision_column(k)[self.counted]) / self.n_relevant[self.counted])
+
+    def ndcg_at(self, k: int) -> float:
+        """Mean nDCG at k; ValueError if k is not in 1..max_k."""
+        self._precision_column(k)
+        return _mean(self.ndcg[self.counted, k - 1])
+
+    @property
+    def mean_r_precision(self) -> float:
+        """R-precision; NaN if no query is counted."""
+        return _mean(self.r_precision[self.counted])
+
+    @property
+    def mean_map_at_r(self) -> float:
+        """MAP@R; NaN if no query is counted."""
+        return _mean(self.map_at_r[self.counted])
 
     def map_interval(
         self, *, confidence: float = 0.95, n_resamples: int = 2000, random_state: int = 0
@@ -184,6 +216,9 @@ def evaluate(ranking: Ranking, relevance: Any, *, max_k: int = 100, exclude: Any
         first_relevant=np.where(has_relevant, first, 0).astype(np.int64),
         n_relevant=n_relevant,
         n_candidates=n_gallery - excluded,
+        ndcg=ndcg_curve(relevant[:, : len(ks)], n_relevant),
+        r_precision=r_precision(relevant, n_relevant),
+        map_at_r=map_at_r(relevant, n_relevant),
     )
 
 
@@ -235,7 +270,8 @@ def evaluate_index(
         raise ValueError("there are no queries to evaluate")
     columns = {f.name: np.concatenate([getattr(block, f.name) for block in blocks]) for f in fields(Evaluation)}
     # Precision beyond the last image that any query could rank means nothing: cut the filling off.
-    columns["precision"] = columns["precision"][:, : columns["n_candidates"].max()]
+    for name in ("precision", "ndcg"):
+        columns[name] = columns[name][:, : columns["n_candidates"].max()]
     return Evaluation(**columns)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import collection, feedback, human_eval, learning, models, searching, serving, tuning
+from . import collection, exporting, feedback, human_eval, learning, models, searching, serving, tuning
 from .errors import USAGE_ERROR, signals
 from .options import Globals
 
@@ -24,7 +24,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
     )
     + (models.commands,),
     "Learning": (learning.train, tuning.tune, learning.evaluate, learning.demo),
-    "Searching": (searching.search, searching.annotate, searching.explain, searching.index, serving.serve),
+    "Searching": (searching.search, searching.annotate, searching.explain, searching.index, serving.serve)
+    + (exporting.export,),
     "People": (feedback.commands, human_eval.commands),
 }
 

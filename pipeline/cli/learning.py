@@ -143,6 +143,9 @@ def evaluate(
     settings: SetOption = None,
     learner: LearnersOption = None,
     scheduler: SchedulerOption = None,
+    run_files: Annotated[
+        bool, typer.Option("--run-files", help="Also write all ranks, for TREC's programs and for ranx.")
+    ] = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -151,7 +154,8 @@ def evaluate(
     Prints the path of the report, with metrics.json, curves.csv, neighbours.csv, precision_curve.{png,svg} and, for
     learners that rank labels, labels.csv (precision and recall of each label) beside it. Several learners share one
     report, with cosine and chance as baselines, and the one that did best on held-out training images is recommended;
-    --learner all takes every learner that is up to date.
+    --learner all takes every learner that is up to date. --run-files adds the folder run_files with the rankings and
+    the relevance of all images, as TREC and ranx read them.
 
     \b
     Examples:
@@ -174,7 +178,7 @@ def evaluate(
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]
     command += [part for setting in settings or [] for part in ("--set", without_password(setting))]
-    folder = stage(place, configuration, names, console, force=force, command=shlex.join(command))
+    folder = stage(place, configuration, names, console, force=force, run_files=run_files, command=shlex.join(command))
     metrics = read_metrics(folder)
     if as_json:
         print(json.dumps(metrics))

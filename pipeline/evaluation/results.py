@@ -186,6 +186,10 @@ def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
         "map": evaluation.mean_average_precision,
         "map_interval": list(evaluation.map_interval()),
         "precision_at": {str(k): evaluation.precision_at(k) for k in _ks(evaluation)},
+        "recall_at": {str(k): evaluation.recall_at(k) for k in _ks(evaluation)},
+        "ndcg_at": {str(k): evaluation.ndcg_at(k) for k in _ks(evaluation)},
+        "r_precision": evaluation.mean_r_precision,
+        "map_at_r": evaluation.mean_map_at_r,
     }
     if system.accuracy is not None:
         figures["knn_accuracy"] = system.accuracy
@@ -200,6 +204,15 @@ def _figures(run: Run, name: str, system: SystemResult) -> dict[str, Any]:
     if tuned := tuned_settings(run, name, system.trained):
         figures["tuned"] = tuned
     return figures
+
+
+def _more_measures(figures: dict[str, Any]) -> dict[str, float]:
+    """Return the figures that other fields use, by their titles; none of chance."""
+    if "r_precision" not in figures:
+        return {}
+    titles = {"recall_at": "recall@", "ndcg_at": "nDCG@"}
+    at_k = {f"{title}{k}": value for key, title in titles.items() for k, value in figures[key].items()}
+    return {"R-precision": figures["r_precision"], "MAP@R": figures["map_at_r"]} | at_k
 
 
 def _results(ranking: Ranking, task: Task, row: int) -> tuple[Result, ...]:
@@ -256,6 +269,7 @@ def _report_data(
                 figures["map"],
                 interval=tuple(figures["map_interval"]) if "map_interval" in figures else None,
                 precision_at={int(k): value for k, value in figures["precision_at"].items()},
+                more_measures=_more_measures(figures),
                 precision_curve=curves[name].tolist(),
                 steps=figures.get("steps"),
                 train_seconds=figures.get("train_seconds"),

@@ -68,6 +68,7 @@ class System:
     label_table: LabelTable | None = None  # of the same
     learned: float = 1.0  # share of what was learned that counts, beside how images look
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)  # by name of WORLDS, those that were validated
+    more_measures: Mapping[str, float] = field(default_factory=dict)  # by title, in the order of the table
 
 
 @dataclass(frozen=True)

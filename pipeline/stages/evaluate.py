@@ -34,9 +34,18 @@ from .train import train_record
 if TYPE_CHECKING:
     from visterm.pipeline.evaluation.measure import Task
 
+RUN_FILES = "run_files"  # folder beside the report
+
 
 def evaluate(
-    run: Run, config: Config, learners: str | Sequence[str], console: Console, *, force: bool = False, command: str = ""
+    run: Run,
+    config: Config,
+    learners: str | Sequence[str],
+    console: Console,
+    *,
+    force: bool = False,
+    run_files: bool = False,
+    command: str = "",
 ) -> Path:
     """Rank the test images with learners and with cosine; write measures, curves and the report.
 
@@ -49,6 +58,8 @@ def evaluate(
     console : Console
     force : bool
         Evaluate again even if up to date.
+    run_files : bool
+        Also write the full rankings for other programs: see `write_run_files`.
     command : str
         Command line shown in the report.
 
@@ -80,9 +91,9 @@ def evaluate(
         for name in names:
             warn_if_stale(run, name, learnt_from, console)
             _warn_of_other_settings(run, config, name, learnt_from, console)
-        if force or not is_up_to_date(folder, record):
+        if force or not is_up_to_date(folder, record) or (run_files and not (folder / RUN_FILES).is_dir()):
             with publish(folder, record) as target:
-                _evaluate(run, config, collection, names, target, console, command)
+                _evaluate(run, config, collection, names, target, console, command, run_files)
             run.save_config(config)
     return folder
 
@@ -168,7 +179,14 @@ def evaluation_record(run: Run, config: Config, collection: Collection, names: S
 
 
 def _evaluate(
-    run: Run, config: Config, collection: Collection, names: Sequence[str], folder: Path, console: Console, command: str
+    run: Run,
+    config: Config,
+    collection: Collection,
+    names: Sequence[str],
+    folder: Path,
+    console: Console,
+    command: str,
+    run_files: bool,
 ) -> None:
     """Measure the learners and cosine, and write all files of an evaluation but its record."""
     from visterm.features import silence_decoders
@@ -199,6 +217,11 @@ def _evaluate(
     open_world = None
     if config.evaluate.protocol == "open":
         open_world = measure_class_splits(run, config, collection, learners, console)
+    if run_files:
+        from visterm.pipeline.evaluation.run_files import write_run_files
+
+        with console.phase("writing the full rankings"):
+            write_run_files(folder / RUN_FILES, {n: s.learner for n, s in systems.items()}, task, config)
     with console.phase("writing the report"):
         write_results(
             folder,

@@ -166,6 +166,7 @@ def go_on(learner, X, y):
     return learner.resume(X, y) if isinstance(learner, MuSL) else learner.partial_fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:[A-Z]+.transform gives the gallery side:UserWarning")  # see test_neighbors.py
 @parametrize_with_checks(
     [
         clone(LEARNERS[name]).set_params(**({"n_steps": 20, "pass_steps": 10} if name in ONLINE else {}))

@@ -165,7 +165,10 @@ def test_blocks_do_not_change_the_figures(block_size):
 def evaluation_with(average_precision):
     values = np.asarray(average_precision, float)
     counts = np.where(np.isnan(values), 0, 3)
-    return Evaluation(values, values[:, None], np.ones(len(values), int), counts, np.full(len(values), 9))
+    candidates = np.full(len(values), 9)
+    return Evaluation(
+        values, values[:, None], np.ones(len(values), int), counts, candidates, values[:, None], values, values
+    )
 
 
 def test_interval_agrees_with_scipy():

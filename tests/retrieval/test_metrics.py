@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, label_ranking_average_precision_score
+from sklearn.metrics import average_precision_score, label_ranking_average_precision_score, ndcg_score
 
-from visterm.retrieval import average_precision, chance_average_precision, chance_precision, precision_at
+from visterm.retrieval import (
+    average_precision,
+    chance_average_precision,
+    chance_precision,
+    map_at_r,
+    ndcg_at,
+    precision_at,
+    r_precision,
+    recall_at,
+)
 
 lists = st.lists(st.booleans(), min_size=1, max_size=30)
 
@@ -98,3 +107,35 @@ def test_moving_a_relevant_image_up_never_harms(relevant, position):
         better = list(relevant)
         better[position - 1], better[position] = True, False
         assert average_precision(better, sum(relevant)) > average_precision(relevant, sum(relevant))
+
+
+def test_recall_ndcg_and_the_measures_at_r_by_hand():
+    lists = [[True, False, True, False, True], [False, False, False, True, False], [False] * 5]
+    R = [3, 2, 0]
+    np.testing.assert_allclose(recall_at(lists, R, 3), [2 / 3, 0 / 2, np.nan])
+    np.testing.assert_allclose(recall_at(lists, R, 4), [2 / 3, 1 / 2, np.nan])
+    np.testing.assert_allclose(r_precision(lists, R), [2 / 3, 0 / 2, np.nan])
+    np.testing.assert_allclose(map_at_r(lists, R), [(1 / 1 + 2 / 3) / 3, 0, np.nan])
+    gain = 1 / np.log2([2, 3, 4, 5, 6])  # of a relevant image at rank 1, 2, ...
+    first = (gain[0] + gain[2]) / (gain[0] + gain[1] + gain[2])
+    np.testing.assert_allclose(ndcg_at(lists, R, 3), [first, 0, np.nan])
+    np.testing.assert_allclose(ndcg_at(lists, R, 4), [first, gain[3] / (gain[0] + gain[1]), np.nan])
+    assert ndcg_at(lists[0], 3, 1) == recall_at([True], 1, 1) == 1.0  # plain numbers of one list
+
+
+def test_ndcg_agrees_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    relevant = rng.random((20, 30)) < 0.3
+    relevant[:, 4] = True
+    scores = np.arange(30, 0, -1)[None].repeat(20, axis=0)
+    for k in (1, 7, 30):
+        found = ndcg_at(relevant, relevant.sum(axis=1), k)
+        assert found.mean() == pytest.approx(ndcg_score(relevant, scores, k=k), abs=1e-12)
+
+
+def test_lists_that_are_cut_count_the_rest_as_not_relevant():
+    assert r_precision([True, True], n_relevant=4) == 2 / 4
+    assert map_at_r([True, True], n_relevant=4) == 2 / 4
+    for measure in (recall_at, ndcg_at):
+        with pytest.raises(ValueError, match="needs 1 <= k <= the number of ranked images, 2"):
+            measure([True, True], 4, 3)
