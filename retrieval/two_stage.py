@@ -12,8 +12,7 @@ in squared differences between scores; taking it costs n_j additions. The `COLUM
 addition are summed; candidates are the images with the largest sums. Once W has been learned a query side has an entry
 for every visterm, but some hundred of them decide who comes first.
 
-**Dense galleries** (WSABIE's embedding, label scores, vectors of a network): lists around the centres of k-means.
-Candidates are the images of the lists whose centres score best with the query, list after list.
+**Dense galleries** (WSABIE's embedding, label scores, vectors of a network): a graph of neighbours, see `graph.py`.
 
 A low-rank embedding of the score in an approximate index is what FAISS would be given for sparse galleries. It loses
 what makes two visterm vectors alike beyond their category: the identity in W has no rank to speak of
@@ -22,29 +21,21 @@ what makes two visterm vectors alike beyond their category: the identity in W ha
 
 import copy
 import os
-import tempfile
-import warnings
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs
 from numba import njit
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from . import index as exact
+from .graph import Graph
 from .index import ExactIndex, SupportsSimilarity
 
-FORMAT = 1
 COLUMNS = 128  # visterms summed for a query; fewer find as much at d = 10,000, but not at d = 1,000
-IMAGES_PER_LIST = 64  # that the centres are learned from; more hardly move them
-ROUNDS = 10  # of k-means
-ROWS = 16_384  # compared with all centres, or hashed, at once
+ROWS = 16_384  # hashed at once
 MANY_IMAGES = 100_000  # below, a query is done sooner than a thread is started
 CANDIDATES_PER_RESULT = 10  # at least so many for each of the k results
-_FILE = "two_stage.npz"
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -136,58 +127,6 @@ class _Postings:
         _sum_postings(*self.arrays, query, columns, sums)
         return _largest(sums, n)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Nothing: rebuilding is as fast as reading from disk."""
-        return {}
-
-
-class _Lists:
-    """Lists of a dense gallery; candidates are the images of the lists whose centres score best."""
-
-    n_candidates = 5_000  # by default
-
-    def __init__(self, centres: np.ndarray, lists: np.ndarray) -> None:
-        self.centres, self.lists = centres, lists  # (n_lists, d), (n_gallery,)
-        self.members = np.argsort(lists, kind="stable")  # image after image, list after list
-        self.bounds = np.searchsorted(lists[self.members], np.arange(len(centres) + 1))
-
-    @classmethod
-    def fit(cls, gallery: np.ndarray, seed: int) -> "_Lists":
-        """Lists of k-means, four times the root of the number of images."""
-        n = len(gallery)
-        n_lists = min(n, round(4 * n**0.5))
-        sample = np.sort(np.random.default_rng(seed).permutation(n)[: IMAGES_PER_LIST * n_lists])
-        means = KMeans(n_lists, init="random", n_init=1, max_iter=ROUNDS, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different images than lists: some stay empty
-            centres = means.fit(gallery[sample]).cluster_centers_.astype(np.float32, copy=False)
-        return cls(centres, _nearest(gallery, centres))
-
-    def choose(self, query: np.ndarray, n: int) -> np.ndarray:
-        """At least n rows of the gallery: whole lists."""
-        # Not by BLAS, which rounds by where the query lies in memory: a query finds the same alone and in a batch.
-        scores = exact.score_rows(self.centres, np.arange(len(self.centres)), query)
-        order = np.argsort(-scores, kind="stable")
-        sizes = np.cumsum(np.diff(self.bounds)[order])
-        chosen = order[: np.searchsorted(sizes, n) + 1]
-        return np.concatenate([self.members[self.bounds[i] : self.bounds[i + 1]] for i in chosen])
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Arrays that `load` needs."""
-        return {"centres": self.centres, "lists": self.lists}
-
-
-def _nearest(X: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Nearest centre of each row: int32 (n,)."""
-    lists = np.empty(len(X), np.int32)
-    half_squares = (centres**2).sum(axis=1) / 2
-    for start in range(0, len(X), ROWS):
-        # |x - c|^2 = |x|^2 - 2 (x'c - |c|^2 / 2)
-        near = X[start : start + ROWS] @ centres.T
-        near -= half_squares
-        lists[start : start + ROWS] = near.argmax(axis=1)
-    return lists
-
 
 # ----------------------------------------------------------------------------------------------------
 # Public
@@ -207,18 +146,21 @@ class TwoStageIndex(ExactIndex):
         The gallery. Of a sparse gallery side, a transposed copy is kept beside it.
     y : array of shape (n_gallery,), optional
         Labels, for learners that read them.
+    ids : int array of shape (n_gallery,), optional
+        A different number for each image, by which `load` knows it again; by default its row. Of dense galleries.
     n_candidates : int or None, default=None
         Images scored exactly for a query, or ten times k where that is more. More finds more and takes longer. None is
-        1,000 of a sparse gallery, 5,000 of a dense one, whose first stage is coarser.
-    random_state : int, default=0
-        Draws the images that the lists of a dense gallery are learned from.
+        1,000 of a sparse gallery, 256 of a dense one.
     n_jobs : int or None, default=None
-        Threads that the queries of a batch are spread over. Results do not depend on it.
+        Threads that build, and that the queries of a batch are spread over. The graph of a dense gallery is another one
+        with each build by several threads; otherwise, results do not depend on it.
 
     Raises
     ------
     ValueError
-        As `ExactIndex`, and where n_candidates is not positive.
+        As `ExactIndex`, where n_candidates is not positive, and where ids are not one per image, or not different.
+    ImportError
+        The gallery is dense and FAISS is not installed: ``pip install 'visterm[ann]'``.
 
     Examples
     --------
@@ -228,8 +170,8 @@ class TwoStageIndex(ExactIndex):
     ...         return X
     ...     def transform_query(self, Q):
     ...         return Q
-    >>> X = np.random.default_rng(0).standard_normal((2000, 16)).astype(np.float32)
-    >>> X /= np.linalg.norm(X, axis=1, keepdims=True)
+    >>> import scipy.sparse as sp
+    >>> X = sp.random(2000, 300, density=0.1, format="csr", dtype=np.float32, random_state=0)
     >>> index = TwoStageIndex(InnerProduct(), X, n_candidates=400)
     >>> index.search(X[:2], k=1).indices
     array([[0],
@@ -244,14 +186,19 @@ class TwoStageIndex(ExactIndex):
         X: Any,
         y: Any = None,
         *,
+        ids: Any = None,
         n_candidates: int | None = None,
-        random_state: int = 0,
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(learner, X, y, n_jobs=n_jobs)
         gallery = self.gallery_
-        self._first_stage: _Postings | _Lists
-        self._first_stage = _Postings(gallery) if sp.issparse(gallery) else _Lists.fit(gallery, random_state)
+        if sp.issparse(gallery):
+            self._first_stage: _Postings | Graph = _Postings(gallery)
+        else:
+            self._first_stage = Graph.build(gallery, _check_ids(ids, self.n_gallery), effective_n_jobs(n_jobs))
+        self._set_candidates(n_candidates)
+
+    def _set_candidates(self, n_candidates: int | None) -> None:
         self.n_candidates = self._first_stage.n_candidates if n_candidates is None else n_candidates
         if self.n_candidates < 1:
             raise ValueError(f"n_candidates must be at least 1, got {n_candidates}")
@@ -266,25 +213,16 @@ class TwoStageIndex(ExactIndex):
         return sum(len(np.intersect1d(*both)) for both in zip(results, wanted, strict=True)) / wanted.size
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the index to a folder, in one step: not the gallery, only a fingerprint of each of its images."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays = {
-            "format": np.array(FORMAT),
-            "n_candidates": np.array(self.n_candidates),
-            "fingerprints": _fingerprints(self.gallery_),
-            **self._first_stage.state(),
-        }
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]  # it takes any name
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, folder / _FILE)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        """Write the graph of a dense gallery to a folder, in one step; the vectors and the learner are not in it.
+
+        Raises
+        ------
+        ValueError
+            The gallery is sparse: its index takes no longer to build than to read.
+        OSError
+            The folder cannot be written; a graph that was there before stays.
+        """
+        self._graph().save(folder)
 
     @classmethod
     def load(
@@ -294,41 +232,51 @@ class TwoStageIndex(ExactIndex):
         X: Any,
         y: Any = None,
         *,
+        ids: Any = None,
+        n_candidates: int | None = None,
         n_jobs: int | None = None,
     ) -> Self:
-        """Index that `save` wrote, for the gallery as it is now.
+        """Index that `save` wrote, for the dense gallery as it is now; its graph stays on disk, memory-mapped.
 
-        Images are recognised by their fingerprints: some may have been added, removed or moved since.
+        Some images may have been added or removed since: those that are gone are skipped. All that are new are compared
+        with each query, until `update` takes them into the graph. The learner may be another one if its gallery sides
+        are the same.
 
         Parameters
         ----------
         folder : path
-        learner, X, y, n_jobs
+        learner, X, y, ids, n_candidates, n_jobs
             As in the constructor.
 
         Raises
         ------
         ValueError
-            No saved index, another format, a damaged file, or another gallery: less than half of the images known.
+            No saved index, another version, a damaged file, another gallery, or more than a fifth of the images of the
+            graph are gone.
         """
-        path = Path(folder) / _FILE
-        saved = _read(path)
         index = cls.__new__(cls)
         ExactIndex.__init__(index, learner, X, y, n_jobs=n_jobs)
-        gallery, fingerprints = index.gallery_, saved["fingerprints"]
-        own, order = _fingerprints(gallery), np.argsort(fingerprints)
-        places = order[np.minimum(np.searchsorted(fingerprints, own, sorter=order), len(order) - 1)]
-        known = fingerprints[places] == own
-        if known.mean() < 0.5 or sp.issparse(gallery) == ("centres" in saved):
-            raise ValueError(f"{path}: made for another gallery; build the index again")
-        index.n_candidates = int(saved["n_candidates"])
-        if sp.issparse(gallery):
-            index._first_stage = _Postings(gallery)
-        else:
-            lists = saved["lists"][places]
-            lists[~known] = _nearest(gallery[~known], saved["centres"])
-            index._first_stage = _Lists(saved["centres"], lists)
+        if sp.issparse(index.gallery_):
+            raise ValueError(f"{folder}: an index of sparse vectors is not saved; build it")
+        index._first_stage = Graph.read(folder, index.gallery_, _check_ids(ids, index.n_gallery))
+        index._set_candidates(n_candidates)
         return index
+
+    @property
+    def n_new(self) -> int:
+        """Number of images that a loaded graph does not hold, so that each query is compared with all of them."""
+        return len(self._first_stage.new) if isinstance(self._first_stage, Graph) else 0
+
+    def update(self, folder: str | os.PathLike[str]) -> None:
+        """Add the new images of an index that was loaded from `folder` to its graph, which is then held in memory."""
+        graph = self._graph().loaded(folder)
+        graph.add_new(effective_n_jobs(self.n_jobs))
+        self._first_stage = graph
+
+    def _graph(self) -> Graph:
+        if not isinstance(self._first_stage, Graph):
+            raise ValueError("only an index of dense vectors is saved: this one takes no longer to build than to read")
+        return self._first_stage
 
     def _search_block(
         self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
@@ -345,6 +293,9 @@ class TwoStageIndex(ExactIndex):
         def search_one(query: np.ndarray, excluded: int, scores: np.ndarray, indices: np.ndarray) -> None:
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found in the exact scores
                 rows = first_stage.choose(query, n_candidates)
+            if len(rows) <= k:  # the graph has too few within reach; one may be excluded
+                super(TwoStageIndex, self)._search_block(query[None], np.array([excluded]), scores[None], indices[None])
+                return
             if sp.issparse(gallery):
                 exact_scores = _score_rows_sparse(gallery.indptr, gallery.indices, gallery.data, rows, query)[:, 0]
             else:
@@ -360,26 +311,12 @@ class TwoStageIndex(ExactIndex):
         exact.in_threads(search_one, zip(queries, exclude, top_scores, top_indices, strict=True), n_threads)
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of a saved index that fit together."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            saved = {name: arrays[name] for name in arrays.files}
-        file_format = int(saved["format"])
-        whole = saved["fingerprints"].ndim == 1 and len(saved["fingerprints"]) > 0 and saved["n_candidates"] > 0
-        if "centres" in saved:
-            centres, lists = saved["centres"], saved["lists"]
-            whole &= centres.ndim == 2 and lists.shape == saved["fingerprints"].shape
-            whole &= lists.min() >= 0 and lists.max() < len(centres)
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no index is saved here; build the index") from None
-    except Exception:  # a damaged file raises errors of many kinds in NumPy and zipfile
-        file_format, whole = FORMAT, False
-    if file_format != FORMAT:
-        raise ValueError(f"{path}: saved in format {file_format}, this version reads {FORMAT}; build the index again")
-    if not whole:
-        raise ValueError(f"{path}: damaged; build the index again")
-    return saved
+def _check_ids(ids: Any, n_gallery: int) -> np.ndarray:
+    """int64 (n_gallery,), all different."""
+    ids = np.arange(n_gallery) if ids is None else np.asarray(ids)
+    if ids.shape != (n_gallery,) or ids.dtype.kind not in "iu" or len(np.unique(ids)) < n_gallery:
+        raise ValueError(f"ids needs a different integer for each of the {n_gallery} images of the gallery")
+    return ids.astype(np.int64)
 
 
 def _fingerprints(sides: Any) -> np.ndarray:

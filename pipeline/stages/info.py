@@ -105,11 +105,14 @@ def _describe_segments(run: Run, collection: Collection, whole_extractor: bool) 
 
 
 def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:
-    """Describe the recall that two-stage indexes of the current vectors had when they were built."""
+    """Describe the recall that two-stage indexes of the current vectors had when they were built.
+
+    That of the vectors themselves, ``vectors``, serves several learners.
+    """
     recalls = {}
-    for name in LEARNER_NAMES:
+    for name in (*LEARNER_NAMES, "vectors"):
         record = _whole_record(run.folder / "index" / name)
-        if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
+        if record and extractor and record["inputs"]["extractor"] == extractor["content"] and record.get("recall"):
             recalls[name] = record["recall"]
     return recalls
 

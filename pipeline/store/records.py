@@ -142,6 +142,8 @@ def repair_hint(folder: Path) -> str:
         return f"run 'visterm feedback reset --learner {kind} --run {shlex.quote(run)}' to go back to the base"
     if kind == "index":
         learner = learner.removesuffix("_look")  # of its index for other shares than all
+        if name == "vectors":  # of all learners that search the vectors themselves, as this one does
+            learner = "--learner cosine"
         return f"run 'visterm index --rebuild {learner} --run {shlex.quote(run)}' to rebuild it"
     return f"remove {folder} and run the stage again"
 

@@ -1,0 +1,185 @@
+"""First stage of the search of a dense gallery: a graph in which neighbours are near, walked towards the query.
+
+Hierarchical navigable small world (Malkov and Yashunin, IEEE TPAMI 2020), as FAISS builds it for inner products
+(ip-NSW, Morozov and Babenko, NeurIPS 2018), of the gallery sides in 8 bits per number. The query side is not in it:
+whatever a learner does there (W'q of OASIS), the graph stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1  # changes with the constants below: a graph on disk is then built again
+LINKS = 32  # of each image; with 16 fewer of the best are found for OASIS, in the same time
+BREADTH = 80  # images that are kept in view while one is added; 200 find hardly more, and take three times as long
+SAMPLE = 20_000  # images that the range of each number is read from, for its 8 bits
+ROWS = 16_384  # added at once: float32 copies of no more
+NEW_IMAGES = 2_000  # that are not in the graph yet: comparing all of them with a query takes a millisecond
+GONE_SHARE = 0.2  # of the graph; with more the walk meets too many images that do not count
+COMPARED = 100  # images whose sides tell whether a graph is of this gallery
+_FILE = "graph.faiss"
+_END = f"visterm graph {FORMAT}\n".encode()  # after the bytes of FAISS, which does not notice all that are missing
+_HINT = "install FAISS: pip install 'visterm[ann]'"
+
+
+def faiss() -> ModuleType:
+    """Import FAISS; ImportError says how to install it."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError(f"a fast index of dense vectors needs FAISS ({error}); {_HINT}") from None
+    return faiss
+
+
+class Graph:
+    """A graph of a dense gallery, by ids of its images: some may be new to it or gone since it was built.
+
+    Parameters
+    ----------
+    index : faiss.IndexIDMap
+    sides : ndarray of shape (n_gallery, d)
+        The gallery.
+    ids : int64 array of shape (n_gallery,)
+        A different number for each image.
+    """
+
+    n_candidates = 256  # by default
+
+    def __init__(self, index: Any, sides: np.ndarray, ids: np.ndarray) -> None:
+        self.index, self.sides, self.ids = index, sides, ids
+        self._walk = faiss().downcast_index(index.index)  # by place in the graph
+        order = np.argsort(ids, kind="stable")
+        held = faiss().vector_to_array(index.id_map)
+        places = np.minimum(np.searchsorted(ids, held, sorter=order), len(ids) - 1)
+        self.rows = np.where(ids[order[places]] == held, order[places], -1)  # of the gallery, by place; -1: gone
+        self.new = np.setdiff1d(np.arange(len(ids)), self.rows)
+        self._new_sides: np.ndarray | None = None
+
+    @classmethod
+    def build(cls, sides: np.ndarray, ids: np.ndarray, n_threads: int) -> Graph:
+        """Build the graph of a gallery."""
+        n, d = sides.shape
+        library = faiss()
+        index = library.IndexHNSWSQ(d, library.ScalarQuantizer.QT_8bit, LINKS, library.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = BREADTH
+        sample = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+        index.train(np.ascontiguousarray(sides[sample], np.float32))
+        graph = cls(library.IndexIDMap(index), sides, ids)
+        graph.add_new(n_threads)
+        return graph
+
+    def add_new(self, n_threads: int) -> None:
+        """Add the images that are new; of a graph that `read` has mapped, use `loaded` first."""
+        library = faiss()
+        before = library.omp_get_max_threads()
+        library.omp_set_num_threads(n_threads)
+        try:
+            for start in range(0, len(self.new), ROWS):
+                rows = self.new[start : start + ROWS]
+                self.index.add_with_ids(np.ascontiguousarray(self.sides[rows], np.float32), self.ids[rows])
+        finally:
+            library.omp_set_num_threads(before)
+        self.rows = np.concatenate([self.rows, self.new])
+        self.new, self._new_sides = self.new[:0], None
+
+    def choose(self, query: np.ndarray, n: int) -> np.ndarray:
+        """Rows of about n images that may score best for a query (d,), each once; more where images are new."""
+        length = np.linalg.norm(query)
+        if not 0 < length < np.inf:  # every image scores 0, or nothing can be said
+            return self.new[:0]
+        parameters = faiss().SearchParametersHNSW(efSearch=n)
+        (places,) = self._walk.search((query / length)[None], n, params=parameters)[1]
+        rows = self.rows[places[places >= 0]]
+        rows = rows[rows >= 0]
+        if not len(self.new):
+            return rows
+        if self._new_sides is None:
+            self._new_sides = np.ascontiguousarray(self.sides[self.new], np.float32)
+        new = self.new
+        if len(new) > n:
+            new = new[np.argpartition(-(self._new_sides @ query), n)[:n]]
+        return np.concatenate([rows, new])
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the graph to a folder, in one step."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f"{_FILE}.{uuid.uuid4().hex}.tmp"
+        try:
+            faiss().write_index(self.index, os.fspath(temporary))
+            with temporary.open("ab") as file:
+                file.write(_END)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, folder / _FILE)
+        except (RuntimeError, TypeError, UnicodeError) as error:  # of FAISS; and of a path that is no UTF-8
+            raise OSError(f"{folder / _FILE} cannot be written: {_first_line(error)}") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str], sides: np.ndarray, ids: np.ndarray) -> Graph:
+        """Read the graph that `save` wrote, memory-mapped, for the gallery as it is now.
+
+        Raises
+        ------
+        ValueError
+            No graph, a damaged one, one of another version, of another gallery, or with too many images that are gone.
+        """
+        graph = cls(_read(Path(folder) / _FILE, mapped=True), sides, ids)
+        gone = 1 - np.count_nonzero(graph.rows >= 0) / len(graph.rows)
+        if gone > GONE_SHARE:
+            raise ValueError(f"{Path(folder) / _FILE}: {gone:.0%} of its images are gone; build the index again")
+        if not graph._is_of_gallery():
+            raise ValueError(f"{Path(folder) / _FILE}: made for another gallery; build the index again")
+        return graph
+
+    def loaded(self, folder: str | os.PathLike[str]) -> Graph:
+        """The same graph in memory, where images can be added."""
+        return Graph(_read(Path(folder) / _FILE, mapped=False), self.sides, self.ids)
+
+    def _is_of_gallery(self) -> bool:
+        """Whether some images have the sides here that the graph has, up to its rounding to 8 bits."""
+        if self._walk.d != self.sides.shape[1]:
+            return False
+        held = np.flatnonzero(self.rows >= 0)
+        some = held[np.linspace(0, len(held) - 1, min(COMPARED, len(held))).astype(int)]
+        own = np.asarray(self.sides[self.rows[some]], np.float32)
+        theirs = np.array([self._walk.reconstruct(int(place)) for place in some])
+        near = np.linalg.norm(own - theirs, axis=1) <= 0.1 * np.linalg.norm(own, axis=1).mean()
+        return bool(near.mean() > 0.9)  # some images may lie beyond the range of the sample
+
+
+def _read(path: Path, *, mapped: bool) -> Any:
+    library = faiss()
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(_END), os.SEEK_END)
+            whole = file.read() == _END
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no index is saved here; build the index") from None
+    except OSError:  # it has not even so many bytes
+        whole = False
+    if not whole:
+        raise ValueError(f"{path}: damaged, or of another version of visterm; build the index again")
+    try:
+        index = library.read_index(os.fspath(path), library.IO_FLAG_MMAP_IFC if mapped else 0)
+        walk = library.downcast_index(index.index)
+        is_graph = isinstance(walk, library.IndexHNSWSQ) and index.ntotal == walk.ntotal > 0
+    except (RuntimeError, AttributeError) as error:  # AttributeError: of an index of another kind
+        reason = _first_line(error)
+        raise ValueError(f"{path}: damaged, or of another version of FAISS ({reason}); build the index again") from None
+    if not is_graph:
+        raise ValueError(f"{path}: not a graph of visterm; build the index again")
+    return index
+
+
+def _first_line(error: BaseException) -> str:
+    """The reason in an error of FAISS, without the C++ function that raised it."""
+    return str(error).strip().splitlines()[0].rpartition(": ")[2][:120]
