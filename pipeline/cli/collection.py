@@ -84,7 +84,7 @@ def features(
 
     relabelled = f"{count(summary['relabelled'], 'image')} relabelled" if summary["relabelled"] else "nothing to do"
     done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else relabelled
-    following = "train" if summary["labelled"] else "search IMAGE --learner cosine"
+    following = "train" if summary["labelled"] else "search IMAGE"
     console.say(
         f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
         f"Next: visterm {following} --run {shlex.quote(place.name)}"

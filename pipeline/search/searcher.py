@@ -21,13 +21,12 @@ from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.models import (
     TRAINED,
-    best_annotator,
     check_learners,
     check_trained,
-    default_learner,
     trained_record,
     warn_if_stale,
 )
+from visterm.pipeline.store.recommendation import best_annotator, default_learner
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
@@ -177,23 +176,17 @@ class Searcher:
         return self.gallery is other.gallery
 
     def default_learner(self, *, of_labels: bool = False) -> str:
-        """The learner that is used by default: oasis, otherwise the first that is trained.
+        """The learner that is used where none is named: the one that held-out images recommend.
 
-        For labels the annotator that was best on held-out images, otherwise wsabie or the first that is trained.
-
-        If none is trained, oasis or wsabie all the same: using it raises an error that says how to train it.
+        Cosine where none is trained. Of labels wsabie all the same: using it raises an error that says how to train it.
         """
-        usual, able = ("wsabie", self.annotators) if of_labels else ("oasis", self.learners[:-1])
-        if of_labels and len(able) > 1 and (best := best_annotator(self.run, able)) is not None:
-            if best != usual:
-                self._console.say(f"by {best}, the best on held-out images")
-            return best
-        return default_learner(self.run, usual, self._console, able)
 
-    def usable_learner(self) -> str:
-        """The default learner, or cosine where none is trained."""
-        default = self.default_learner()
-        return default if default in self.learners else "cosine"
+        def choose() -> str:
+            if of_labels:
+                return best_annotator(self.run, self.annotators, self._console.say)
+            return default_learner(self.run, self.learners[:-1], self._console.say, self.config.train.world)
+
+        return self._once(("default", "of labels" if of_labels else "of images"), choose)
 
     def learner(self, name: str) -> SimilarityLearner:
         """Load a learner of the run, with its relevance feedback, once; its arrays are memory-mapped.

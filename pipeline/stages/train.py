@@ -65,8 +65,9 @@ def train(
     -------
     dict
         ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of a learner
-        that validates also ``validation_measure``, ``validation``, ``validation_map`` and ``cosine_map``, on the
-        held-out images; where a share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
+        that validates also ``validation_measure``, ``validation``, and ``validation_map``, ``cosine_map``,
+        ``validation_p1`` and ``cosine_p1``, on the held-out images; where a share of what was learned counts
+        ``learned``, and ``worlds`` if it was chosen.
 
     Raises
     ------
@@ -213,6 +214,8 @@ def _train(
                 "validation": float(learner.best_validation_),
                 "validation_map": float(learner.validation_map_),
                 "cosine_map": float(learner.cosine_map_),
+                "validation_p1": float(learner.validation_p1_),
+                "cosine_p1": float(learner.cosine_p1_),
             }
         if learner.learned_ != 1:
             record["result"]["learned"] = learner.learned_

@@ -39,28 +39,6 @@ def check_learners(names: Sequence[str]) -> None:
             )
 
 
-def default_learner(run: Run, usual: str, console: Console, trained: Sequence[str] | None = None) -> str:
-    """Choose the learner if none is named: the usual one, or else the first trained one.
-
-    If none is trained, return the usual one: using it raises an error that says how to train it.
-    """
-    if trained is None:
-        known = run.learners()
-        trained = [name for name in TRAINED if name in known]
-    if usual in trained or not trained:
-        return usual
-    only = f", the only learner of run {run.name} that is trained for this" if len(trained) == 1 else ""
-    console.say(f"by {trained[0]}{only or f'; {usual} is not trained'}")
-    return trained[0]
-
-
-def best_annotator(run: Run, annotators: Sequence[str]) -> str | None:
-    """Return the annotator that ranks the labels of held-out images best; None where none was validated."""
-    results = {name: trained_record(run, name)["result"] for name in annotators}
-    figures = {name: result["validation"] for name, result in results.items() if "validation" in result}
-    return max(figures, key=lambda name: figures[name]) if figures else None
-
-
 def trained_record(run: Run, name: str) -> dict[str, Any]:
     """Read the record of a trained learner; an empty one for cosine."""
     return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}

@@ -178,6 +178,13 @@ class TestFiguresOfHeldOutImages:
             kept.append(learner.cosine_map_)
             scores = SimilarityLearner.score(learner, X[rows], y[rows])
             assert learner.validation_map_ == pytest.approx(scores)
+            scores = learner.similarity(X[rows], X[rows])
+            np.fill_diagonal(scores, -np.inf)
+            assert learner.validation_p1_ == np.mean(y[rows][scores.argmax(axis=1)] == y[rows])
+            scores = X[rows] @ X[rows].T
+            scores = scores.toarray()
+            np.fill_diagonal(scores, -np.inf)
+            assert learner.cosine_p1_ == np.mean(y[rows][scores.argmax(axis=1)] == y[rows])
         assert kept[0] == kept[1] == pytest.approx(Cosine().fit(X).score(X[rows], y[rows]))
 
     @pytest.mark.parametrize(

@@ -196,13 +196,14 @@ def test_info_says_what_the_run_holds(finished):
 def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
     write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(4)])
     result = visterm("features", "flat", *SMALL, cwd=tmp_path)
-    assert "Next: visterm search IMAGE --learner cosine --run flat\n" in result.stderr
+    assert "Next: visterm search IMAGE --run flat\n" in result.stderr
     (answer,) = json_of("search", "flat/pear0.jpg", "--learner", "cosine", cwd=tmp_path)
     assert len(answer["results"]) == 10
     line = refused("train", cwd=tmp_path)
     for way in ("one folder per class", "labels.csv", "clicks.csv"):
         assert way in line
-    line = refused("search", "flat/pear0.jpg", cwd=tmp_path)
+    assert json_of("search", "flat/pear0.jpg", cwd=tmp_path) == [answer]
+    line = refused("search", "flat/pear0.jpg", "--learner", "oasis", cwd=tmp_path)
     assert line.endswith("run flat has no labels that oasis could learn from; --learner cosine needs no training")
     line = refused("annotate", "flat/pear0.jpg", cwd=tmp_path)
     assert "run flat has no labels that wsabie could learn from: sort the images" in line
@@ -619,7 +620,7 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
         "wsabie, held-out images (cosine): seen 0.958 (0.890), unseen 0.751 (0.914), both 0.708 (0.854)",
         f"warning: {warning}",
     ]
-    assert ", for images of any class, by mAP on held-out training images: " in last
+    assert ", for images of any class, by held-out images: mAP " in last
     folder = mine / "runs/fruit/evaluations/oasis+wsabie"
     assert warning in (folder / "report.html").read_text()
     systems = json.loads((folder / "metrics.json").read_text())["systems"]
