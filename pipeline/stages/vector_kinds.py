@@ -97,6 +97,18 @@ def reweight(run: Run, config: Config, collection: Collection) -> None:
     collection["extractor"] = record["content"]
 
 
+def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
+    """Say where the training images had blocks for fewer visterms than asked for."""
+    from visterm.features.cells import n_cells
+
+    made = len(extractor.codebook_.centers_) * n_cells(extractor.cells)
+    if made < n_visterms - n_cells(extractor.cells):
+        console.say(
+            f"{made:,} of {n_visterms:,} visterms are used: the training images have no more than four blocks for each "
+            "of these; more or larger images give more"
+        )
+
+
 def _content(record: dict[str, Any], folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
@@ -240,6 +252,8 @@ class _VistermVectors(_ImageVectors):
                 raise UserError(f"{root}: {error}") from None
             extractor.save(folder / "files")
             record["training_images"] = len(paths)
+            if extractor.palette_ is not None:
+                _say_centers(extractor, features.n_visterms, console)
             if held_out or len(paths) == features.max_training_images:
                 record["idf_of"] = "sample"  # until `finish` has the counts of all
             if held_out:
