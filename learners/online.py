@@ -247,7 +247,8 @@ class OnlineLearner(ResumingLearner):
             of the classes is held out, too, where there are five or more; see `validation.Worlds`.
         learned : float, optional
             The share of what is learned that counts; it becomes `learned_`, for `Blend`. None: the best one on held-out
-            images, for `world`; 1 without validation.
+            images, for `world`; 1 without validation. Where no class has images enough to hold some out, a cautious
+            one, or 1 for "seen".
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
@@ -272,7 +273,13 @@ class OnlineLearner(ResumingLearner):
         self.history_ = []
         self.n_images_ = X.shape[0]
         self._set_world(world, learned)
-        self.held_out_ = self._hold_out(y, validation_rows)
+        try:
+            self.held_out_ = self._hold_out(y, validation_rows)
+        except validation.NothingHeldOut as error:
+            _log.warning("%s: all images are learned from, and nothing is validated", error)
+            self.held_out_ = None
+            if self._is_open() and learned is None:
+                self.learned_ = 1.0 if world == "seen" else self._cautious_share(X)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
         n_steps = self.steps_for(X.shape[0])
@@ -530,8 +537,7 @@ class OnlineLearner(ResumingLearner):
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
         groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
-        sparse = not is_dense(X) and self._starts_at_vectors()
-        cautious = min(self._most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
+        cautious = self._cautious_share(X)
         gallery = gallery.toarray() if is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
@@ -554,6 +560,11 @@ class OnlineLearner(ResumingLearner):
             return choice.quality.map
 
         return choose
+
+    def _cautious_share(self, X: sp.csr_array) -> float:
+        """Share of what was learned that counts without evidence for another."""
+        sparse = not is_dense(X) and self._starts_at_vectors()
+        return min(self._most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
 
     def _is_open(self) -> bool:
         """Whether a share of what was learned is to be chosen, or validation is that of the open world."""

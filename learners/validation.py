@@ -41,6 +41,10 @@ def check_world(world: Any) -> None:
         raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
 
 
+class NothingHeldOut(ValueError):
+    """There are too few images to hold some out."""
+
+
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
     """Images that validate, sorted; the same for the same seed.
 
@@ -50,8 +54,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        Nothing could be held out.
+    NothingHeldOut
     """
     rng = np.random.default_rng([seed, 1])
     n = y.shape[0]
@@ -69,7 +72,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
         held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
     if not held_out.any():
         why = "it is too small a share" if sp.issparse(y) else "no class has four"
-        raise ValueError(f"validation_fraction={fraction} holds out no image, as {why}: use None to learn without")
+        raise NothingHeldOut(f"validation_fraction={fraction} holds out no image, as {why}")
     return np.flatnonzero(held_out)
 
 

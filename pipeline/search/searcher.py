@@ -9,6 +9,7 @@ import contextlib
 import copy
 import logging
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -170,6 +171,22 @@ class Searcher:
     def has_index(self, name: str) -> bool:
         """Whether the index of a learner is made, so that a search need not wait for it."""
         return ("index", name) in self._once
+
+    def deleted(self, rows: Iterable[int]) -> set[int]:
+        """Return those of some rows whose file is gone since it was extracted; say once how to remove them.
+
+        None where the run has no image files, or their whole directory is away.
+        """
+        if self.config.collection.vectors.file is not None:
+            return set()
+        gone = {row for row in rows if not os.path.lexists(self.root / self.images[row].path)}
+        if not gone or not self.root.is_dir():
+            return set()
+        update = f"visterm features --run {shlex.quote(self.run.name)}"
+        self._once(
+            ("deleted", ""), lambda: self._console.say(f"deleted photos are no results; '{update}' removes them")
+        )
+        return gone
 
     def shares_images(self, other: Searcher) -> bool:
         """Whether both hold the same images and vectors in memory, not just equal ones."""

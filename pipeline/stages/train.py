@@ -221,7 +221,7 @@ def _train(
             record["result"]["learned"] = learner.learned_
         if learner.worlds_ is not None:
             record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
-    _say_how_it_went(learner_name, learner, y, watch.timed_out, console)
+    _say_how_it_went(learner_name, learner, y, watch.timed_out, config, console)
     with contextlib.suppress(UserError):
         if LearnerVersions(run).in_force(learner_name).void:
             console.warn(
@@ -410,7 +410,9 @@ def available_memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))  # not on Linux: all there is
 
 
-def _say_how_it_went(learner_name: str, learner: Any, y: Any, timed_out: bool, console: Console) -> None:
+def _say_how_it_went(
+    learner_name: str, learner: Any, y: Any, timed_out: bool, config: Config, console: Console
+) -> None:
     """Say what the figures on held-out images advise, one line each."""
     if learner.validation_map_ is None:
         return
@@ -425,9 +427,11 @@ def _say_how_it_went(learner_name: str, learner: Any, y: Any, timed_out: bool, c
     cosine = learner.cosine_map_
     if learner.validation_map_ - cosine < _HARDLY_BETTER * min(cosine, 1 - cosine):
         figures = f"mAP {learner.validation_map_:.3f}, cosine {cosine:.3f}"
+        visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
+        network = "vectors of a network (visterm features IMAGES --deep), or " if visterms else ""
         console.say(
-            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try vectors of a network "
-            "(visterm features IMAGES --deep), or other settings (visterm tune)"
+            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try {network}other settings "
+            "(visterm tune)"
         )
 
 

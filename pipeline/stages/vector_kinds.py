@@ -68,7 +68,7 @@ def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     record = read_record(run.extractor)
     if record is None:
         return ""
-    old, new = _flat(record["config"]), _flat(settings)
+    old, new = flat(record["config"]), flat(settings)
     missing = object()
     keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
     if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
@@ -115,12 +115,12 @@ def _content(record: dict[str, Any], folder: Path) -> str:
     return fingerprint(record["config"], arrays)
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by their full names, section.key."""
-    flat: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        by_name |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return by_name
 
 
 class VectorKind(ABC):

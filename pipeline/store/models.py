@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.learners import TABLE
@@ -28,14 +28,13 @@ TITLES = {name: row.title for name, row in TABLE.items()} | {"cosine": "Plain lo
 _CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s
 
 
-def check_learners(names: Sequence[str]) -> None:
-    """Raise an error for names of no learner."""
+def check_learners(names: Sequence[str], known: Iterable[str] = LEARNER_NAMES) -> None:
+    """Raise an error for names of no learner, with those that are known to the command."""
     for name in names:
         if name not in LEARNER_NAMES:
-            near = difflib.get_close_matches(name, LEARNER_NAMES, n=1)
+            near = difflib.get_close_matches(name, known, n=1)
             raise UserError(
-                f"unknown learner {name}; "
-                + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LEARNER_NAMES)}")
+                f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
             )
 
 

@@ -16,6 +16,7 @@ from running import copy_run, json_of, refused, set_all, visterm
 from visterm.learners import LEARNERS, LEGO, MCML, load_learner
 from visterm.learners.validation import CAUTIOUS_SPARSE
 from visterm.pipeline import Searcher
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.evaluation.is_a import siblings_of
@@ -589,11 +590,16 @@ def test_training_says_what_held_out_images_advise(mine):
     learner = Mock(validation_measure="mAP", n_steps=30, history_=[{"step": 30}], validation_map_=0.9, cosine_map_=0.5)
     learner.worlds_ = None
     console = Mock()
-    stage._say_how_it_went("oasis", learner, None, False, console)
-    stage._say_how_it_went("oasis", learner, None, True, console)
+    stage._say_how_it_went("oasis", learner, None, False, Config(), console)
+    stage._say_how_it_went("oasis", learner, None, True, Config(), console)
     said = [call.args[0] for call in console.say.call_args_list]
     start = "oasis: validation mAP was still improving when the steps ended, after 30: "
     assert said == [start + "--set oasis.n_steps=60", start + "a longer --time-limit"]
+    learner.validation_map_, learner.is_improving = 0.5, lambda: False
+    console.reset_mock()
+    stage._say_how_it_went("oasis", learner, None, False, load_config(None, ["features.kind=deep"]), console)
+    (said,) = [call.args[0] for call in console.say.call_args_list]
+    assert said.endswith("try other settings (visterm tune)")  # its vectors are those of a network
 
 
 def test_time_limit(mine):
