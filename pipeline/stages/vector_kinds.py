@@ -104,8 +104,8 @@ def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
     made = len(extractor.codebook_.centers_) * n_cells(extractor.cells)
     if made < n_visterms - n_cells(extractor.cells):
         console.say(
-            f"{made:,} of {n_visterms:,} visterms are used: the training images have no more than four blocks for each "
-            "of these; more or larger images give more"
+            f"{made:,} of {n_visterms:,} visterms are used, as each needs four blocks of the training images; more or "
+            "larger images give more"
         )
 
 

@@ -138,7 +138,7 @@ def test_oasis_learns_from_thumbnails(data, tmp_path, name, size):
             photo = cv2.resize(cv2.imread(str(file)), size, interpolation=cv2.INTER_AREA)
             cv2.imwrite(str(tmp_path / "small" / folder.name / f"{file.stem}.png"), photo)
     told = visterm("features", "small", cwd=tmp_path).stderr
-    assert re.search(r"^[0-9,]+ of 10,000 visterms are used: ", told, re.MULTILINE)
+    assert re.search(r"^[0-9,]+ of 10,000 visterms are used, ", told, re.MULTILINE)
     visterm("train", cwd=tmp_path)
     systems = json_of("evaluate", cwd=tmp_path)["systems"]
     assert systems["oasis"]["map"] > 1.1 * systems["cosine"]["map"]
