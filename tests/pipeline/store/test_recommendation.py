@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from running import copy_run, json_of, visterm
+from running import json_of, visterm
 
+from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.recommendation import recommend
 
 
@@ -78,20 +79,14 @@ def note(folder, name, **figures):
     file = folder / "runs/fruit/learners" / name / "record.json"
     record = json.loads(file.read_text())
     record["result"] |= figures
-    file.write_text(json.dumps(record))
-
-
-@pytest.fixture
-def mine(finished, tmp_path):
-    return copy_run(finished, tmp_path)
+    write_record(file, record)
 
 
 @pytest.mark.parametrize("name", ["wsabie", "cosine"])
 def test_every_command_takes_the_learner_that_held_out_images_recommend(mine, name):
     best, other = {"wsabie": ("wsabie", "oasis"), "cosine": ("cosine", "wsabie")}[name]
     for learner, figure in (("oasis", 0.3), ("wsabie", 0.9 if name == "wsabie" else 0.2)):
-        worlds = {"worlds": {"for": "open"}}
-        note(mine, learner, validation_map=figure, validation_p1=figure, cosine_map=0.6, cosine_p1=0.6, **worlds)
+        note(mine, learner, validation_map=figure, validation_p1=figure, cosine_map=0.6, cosine_p1=0.6)
     image = "fruit/pear/0.jpg"
     result = visterm("search", image, "--json", cwd=mine)
     assert json.loads(result.stdout) == json_of("search", image, "--learner", best, cwd=mine)
