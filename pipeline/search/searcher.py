@@ -175,7 +175,7 @@ class Searcher:
     def deleted(self, rows: Iterable[int]) -> set[int]:
         """Return those of some rows whose file is gone since it was extracted; say once how to remove them.
 
-        None where the run has no image files, or their whole directory is away.
+        Nothing where the run has no image files, or their whole directory is away.
         """
         if self.config.collection.vectors.file is not None:
             return set()
