@@ -139,7 +139,7 @@ class Codebook(BaseEstimator):
     Parameters
     ----------
     n_visterms : int
-        Number of centres; 1,000 and 10,000 in the papers.
+        Number of centres; 1,000 and 10,000 in the papers. Fewer distinct descriptors give as many centres.
     max_iter : int
         Maximum number of rounds of k-means.
     tol : float
@@ -151,7 +151,7 @@ class Codebook(BaseEstimator):
 
     Attributes
     ----------
-    centers_ : ndarray of float32, (n_visterms, n_features)
+    centers_ : ndarray of float32, (n_centers, n_features)
 
     References
     ----------
@@ -199,7 +199,7 @@ class Codebook(BaseEstimator):
         Raises
         ------
         ValueError
-            Fewer distinct descriptors than visterms.
+            No descriptors, or none that are finite.
         """
         descriptors = _as_points(descriptors)
         if self.n_visterms < 1:
@@ -207,14 +207,9 @@ class Codebook(BaseEstimator):
         # Flat blocks repeat: each distinct descriptor is searched for once and weighs as often as it occurs.
         rows = descriptors.view(np.dtype((np.void, descriptors.itemsize * descriptors.shape[1]))).ravel()
         _, first, weights = np.unique(rows, return_index=True, return_counts=True)
-        if len(first) < self.n_visterms:
-            raise ValueError(
-                f"{self.n_visterms} visterms need as many distinct descriptors, but the training images give "
-                f"{len(first)}: lower n_visterms to at most that, or add images"
-            )
         order = np.argsort(first)  # back to the order of the descriptors
         self.centers_ = kmeans(
-            descriptors[first[order]], self.n_visterms, weights=weights[order], max_iter=self.max_iter,
+            descriptors[first[order]], min(self.n_visterms, len(first)), weights=weights[order], max_iter=self.max_iter,
             tol=self.tol, random_state=self.random_state, n_jobs=self.n_jobs,
         )  # fmt: skip
         self._search = NearestCenters(self.centers_)

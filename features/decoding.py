@@ -192,6 +192,27 @@ def shrink_to_side(pixels: npt.NDArray[np.uint8], max_side: int | None) -> npt.N
     return _resized(pixels, *sides_within(height, width, max_side))
 
 
+def enlarge_to_side(pixels: npt.NDArray[np.uint8], side: int | None) -> npt.NDArray[np.uint8]:
+    """Enlarge an image to a longest side, by cubic interpolation; a larger image is returned as it is.
+
+    Parameters
+    ----------
+    pixels : ndarray of uint8, (H, W, 3) or (H, W)
+    side : int or None
+        None: as the image is.
+
+    Returns
+    -------
+    ndarray of uint8, (h, w, 3) or (h, w)
+    """
+    height, width = pixels.shape[:2]
+    longest = max(height, width)
+    if side is None or longest >= side or not min(height, width):
+        return pixels
+    size = max(1, round(width * side / longest)), max(1, round(height * side / longest))
+    return cast("npt.NDArray[np.uint8]", cv2.resize(pixels, size, interpolation=cv2.INTER_CUBIC))
+
+
 def _resized(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
     if pixels.shape[:2] == (height, width):
         return pixels

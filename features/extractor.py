@@ -25,7 +25,7 @@ from .blocks import block_grid, check_grid
 from .cells import WHOLE, block_cells, check_cells, n_cells
 from .codebook import Codebook
 from .color import Palette
-from .decoding import Picture, StrPath, decode_picture
+from .decoding import Picture, StrPath, decode_picture, enlarge_to_side
 from .descriptors import NORMALIZATIONS, describe
 from .extractor_files import load_extractor, save_extractor
 from .forest import ForestCodebook, check_labels
@@ -38,6 +38,7 @@ PIXELS_PER_IMAGE = 100  # sampled for the palette
 BLOCKS_PER_IMAGE = 50  # sampled for the codebook, at least, before fewer images are read
 FOREST_BLOCKS = 25_000  # sampled for a forest at most: they are larger than descriptors
 MIN_SIDE = 64  # of max_side: one block of the default size
+BLOCKS_PER_VISTERM = 4  # at least, to learn one from: fewer repeat single blocks, which no other image has
 
 # ---------------------------------------------------------------------------------------------------------------
 # Work on one image or batch (module level, so that worker processes can run it)
@@ -133,6 +134,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     ----------
     n_visterms : int
         Number of visterms, the width of the vectors; 10,000 and 1,000 in the papers. All `cells` share them evenly.
+        k-means learns at most one from four blocks of the training images: with few or small images the others, which
+        `fit` warns of, occur nowhere.
     codebook : {"kmeans", "forest"}
         "kmeans": centres of block descriptors. "forest": nodes of random trees, which learn from labels; ignores
         `n_colors`, `normalization`, `max_color_samples` and `max_iter`.
@@ -143,6 +146,9 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
     max_side : int or None
         Longest side of the images that blocks are taken from, at least 64: larger images are scaled down by averaging
         areas, JPEGs partly while they are decoded. None: images are taken as they are, as in the paper.
+    enlarge_to : int or None
+        Longest side that smaller images are enlarged to, so that they have blocks enough to be told apart, or
+        `max_side` if that is less. None: images are taken as they are, as in the paper.
     block_size, stride : int
         Side of a block and distance between neighbouring blocks, in pixels.
     scale : float
@@ -216,6 +222,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         min_samples_leaf: int = 5,
         n_colors: int = 20,
         max_side: int | None = 500,
+        enlarge_to: int | None = 192,
         block_size: int = 64,
         stride: int = 32,
         scale: float = 1.25,
@@ -238,6 +245,7 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         self.min_samples_leaf = min_samples_leaf
         self.n_colors = n_colors
         self.max_side = max_side
+        self.enlarge_to = enlarge_to
         self.block_size = block_size
         self.stride = stride
         self.scale = scale
@@ -289,8 +297,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         ImageError
             A path cannot be read, unless `on_error` is "skip".
         ValueError
-            A setting is out of range, no image is left, or the images give fewer distinct descriptors than
-            visterms. With a forest also if labels are missing, several per image, or all the same.
+            A setting is out of range, or no image is left. With a forest also if labels are missing, several per image,
+            or all the same.
         """
         self._fit_count(images, y, callback, distribute)
         return self
@@ -359,16 +367,25 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
             distribute,
         )
         self.palette_ = palette
-        self.codebook_ = Codebook(
-            n_visterms=layout.per_cell, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
-        ).fit(np.concatenate(_readable(descriptors)))
+        rows = np.concatenate(_readable(descriptors))
         del descriptors
-
-        counts, failures = self._count(images, tick, distribute)
         n, k = n_cells(layout.cells), layout.per_cell
-        by_cell = counts[:, : n * k].reshape(-1, k)  # a row per image and cell
+        most = min(k, max(2, len(rows) // BLOCKS_PER_VISTERM))
+        self.codebook_ = Codebook(
+            n_visterms=most, max_iter=self.max_iter, random_state=seeds[3], n_jobs=self.n_jobs
+        ).fit(rows)  # fmt: skip
+        del rows
+        n_centers = len(self.codebook_.centers_)
+        if n_centers < k:
+            warnings.warn(
+                f"the training images have blocks for {n_centers} visterms, not {k}: the others occur in no image",
+                stacklevel=4,
+            )
+        counts, failures = self._count(images, tick, distribute)
+        by_cell = counts[:, : n * k].reshape(-1, k).tocsr()[:, :n_centers]  # a row per image and cell
         order = co_occurrence_order(by_cell, self.codebook_.centers_)
         self.codebook_.set_centers(self.codebook_.centers_[order])
+        order = np.append(order, range(n_centers, k))
         counts = counts[:, np.append((np.arange(n)[:, None] * k + order).ravel(), range(n * k, self.n_visterms))]
         counts.sort_indices()
         return counts, failures
@@ -430,6 +447,8 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         check_cells(self.cells, self.n_visterms, 3 * self.n_trees if self.codebook == "forest" else 2)
         if self.max_side is not None and (int(self.max_side) != self.max_side or self.max_side < MIN_SIDE):
             raise ValueError(f"max_side must be a whole number, at least {MIN_SIDE}, or None, not {self.max_side!r}")
+        if self.enlarge_to is not None and (int(self.enlarge_to) != self.enlarge_to or self.enlarge_to < 1):
+            raise ValueError(f"enlarge_to must be a whole number, at least 1, or None, not {self.enlarge_to!r}")
         if self.tf not in TERM_FREQUENCIES:
             raise ValueError(f"tf must be one of {sorted(TERM_FREQUENCIES)}, not {self.tf!r}")
         if self.normalization not in NORMALIZATIONS:
@@ -457,7 +476,13 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
 
     def _limits(self) -> Limits:
         """Return the limits of `read_pixels`."""
-        return self.max_pixels, self.max_side
+        return self.max_pixels, self.max_side, self._smallest_side()
+
+    def _smallest_side(self) -> int | None:
+        """Return the longest side that small images are enlarged to: `enlarge_to`, within `max_side`."""
+        if self.enlarge_to is None or self.max_side is None:
+            return self.enlarge_to
+        return min(self.enlarge_to, self.max_side)
 
     @staticmethod
     def _choose(n_images: int, n_chosen: int, seed: int) -> Sequence[int] | np.ndarray:
@@ -598,9 +623,10 @@ class VistermExtractor(TransformerMixin, BaseEstimator):
         return block_grid(*shape, **layout.grid) * (*scale, *scale), layout.cells_of(*shape), ids
 
     def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
-        """Read an image file, or its `data`, as `transform` does, scaled down to `max_side`; see `read_picture`."""
+        """Read an image file, or its `data`, as `transform` does, scaled to its sides; see `read_picture`."""
         data = read_file(path) if data is None else data
-        return decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
+        picture = decode_picture(data, path, max_side=self.max_side, max_pixels=max_pixels or self.max_pixels)
+        return picture._replace(pixels=enlarge_to_side(picture.pixels, self._smallest_side()))
 
     def block_vectors(self, image: Any) -> tuple[np.ndarray, sp.csr_matrix]:
         """Return the share of each block in the vector of an image.

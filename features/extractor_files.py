@@ -17,9 +17,9 @@ from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 
-FORMAT = 3  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
-READABLE = (1, 2, 3)  # 1 had no forests, 2 none of these settings:
-BEFORE = {"max_side": None, "cells": (1,), "tf": "count"}
+FORMAT = 4  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
+READABLE = (1, 2, 3, 4)  # 1 had no forests, 2 none of these settings, 3 not the last one:
+BEFORE = {"max_side": None, "cells": (1,), "tf": "count", "enlarge_to": None}
 ARRAYS = {
     "palette": np.float32, "codebook": np.float32, "idf": np.float64,
     "filters": np.uint8, "nodes": np.int32, "roots": np.int32,
@@ -63,7 +63,7 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
     if version not in READABLE:
         raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
     try:
-        settings = record["settings"] if version >= 3 else BEFORE | record["settings"]
+        settings = record["settings"] if version >= FORMAT else BEFORE | record["settings"]
         extractor = cls(**settings | {"cells": tuple(settings["cells"])})
         n_centers = extractor._layout().per_cell
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}
@@ -72,7 +72,7 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
         else:
             shapes |= {
                 "palette": (extractor.n_colors, 3),
-                "codebook": (n_centers, extractor.n_colors + N_PATTERNS),
+                "codebook": (None, extractor.n_colors + N_PATTERNS),  # fewer than n_centers of few blocks
             }
         arrays = {name: _load_array(folder, name, record["crc32"][name], shapes[name]) for name in shapes}
         if extractor.codebook == "forest":
@@ -80,6 +80,8 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
             extractor.codebook_ = extractor._forest().set_trees(arrays["filters"], arrays["nodes"], arrays["roots"])
         else:
             extractor.palette_ = Palette(n_colors=extractor.n_colors).set_colors(arrays["palette"])
+            if not 1 <= len(arrays["codebook"]) <= n_centers:
+                raise ValueError(f"codebook.npy has {len(arrays['codebook'])} centres, not up to {n_centers}")
             extractor.codebook_ = Codebook(n_visterms=n_centers).set_centers(arrays["codebook"])
         n_images = int(record["n_images"])
     except (OSError, ValueError, TypeError, KeyError, EOFError, TokenError) as error:

@@ -86,6 +86,8 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     n_steps_: int = 0
     held_out_: np.ndarray | None = None
     validation_map_: float | None = None
+    validation_p1_: float | None = None
+    cosine_p1_: float | None = None
     worlds_: dict[str, Any] | None = None
 
     @property

@@ -63,6 +63,8 @@ class OnlineLearner(ResumingLearner):
         Mean average precision of the held-out images among each other, at that step and by cosine: the same measure
         for all learners, whatever their `validation_measure` is; only with `validation_fraction`. In the open world
         with the share `learned_`.
+    validation_p1_, cosine_p1_ : float
+        Precision at 1 of the same.
     unseen_ : int array or None
         Rows of the classes that are held out, sorted; None in a closed world.
     worlds_ : dict or None
@@ -84,6 +86,8 @@ class OnlineLearner(ResumingLearner):
         "best_validation_",
         "validation_map_",
         "cosine_map_",
+        "validation_p1_",
+        "cosine_p1_",
         "steps_done_",
         "steps_total_",
         "target_step_",
@@ -130,6 +134,7 @@ class OnlineLearner(ResumingLearner):
     _choice: tuple[validation.Choice, float] | None = None  # of the present state, and its scale
     pass_sums_: dict[str, Any]  # of the pass under way; not there between passes
     cosine_map_: float
+    _quality: validation.Quality | None = None  # measured last
     _progress: Callback | None = None  # during `fit`, `partial_fit` and `resume`
     _distribute: Distribute | None = None  # during `fit` and `resume`, of a learner that distributes
 
@@ -242,7 +247,8 @@ class OnlineLearner(ResumingLearner):
             of the classes is held out, too, where there are five or more; see `validation.Worlds`.
         learned : float, optional
             The share of what is learned that counts; it becomes `learned_`, for `Blend`. None: the best one on held-out
-            images, for `world`; 1 without validation.
+            images, for `world`; 1 without validation. Where no class has images enough to hold some out, a cautious
+            one, or 1 for "seen".
         callback : callable, optional
             Called with the learner after every pass. The state is then complete: `save` writes a checkpoint, and
             `load_learner(folder).resume(X, y)` resumes from it and gives the same model, bit for bit.
@@ -267,7 +273,13 @@ class OnlineLearner(ResumingLearner):
         self.history_ = []
         self.n_images_ = X.shape[0]
         self._set_world(world, learned)
-        self.held_out_ = self._hold_out(y, validation_rows)
+        try:
+            self.held_out_ = self._hold_out(y, validation_rows)
+        except validation.NothingHeldOut as error:
+            _log.warning("%s: all images are learned from, and nothing is validated", error)
+            self.held_out_ = None
+            if self._is_open() and learned is None:
+                self.learned_ = 1.0 if world == "seen" else self._cautious_share(X)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
         n_steps = self.steps_for(X.shape[0])
@@ -346,7 +358,7 @@ class OnlineLearner(ResumingLearner):
                 self._run_phase(X, y, callback)
         finally:
             del self._progress, self._distribute
-            self._choice = None  # of this fit alone
+            self._choice = self._quality = None  # of this fit alone
         return self
 
     def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
@@ -369,6 +381,7 @@ class OnlineLearner(ResumingLearner):
                 watch = self._measuring(self._validator(X, y, seen))
             if not self.history_:
                 self.cosine_map_ = by_cosine()
+                self.cosine_p1_ = self._p1()
                 self._record(dict(_NO_STEPS), watch, measure_images)
         else:
             rows, sampler = as_rows(X), self._sampler(y, None)
@@ -445,11 +458,17 @@ class OnlineLearner(ResumingLearner):
             self.best_validation_, self.best_step_ = found, self.n_steps_
             assert measure_images is not None
             self.validation_map_ = found if self.validation_measure == "mAP" else measure_images()
+            self.validation_p1_ = self._p1()
             if self._choice is not None:
                 choice, self.scale_ = self._choice
-                self.learned_, self.worlds_, self.cosine_map_ = choice.learned, choice.figures, choice.cosine
+                self.learned_, self.worlds_ = choice.learned, choice.figures
+                self.cosine_map_, self.cosine_p1_ = choice.cosine
             if not self._refits():
                 self._keep_best()
+
+    def _p1(self) -> float | None:
+        """Precision at 1 of the mAP measured last."""
+        return None if self._quality is None else self._quality.p1
 
     def _looks(self) -> bool:
         """Whether to validate now: after each of 16 passes, then eight times while the steps double, and at the end.
@@ -503,10 +522,11 @@ class OnlineLearner(ResumingLearner):
             def measure(images: Any, part: slice) -> np.ndarray:
                 scores = product(query_side(images), others)
                 scores = scores.toarray() if sp.issparse(scores) else scores
-                return validation.average_precisions(scores, relevant[part], own[part])
+                return validation.precisions(scores, relevant[part], own[part])
 
             with ThreadPoolExecutor(joblib.effective_n_jobs(getattr(self, "n_jobs", None))) as pool:
-                return validation.mean_of(np.concatenate(list(pool.map(measure, queries, parts))))
+                self._quality = validation.Quality.of(np.concatenate(list(pool.map(measure, queries, parts))))
+            return self._quality.map
 
         return mean_average_precision
 
@@ -517,8 +537,7 @@ class OnlineLearner(ResumingLearner):
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
         groups = validation.groups_of(y)[held_out[own]]
         gallery: Any = take_rows(X, held_out)
-        sparse = not is_dense(X) and self._starts_at_vectors()
-        cautious = min(self._most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
+        cautious = self._cautious_share(X)
         gallery = gallery.toarray() if is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
@@ -537,9 +556,15 @@ class OnlineLearner(ResumingLearner):
             choice = worlds.choose(look, np.float32(scale) * learned, self.world_, shares, cautious)
             if self._is_open():  # else there was nothing to choose
                 self._choice = choice, scale
-            return choice.value
+            self._quality = choice.quality
+            return choice.quality.map
 
         return choose
+
+    def _cautious_share(self, X: sp.csr_array) -> float:
+        """Share of what was learned that counts without evidence for another."""
+        sparse = not is_dense(X) and self._starts_at_vectors()
+        return min(self._most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
 
     def _is_open(self) -> bool:
         """Whether a share of what was learned is to be chosen, or validation is that of the open world."""

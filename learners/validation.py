@@ -41,6 +41,10 @@ def check_world(world: Any) -> None:
         raise ValueError(f"world must be 'seen', 'open' or 'unseen', got {world!r}")
 
 
+class NothingHeldOut(ValueError):
+    """There are too few images to hold some out."""
+
+
 def split(y: Any, fraction: float, seed: int) -> np.ndarray:
     """Images that validate, sorted; the same for the same seed.
 
@@ -50,8 +54,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        Nothing could be held out.
+    NothingHeldOut
     """
     rng = np.random.default_rng([seed, 1])
     n = y.shape[0]
@@ -69,7 +72,7 @@ def split(y: Any, fraction: float, seed: int) -> np.ndarray:
         held_out[rng.permutation(validation)[MAX_IMAGES:]] = False
     if not held_out.any():
         why = "it is too small a share" if sp.issparse(y) else "no class has four"
-        raise ValueError(f"validation_fraction={fraction} holds out no image, as {why}: use None to learn without")
+        raise NothingHeldOut(f"validation_fraction={fraction} holds out no image, as {why}")
     return np.flatnonzero(held_out)
 
 
@@ -112,12 +115,24 @@ def groups_of(y: Any) -> np.ndarray:
     return np.array([row[sizes[row].argmin()] if len(row) else -1 for row in rows])
 
 
+class Quality(NamedTuple):
+    """How well held-out images query each other: means over the queries that have a relevant image, else 0."""
+
+    map: float  # mean average precision
+    p1: float  # precision at 1
+
+    @classmethod
+    def of(cls, precisions: np.ndarray) -> Quality:
+        """Means of what `precisions` returns."""
+        return cls(mean_of(precisions[:, 0]), mean_of(precisions[:, 1]))
+
+
 class Choice(NamedTuple):
     """What `Worlds.choose` finds."""
 
     learned: float  # the share
-    value: float  # mAP by which it was chosen
-    cosine: float  # of the vectors themselves, by the same measure
+    quality: Quality  # of the world by whose mAP it was chosen
+    cosine: Quality  # of the vectors themselves, by the same measure
     figures: dict[str, Any]  # for reports: see `Worlds`
 
 
@@ -167,7 +182,7 @@ class Worlds:
         self._groups = groups
         self._cosine = self._each(cosine)
         self._figures: dict[str, list] = {
-            "cosine": list(map(mean_of, self._cosine)),
+            "cosine": [mean_of(own[:, 0]) for own in self._cosine],
             "chance": [part.chance() for part in self._parts],
             "n_images": [len(part.columns) for part in self._parts],
         }
@@ -210,22 +225,20 @@ class Worlds:
             if len(self._parts) > 1 or world == "seen":  # else nothing is known of unseen classes
                 start = best if best in able else min(able, key=lambda i: abs(shares[i] - shares[best]))
                 better = [i for i in able if self._is_above(aps[i], aps[start], place)]
-                best = max(better, key=lambda i: mean_of(aps[i][place]), default=start)
-        curve = [list(map(mean_of, each)) for each in aps]
+                best = max(better, key=lambda i: mean_of(aps[i][place][:, 0]), default=start)
+        curve = [[mean_of(part[:, 0]) for part in each] for each in aps]
         figures = {"shares": list(shares), "curve": curve, "learner": curve[best]} | self._figures
-        return Choice(shares[best], curve[best][place], self._figures["cosine"][place], figures)
+        return Choice(shares[best], Quality.of(aps[best][place]), Quality.of(self._cosine[place]), figures)
 
     def _each(self, scores: np.ndarray) -> list[np.ndarray]:
-        """Average precision of each query of seen, unseen and both; of seen alone where no class is held out."""
-        return [
-            average_precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.own) for part in self._parts
-        ]
+        """What `precisions` gives for seen, unseen and both; for seen alone where no class is held out."""
+        return [precisions(scores[np.ix_(part.rows, part.columns)], part.relevant, part.own) for part in self._parts]
 
     def _is_above(self, some: list[np.ndarray], others: list[np.ndarray], place: int) -> bool:
         """Whether some average precisions of a part are clearly higher: by a t-test over the means of groups."""
         if place >= len(self._parts):
             return False
-        gains = some[place] - others[place]
+        gains = some[place][:, 0] - others[place][:, 0]
         known = ~np.isnan(gains)
         _, group = np.unique(self._groups[self._parts[place].rows][known], return_inverse=True)
         means = np.bincount(group, gains[known]) / np.bincount(group)
@@ -240,8 +253,8 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _average_precisions(scores, relevant, own, precisions):
-    """Average precision of each row of scores; NaN without a relevant image.
+def _precisions(scores, relevant, own, found):
+    """Average precision and precision at 1 of each row of scores; NaN without a relevant image.
 
     The relevant images are sorted, the others only counted between them: no ranking of all images is made.
     """
@@ -249,7 +262,7 @@ def _average_precisions(scores, relevant, own, precisions):
         places = np.flatnonzero(relevant[row])
         places = places[places != own[row]]
         if len(places) == 0:
-            precisions[row] = np.nan
+            found[row] = np.nan
             continue
         places = places[np.argsort(-scores[row][places], kind="mergesort")]
         values = scores[row][places]
@@ -269,7 +282,8 @@ def _average_precisions(scores, relevant, own, precisions):
         for hit in range(len(places)):
             rank += between[hit] + 1
             total += (hit + 1) / rank
-        precisions[row] = total / len(places)
+        found[row, 0] = total / len(places)
+        found[row, 1] = between[0] == 0
 
 
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
@@ -293,9 +307,14 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
 
 def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Average precision of each query, arguments as above: (n_queries,), NaN where no image is relevant."""
-    precisions = np.empty(len(scores))
-    _average_precisions(readonly(scores), readonly(relevant), readonly(own), precisions)
-    return precisions
+    return precisions(scores, relevant, own)[:, 0]
+
+
+def precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Average precision and precision at 1 of each query: (n_queries, 2), NaN where no image is relevant."""
+    found = np.empty((len(scores), 2))
+    _precisions(readonly(scores), readonly(relevant), readonly(own), found)
+    return found
 
 
 def mean_of(precisions: np.ndarray) -> float:

@@ -82,9 +82,11 @@ def features(
         print(json.dumps({"run": place.name} | summary))
         return
 
-    relabelled = f"{count(summary['relabelled'], 'image')} relabelled" if summary["relabelled"] else "nothing to do"
-    done = f"{count(summary['extracted'], 'image')} extracted" if summary["extracted"] else relabelled
-    following = "train" if summary["labelled"] else "search IMAGE --learner cosine"
+    steps = [
+        f"{count(summary[step], 'image')} {step}" for step in ("extracted", "removed", "relabelled") if summary[step]
+    ]
+    done = ", ".join(steps) or "nothing to do"
+    following = "train" if summary["labelled"] else "search IMAGE"
     console.say(
         f"{done} in {duration(summary['seconds'])}; {count(summary['n_images'], 'image')} in {place.collection}. "
         f"Next: visterm {following} --run {shlex.quote(place.name)}"

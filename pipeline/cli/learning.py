@@ -166,14 +166,18 @@ def evaluate(
     from visterm.pipeline.config.models import without_password
     from visterm.pipeline.evaluation.worlds import below_cosine
     from visterm.pipeline.stages.evaluate import evaluate as stage
-    from visterm.pipeline.store.models import default_learner
+    from visterm.pipeline.store.models import TRAINED
+    from visterm.pipeline.store.recommendation import default_learner
     from visterm.pipeline.store.records import read_metrics
 
     names = several_names(learner)
     settings = with_scheduler(settings, scheduler)
     place, configuration = open_run(run, config, settings)
     console = make_console()
-    names = names or [default_learner(place, "oasis", console)]
+    if not names:
+        trained = [name for name in TRAINED if name in place.learners()]
+        world = configuration.train.world
+        names = [default_learner(place, trained, console.say, world, cosine=False) if trained else "oasis"]
     command = ["visterm", "evaluate", "--run", place.name]
     command += [f"--config={config}"] if config else []
     command += [part for name in names for part in ("--learner", name)]
@@ -202,12 +206,12 @@ _FOR = {
 
 def _recommendation(recommended: dict) -> str:
     """Return the line that names the learner to take, and the figures that chose it."""
-    name, maps = recommended["learner"], recommended["validation_map"]
-    others = ", ".join(f"{other} {figure:.3f}" for other, figure in maps.items() if other != name)
+    from visterm.pipeline.store.recommendation import figures_of
+
     unknown = recommended["not_validated"]
     without = f"; not validated: {', '.join(unknown)}" if unknown else ""
     world = _FOR[recommended["for"]]
-    return f"Recommended: {name}, {world}, by mAP on held-out training images: {maps[name]:.3f} ({others}){without}"
+    return f"Recommended: {recommended['learner']}, {world}, by held-out images: {figures_of(recommended)}{without}"
 
 
 def _figures(metrics: dict) -> list[str]:

@@ -98,7 +98,7 @@ def search(
     """Find the most similar images, or the best images for a label, or for several labels together.
 
     IMAGE is a file, a folder (all images in it), id:12 (an image of the run), or a path that search printed. Default
-    learner: oasis, else the first trained one; for labels: the best on held-out images.
+    learner: the one that held-out training images recommend; cosine if none is trained.
     Unreadable images are reported and skipped; the exit code is then 2.
 
     \b
@@ -250,7 +250,7 @@ def explain(
     """Explain a match: what each pair of blocks, or of cells of a network's map, adds to the score.
 
     All pairs sum to the score that search shows. The picture shows the strongest pairs in both images, and a heat map
-    of the score. Default learner: oasis, else the first trained one.
+    of the score. Default learner: as of search.
 
     \b
     Examples:

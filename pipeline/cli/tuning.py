@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.console import Console, duration
 from visterm.pipeline.errors import UserError
 
@@ -18,7 +19,6 @@ from .options import (
     ForceOption,
     ForOption,
     JsonOption,
-    LearnerOption,
     RunOption,
     SetOption,
     make_console,
@@ -39,7 +39,7 @@ def tune(
     run: RunOption = None,
     config: ConfigOption = None,
     settings: SetOption = None,
-    learner: LearnerOption = None,
+    learner: Annotated[str | None, typer.Option("--learner", metavar="NAME", help=f"{', '.join(TABLE)}.")] = None,
     world: ForOption = None,
     budget: BudgetOption = "5m",
     search: Annotated[

@@ -150,7 +150,7 @@ def _set(values: dict[str, Any], setting: str) -> None:
             raise UserError(f"--set {setting}: {section} has no keys of its own")
         values = inner
     try:
-        values[last] = _load_yaml(text)
+        values[last] = None if text == "None" else _load_yaml(text)  # as Python writes YAML's null
     except yaml.YAMLError:
         raise UserError(f"--set {_shortened(setting)}: the value is not valid YAML") from None
     if (*sections, last) in _PATHS and _names_file(values[last]):

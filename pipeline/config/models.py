@@ -129,6 +129,7 @@ class FeaturesConfig(Section):
     codebook: CodebookConfig = CodebookConfig()
     n_colors: int = Field(default=20, gt=1, le=256)
     max_side: int | None = Field(default=500, ge=64)  # larger images are scaled down
+    enlarge_to: int | None = Field(default=192, ge=1)  # smaller images are enlarged to this longest side
     block_size: int = Field(default=64, ge=8)
     stride: int = Field(default=32, ge=1)
     scale: float = Field(default=1.25, gt=1)

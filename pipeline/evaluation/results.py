@@ -19,7 +19,6 @@ import yaml
 
 from visterm.features import read_image
 from visterm.learners import SimilarityLearner
-from visterm.learners.validation import MAX_QUERIES
 from visterm.pipeline.config.models import Config, without_password
 from visterm.pipeline.console import csv_cells
 from visterm.pipeline.report.charts import write_precision_curve
@@ -38,6 +37,7 @@ from visterm.pipeline.report.page import render_report
 from visterm.pipeline.report.text import without_folders
 from visterm.pipeline.store.files import write_bytes, write_text
 from visterm.pipeline.store.models import TRAINED
+from visterm.pipeline.store.recommendation import recommend
 from visterm.pipeline.store.records import fingerprint, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tuning import tuned_settings, tuned_text
@@ -144,35 +144,6 @@ def write_results(
     write_precision_curve(folder, data)
     page = render_report(data, lambda path: read_image(root / path, max_pixels=config.collection.max_pixels))
     write_bytes(folder / "report.html", page)
-
-
-def recommend(results: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return which of several learners did best on images held out of the training ones; None where none was validated.
-
-    ``results`` are those of their records, with an empty one for cosine. Test images choose nothing. Only learners that
-    were validated for the same images as the first one are compared: of classes that were trained on, of any, or of
-    others. Of learners within one standard error of the best it is the first. The error is the largest that average
-    precisions can have: numbers between 0 and 1 of mean m have a variance of at most m (1 - m).
-    """
-    worlds = {
-        name: result.get("worlds", {}).get("for", "seen")
-        for name, result in results.items()
-        if "validation_map" in result
-    }
-    if not worlds or len(results) < 3:  # a learner and cosine leave nothing to choose
-        return None
-    world = next(iter(worlds.values()))
-    compared = {name: results[name] for name, own in worlds.items() if own == world}
-    unknown = [name for name, result in results.items() if result and name not in compared]
-    maps = {name: result["validation_map"] for name, result in compared.items()}
-    maps["cosine"] = next(result["cosine_map"] for result in compared.values())
-    # In the order of TRAINED, which begins with the learners that are not tied to a list of labels.
-    order = [*(name for name in TRAINED if name in maps), "cosine"]
-    best = max(order, key=lambda name: maps[name])
-    n_queries = min(max(result.get("n_validation", 0) for result in compared.values()), MAX_QUERIES)
-    error = math.sqrt(maps[best] * (1 - maps[best]) / n_queries)
-    chosen = next(name for name in order if maps[name] >= maps[best] - error)
-    return {"learner": chosen, "for": world, "validation_map": maps, "not_validated": unknown}
 
 
 def _ks(evaluation: Evaluation) -> list[int]:

@@ -8,6 +8,8 @@ from typing import Any
 from visterm.pipeline.report.data import HeldOut
 from visterm.pipeline.report.text import WORLDS
 
+_BETTER = "a smaller --set train.learned, or --learner cosine, is better"
+
 
 def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the figures on held-out images, of the record's ``result``, by name of `WORLDS`.
@@ -26,17 +28,27 @@ def held_out_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def below_cosine(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a line for each of the ``systems`` of metrics.json that is below cosine on held-out images of a world."""
-    lines = []
+    """Return a line for each of the ``systems`` of metrics.json that is below cosine, on test or on held-out images."""
+    lines, cosine = [], systems.get("cosine", {})
     for name, figures in systems.items():
+        on_test = [
+            f"{title} {own:.3f}, cosine {other:.3f}"
+            for (title, own), (_, other) in zip(_on_test(figures), _on_test(cosine), strict=False)
+            if round(own, 3) < round(other, 3)
+        ]
+        if on_test and name != "chance":
+            lines.append(f"{name} is below cosine on test images ({'; '.join(on_test)}): {_BETTER}")
         below = [
             f"for {WORLDS[world]} (mAP {own['map']:.3f}, cosine {own['cosine']:.3f})"
             for world, own in figures.get("held_out", {}).items()
             if HeldOut(**own).below_cosine
         ]
         if below:
-            lines.append(
-                f"{name} is below cosine on held-out images {' and '.join(below)}: a smaller --set train.learned, or "
-                "--learner cosine, is better there"
-            )
+            lines.append(f"{name} is below cosine on held-out images {' and '.join(below)}: {_BETTER} there")
     return lines
+
+
+def _on_test(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return mAP and precision at 1 on test images, as far as they are known."""
+    known = [("mAP", figures.get("map")), ("P@1", figures.get("precision_at", {}).get("1"))]
+    return [(title, figure) for title, figure in known if figure is not None]

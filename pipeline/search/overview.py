@@ -70,7 +70,7 @@ class Overview(NamedTuple):
 
 def overview_record(searcher: Searcher) -> dict[str, Any]:
     """Make the record of the overview of a run as it is now; see `is_up_to_date`."""
-    learner = searcher.usable_learner()
+    learner = searcher.default_learner()
     return make_record(
         "overview",
         {
@@ -163,14 +163,14 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
         both = _unit_rows(few.toarray() if sparse.issparse(few) else np.asarray(few))
         return both, both
     plain = np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
-    learner: Any = searcher.blend(searcher.usable_learner())
+    learner: Any = searcher.blend(searcher.default_learner())
     if not learner.linear:
         return _unit_rows(plain), _unit_rows(plain)
     # The directions in which learned queries differ: those of the plain vectors hold little of what was learned.
     few = rows[:: max(1, len(rows) * n_features // _DENSE_ENTRIES)]
     size = min(N_DIRECTIONS, n_features - 1, len(few) - 1)
     directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
-    whole: Any = searcher.learner(searcher.usable_learner())
+    whole: Any = searcher.learner(searcher.default_learner())
     if directions.shape[1] != n_features or not whole.keeps_columns:  # both sides lie in a space of their own: WSABIE
         learned = whole.transform(X)
         learned = learned.toarray() if sparse.issparse(learned) else learned

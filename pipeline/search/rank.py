@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_ROUNDS = 5  # of looking for results whose files are there: where nearly all are gone, there are fewer results
+
+
 class FilteredIndexes:
     """The indexes of images that pass filters, used last, with no more rows together than there are images."""
 
@@ -69,8 +72,32 @@ def rank(
     Returns
     -------
     list of list of (int, float)
-        Rows and scores for each query, best first.
+        Rows and scores for each query, best first, without photos whose files are gone.
     """
+    options: dict[str, Any] = {"learned": learned, "offset": offset, "wanted": wanted, "contents": contents}
+    for _ in range(_ROUNDS):
+        ranked = _ranked(searcher, Q, own, k, learner, skipped=skipped, **options)
+        gone = searcher.deleted({row for results in ranked for row, _ in results})
+        if not gone:
+            break
+        skipped = skipped | gone
+    return [[(row, score) for row, score in results if row not in skipped] for results in ranked]
+
+
+def _ranked(
+    searcher: Any,
+    Q: Any,
+    own: Sequence[int],
+    k: int,
+    learner: str,
+    *,
+    learned: float | None,
+    offset: int,
+    wanted: Filter,
+    skipped: AbstractSet[int],
+    contents: Sequence[str] | None,
+) -> list[list[tuple[int, float]]]:
+    """Rank as `rank` does, whether or not the files are there."""
     index, rows, passes = _index_of(searcher, learner, wanted, learned)
     images = searcher.images
     n = len(images) if rows is None else len(rows)

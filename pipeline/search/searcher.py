@@ -9,6 +9,7 @@ import contextlib
 import copy
 import logging
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,13 +22,12 @@ from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.models import (
     TRAINED,
-    best_annotator,
     check_learners,
     check_trained,
-    default_learner,
     trained_record,
     warn_if_stale,
 )
+from visterm.pipeline.store.recommendation import best_annotator, default_learner
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
@@ -172,28 +172,38 @@ class Searcher:
         """Whether the index of a learner is made, so that a search need not wait for it."""
         return ("index", name) in self._once
 
+    def deleted(self, rows: Iterable[int]) -> set[int]:
+        """Return those of some rows whose file is gone since it was extracted; say once how to remove them.
+
+        Nothing where the run has no image files, or their whole directory is away.
+        """
+        if self.config.collection.vectors.file is not None:
+            return set()
+        gone = {row for row in rows if not os.path.lexists(self.root / self.images[row].path)}
+        if not gone or not self.root.is_dir():
+            return set()
+        update = f"visterm features --run {shlex.quote(self.run.name)}"
+        self._once(
+            ("deleted", ""), lambda: self._console.say(f"deleted photos are no results; '{update}' removes them")
+        )
+        return gone
+
     def shares_images(self, other: Searcher) -> bool:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
         return self.gallery is other.gallery
 
     def default_learner(self, *, of_labels: bool = False) -> str:
-        """The learner that is used by default: oasis, otherwise the first that is trained.
+        """The learner that is used where none is named: the one that held-out images recommend.
 
-        For labels the annotator that was best on held-out images, otherwise wsabie or the first that is trained.
-
-        If none is trained, oasis or wsabie all the same: using it raises an error that says how to train it.
+        Cosine where none is trained. Of labels wsabie all the same: using it raises an error that says how to train it.
         """
-        usual, able = ("wsabie", self.annotators) if of_labels else ("oasis", self.learners[:-1])
-        if of_labels and len(able) > 1 and (best := best_annotator(self.run, able)) is not None:
-            if best != usual:
-                self._console.say(f"by {best}, the best on held-out images")
-            return best
-        return default_learner(self.run, usual, self._console, able)
 
-    def usable_learner(self) -> str:
-        """The default learner, or cosine where none is trained."""
-        default = self.default_learner()
-        return default if default in self.learners else "cosine"
+        def choose() -> str:
+            if of_labels:
+                return best_annotator(self.run, self.annotators, self._console.say)
+            return default_learner(self.run, self.learners[:-1], self._console.say, self.config.train.world)
+
+        return self._once(("default", "of labels" if of_labels else "of images"), choose)
 
     def learner(self, name: str) -> SimilarityLearner:
         """Load a learner of the run, with its relevance feedback, once; its arrays are memory-mapped.

@@ -57,7 +57,7 @@ class Snapshot:
                 for number, width, height in collection.sizes():
                     if (row := searcher.place.get(number)) is not None:
                         self.sizes[row] = width, height
-        self.default_learner = searcher.usable_learner()
+        self.default_learner = searcher.default_learner()
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         self._low: dict[str, float] = {}  # score of each learner below which nothing is much like a query
         self._lock = threading.Lock()

@@ -24,6 +24,7 @@ from visterm.pipeline.store.models import (
 )
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.splits import split_key
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
 from .dask_cluster import connected
@@ -135,12 +136,16 @@ def _queries_and_gallery(run: Run, config: Config, collection: Collection) -> tu
     queries = collection.images("test", labelled=True)
     if not queries:
         has_labels = bool(collection.images(labelled=True))
-        if has_labels and config.collection.clicks is not None:
+        clicks = config.collection.clicks
+        if has_labels and clicks is not None and collection["split"] == split_key(config) + "split":
             raise UserError(
                 f"run {run.name}: no test image was clicked, so none is a query: {config.collection.clicks} names "
                 "training images only; add clicks on test images, or let visterm draw the split, without folders train "
                 "and test"
             )
+        if has_labels and clicks is not None:
+            keep = f"visterm features --run {run.name} --set split.train=0.7 --set split.test=0.3"
+            raise UserError(f"run {run.name}: no clicked image is a test image; '{keep}' keeps some")
         raise UserError(
             f"run {run.name} has no labelled test images: "
             + ("raise split.test, or add a folder test/<class>" if has_labels else WAYS_TO_LABEL)

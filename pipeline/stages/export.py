@@ -214,7 +214,7 @@ def _as_faiss(name: str, exported: _Similarity) -> Writer:
     import numpy as np
     from scipy import sparse
 
-    faiss = _package("faiss", "faiss")
+    faiss = _package("faiss", "ann")
     chain = exported.needs_chain(name, "index of FAISS")
     size = exported.learner.transform(exported.X[:1]).shape[1]
     if (n_bytes := 4 * size * len(exported.images)) > _MOST_FAISS:
@@ -267,7 +267,7 @@ def _package(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise UserError(f"--to {extra} needs {name}: pip install 'visterm[{extra}]'") from None
+        raise UserError(f"this export needs {name}: pip install 'visterm[{extra}]'") from None
 
 
 def _table(images: Sequence[Image]) -> str:

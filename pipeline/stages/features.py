@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
 
 from .extraction import check_cluster, extract, report_skipped
-from .vector_kinds import changed_settings, vector_kind
+from .vector_kinds import changed_settings, flat, vector_kind
 
 
 def features(run: Run, config: Config, root: Path | None, console: Console, *, force: bool = False) -> dict[str, Any]:
@@ -68,6 +70,8 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             run.save_config(config)  # not before: settings that cannot be used must not be kept
             extracted = extract(run, config, source, collection, pending, console)
             kind.finish(collection)
+        if changes or extracted:
+            _say_clicked(config, collection, console)
         return _report(run, collection, changes, extracted, started, console)
 
 
@@ -82,6 +86,19 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
     )
     for warning in changes.warnings:
         console.warn(warning)
+
+
+def _say_clicked(config: Config, collection: Collection, console: Console) -> None:
+    """Say how many clicked images are trained on, where visterm draws the split."""
+    splits = collection.counts_by("split")
+    clicked = splits["train"] + splits["test"]
+    if config.collection.clicks is None or collection["split"] == split_key(config) + "split" or not clicked:
+        return
+    if splits["test"]:
+        rest = f"{splits['test']:,} are kept as test images; --set split.train=1.0 --set split.test=0.0 trains on all"
+    else:
+        rest = "as they are few; --set split.train=0.7 --set split.test=0.3 keeps test images"
+    console.say(f"{splits['train']:,} of {count(clicked, 'clicked image')} are trained on, {rest}")
 
 
 def _report(
@@ -130,8 +147,21 @@ def check_features(run: Run, config: Config, collection: Collection) -> None:
     if record is None or not finished or record["inputs"].get("split", collection["split"]) != collection["split"]:
         raise UserError(f"run {run.name}: the features are not finished; {first}")
     changes = changed_settings(run, vector_kind(run, config).settings())
-    if changes or not collection["split"].startswith(split_key(config)):
+    given = _changed_here(run, config)
+    if changes or given or not collection["split"].startswith(split_key(config)):
         changes = changes and f" ({changes})"
+        first = f"run 'visterm features --run {shlex.quote(run.name)}{given}' first"
         raise UserError(f"run {run.name}: the features were made with another configuration{changes}; {first}")
     if collection.counts_by("status")["pending"]:
         raise UserError(f"run {run.name}: some images are not extracted yet; {first}")
+
+
+def _changed_here(run: Run, config: Config) -> str:
+    """Return what --set must give to features, of the settings that the run does not have yet."""
+    saved, asked = (
+        flat({section: getattr(some, section).model_dump() for section in ("collection", "split", "features")})
+        for some in (run.configure(None, []), config)
+    )
+    changed = {key: value for key, value in asked.items() if saved[key] != value}
+    texts = (value if isinstance(value, str) else json.dumps(value) for value in changed.values())
+    return "".join(f" --set {shlex.quote(f'{key}={text}')}" for key, text in zip(changed, texts, strict=True))

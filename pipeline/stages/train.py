@@ -65,8 +65,9 @@ def train(
     -------
     dict
         ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of a learner
-        that validates also ``validation_measure``, ``validation``, ``validation_map`` and ``cosine_map``, on the
-        held-out images; where a share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
+        that validates also ``validation_measure``, ``validation``, and ``validation_map``, ``cosine_map``,
+        ``validation_p1`` and ``cosine_p1``, on the held-out images; where a share of what was learned counts
+        ``learned``, and ``worlds`` if it was chosen.
 
     Raises
     ------
@@ -214,11 +215,14 @@ def _train(
                 "validation_map": float(learner.validation_map_),
                 "cosine_map": float(learner.cosine_map_),
             }
+            if learner.validation_p1_ is not None and learner.cosine_p1_ is not None:  # else resumed from before them
+                first = {"validation_p1": float(learner.validation_p1_), "cosine_p1": float(learner.cosine_p1_)}
+                record["result"] |= first
         if learner.learned_ != 1:
             record["result"]["learned"] = learner.learned_
         if learner.worlds_ is not None:
             record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
-    _say_how_it_went(learner_name, learner, y, watch.timed_out, console)
+    _say_how_it_went(learner_name, learner, y, watch.timed_out, config, console)
     with contextlib.suppress(UserError):
         if LearnerVersions(run).in_force(learner_name).void:
             console.warn(
@@ -407,7 +411,9 @@ def available_memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))  # not on Linux: all there is
 
 
-def _say_how_it_went(learner_name: str, learner: Any, y: Any, timed_out: bool, console: Console) -> None:
+def _say_how_it_went(
+    learner_name: str, learner: Any, y: Any, timed_out: bool, config: Config, console: Console
+) -> None:
     """Say what the figures on held-out images advise, one line each."""
     if learner.validation_map_ is None:
         return
@@ -422,9 +428,11 @@ def _say_how_it_went(learner_name: str, learner: Any, y: Any, timed_out: bool, c
     cosine = learner.cosine_map_
     if learner.validation_map_ - cosine < _HARDLY_BETTER * min(cosine, 1 - cosine):
         figures = f"mAP {learner.validation_map_:.3f}, cosine {cosine:.3f}"
+        visterms = config.features.kind == "visterms" and config.collection.vectors.file is None
+        network = "vectors of a network (visterm features IMAGES --deep), or " if visterms else ""
         console.say(
-            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try vectors of a network "
-            "(visterm features IMAGES --deep), or other settings (visterm tune)"
+            f"{learner_name} is hardly better than cosine on held-out images ({figures}): try {network}other settings "
+            "(visterm tune)"
         )
 
 

@@ -80,7 +80,7 @@ def tune(
     UserError
         No features yet, no labels, too few images, a budget too short, nothing to search, a run that changed meanwhile.
     """
-    check_learners([learner_name])
+    check_learners([learner_name], TRAINED)
     if learner_name not in TRAINED:
         raise UserError(f"{learner_name} learns nothing and has no settings to tune; use --learner oasis")
     with run.locked(), Collection(run.collection) as collection:

@@ -68,7 +68,7 @@ def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     record = read_record(run.extractor)
     if record is None:
         return ""
-    old, new = _flat(record["config"]), _flat(settings)
+    old, new = flat(record["config"]), flat(settings)
     missing = object()
     keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
     if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
@@ -97,18 +97,30 @@ def reweight(run: Run, config: Config, collection: Collection) -> None:
     collection["extractor"] = record["content"]
 
 
+def _say_centers(extractor: Any, n_visterms: int, console: Console) -> None:
+    """Say where the training images had blocks for fewer visterms than asked for."""
+    from visterm.features.cells import n_cells
+
+    made = len(extractor.codebook_.centers_) * n_cells(extractor.cells)
+    if made < n_visterms - n_cells(extractor.cells):
+        console.say(
+            f"{made:,} of {n_visterms:,} visterms are used, as each needs four blocks of the training images; more or "
+            "larger images give more"
+        )
+
+
 def _content(record: dict[str, Any], folder: Path) -> str:
     """Return the fingerprint of visterms: settings, palette, codebook and idf."""
     arrays = [[path.name, file_sha256(path)] for path in sorted((folder / "files").glob("*.npy"))]
     return fingerprint(record["config"], arrays)
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings by their full names, section.key."""
-    flat: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for key, value in settings.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        by_name |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return by_name
 
 
 class VectorKind(ABC):
@@ -240,6 +252,8 @@ class _VistermVectors(_ImageVectors):
                 raise UserError(f"{root}: {error}") from None
             extractor.save(folder / "files")
             record["training_images"] = len(paths)
+            if extractor.palette_ is not None:
+                _say_centers(extractor, features.n_visterms, console)
             if held_out or len(paths) == features.max_training_images:
                 record["idf_of"] = "sample"  # until `finish` has the counts of all
             if held_out:

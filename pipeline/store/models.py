@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.learners import TABLE
@@ -28,37 +28,14 @@ TITLES = {name: row.title for name, row in TABLE.items()} | {"cosine": "Plain lo
 _CHECKED_BYTES = 100_000_000  # learners up to this size are checked completely before a search: 0.1 s
 
 
-def check_learners(names: Sequence[str]) -> None:
-    """Raise an error for names of no learner."""
+def check_learners(names: Sequence[str], known: Iterable[str] = LEARNER_NAMES) -> None:
+    """Raise an error for names of no learner, with those that are known to the command."""
     for name in names:
         if name not in LEARNER_NAMES:
-            near = difflib.get_close_matches(name, LEARNER_NAMES, n=1)
+            near = difflib.get_close_matches(name, known, n=1)
             raise UserError(
-                f"unknown learner {name}; "
-                + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LEARNER_NAMES)}")
+                f"unknown learner {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
             )
-
-
-def default_learner(run: Run, usual: str, console: Console, trained: Sequence[str] | None = None) -> str:
-    """Choose the learner if none is named: the usual one, or else the first trained one.
-
-    If none is trained, return the usual one: using it raises an error that says how to train it.
-    """
-    if trained is None:
-        known = run.learners()
-        trained = [name for name in TRAINED if name in known]
-    if usual in trained or not trained:
-        return usual
-    only = f", the only learner of run {run.name} that is trained for this" if len(trained) == 1 else ""
-    console.say(f"by {trained[0]}{only or f'; {usual} is not trained'}")
-    return trained[0]
-
-
-def best_annotator(run: Run, annotators: Sequence[str]) -> str | None:
-    """Return the annotator that ranks the labels of held-out images best; None where none was validated."""
-    results = {name: trained_record(run, name)["result"] for name in annotators}
-    figures = {name: result["validation"] for name, result in results.items() if "validation" in result}
-    return max(figures, key=lambda name: figures[name]) if figures else None
 
 
 def trained_record(run: Run, name: str) -> dict[str, Any]:

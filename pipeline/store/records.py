@@ -22,7 +22,12 @@ FORMAT = 1
 # Settings that are younger than some runs, by their section and one that it had before, and the values that stand for
 # what these runs did.
 _YOUNGER = {
-    ("features", "n_visterms"): {"max_side": None, "cells": [1], "weighting": {"tf": "count"}},
+    ("features", "n_visterms"): {
+        "max_side": None,
+        "enlarge_to": None,
+        "cells": [1],
+        "weighting": {"tf": "count"},
+    },
     ("oasis", "C"): {"balance": "image", "whiten": False},
     ("aroma", "r"): {"balance": "image", "whiten": False},
     ("wsabie", "max_norm"): {"whiten": False},

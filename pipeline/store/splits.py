@@ -10,10 +10,11 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from visterm.pipeline.config.models import Config
+from visterm.pipeline.config.models import Config, SplitConfig
 
 from .database import Database
 
+FEW_CLICKED = 200  # images: two fifths of fewer say little as test images, and are missed where they are learned from
 SPLIT_FOLDERS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
 
 
@@ -79,6 +80,12 @@ def split_key(config: Config) -> str:
     return json.dumps([config.split.model_dump(), config.collection.classes, kind])
 
 
+def trains_on_all(config: Config, n_clicked: int) -> bool:
+    """Whether all clicked images are trained on: they are few, and nobody asked for test images."""
+    own = SplitConfig()
+    return n_clicked < FEW_CLICKED and (config.split.train, config.split.test) == (own.train, own.test)
+
+
 def share(wanted: int | float, n: int) -> int:
     """Return the number of images, out of n, that a number or a share means."""
     return min(wanted, n) if isinstance(wanted, int) else min(n, int(wanted * n + 0.5))
@@ -118,7 +125,8 @@ def draw_splits(db: Database, config: Config, layout: Layout) -> None:
             taken[label, split] += n
         room = {}
         for label, n in size.items():
-            train, test = share(config.split.train, n), share(config.split.test, n)
+            wanted = (1.0, 0.0) if pooled and trains_on_all(config, n) else (config.split.train, config.split.test)
+            train, test = (share(part, n) for part in wanted)
             train, test = train - taken[label, "train"], min(test, n - train) - taken[label, "test"]
             if train > 0 or test > 0:
                 room[label] = ["train"] * train + ["test"] * test

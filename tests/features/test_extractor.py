@@ -29,10 +29,12 @@ def other(crops):
 
 @pytest.fixture(scope="module")
 def extractor(train):
-    return VistermExtractor(n_visterms=80, random_state=0).fit(train)
+    return VistermExtractor(n_visterms=28, enlarge_to=None, random_state=0).fit(train)
 
 
-FOREST = {"codebook": "forest", "n_visterms": 90, "n_trees": 4, "min_samples_leaf": 3, "random_state": 0}
+FOREST = {"codebook": "forest", "n_visterms": 90, "n_trees": 4, "min_samples_leaf": 3, "random_state": 0} | {
+    "enlarge_to": None
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def same(a, b):
 
 def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other):
     counts, vectors = extractor.count(other), extractor.transform(other)
-    assert counts.shape == vectors.shape == (20, 80)
+    assert counts.shape == vectors.shape == (20, 28)
     assert counts.dtype == np.int32
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(counts.toarray().sum(axis=1), [len(block_grid(*image.shape[:2])) for image in other])
@@ -66,7 +68,7 @@ def test_rows_are_counts_of_blocks_and_vectors_their_weights(extractor, other):
 def test_counts_are_those_of_the_parts_put_together(extractor, other):
     for image, row in zip(other[:5], extractor.count(other[:5]), strict=True):
         ids = extractor.codebook_.predict(describe(image, extractor.palette_))
-        assert same(count_visterms(ids, [len(ids)], 80), row)
+        assert same(count_visterms(ids, [len(ids)], 28), row)
 
 
 def test_the_weights_are_those_of_the_counts_of_the_training_images(extractor, train):
@@ -133,7 +135,7 @@ def test_a_generator_is_read_as_the_work_goes_on(extractor, train):
             taken.append(i)
             yield train[0][:64, :64]
 
-    assert extractor.count(images()).shape == (200, 80)
+    assert extractor.count(images()).shape == (200, 28)
     assert len(taken) == 200
 
 
@@ -168,7 +170,7 @@ def test_a_broken_file_can_be_skipped(extractor, folder, train):
 
 def test_broken_files_are_left_out_of_fit_in_any_batch(folder):
     paths = sorted(folder.iterdir()) * 2  # the second broken one is in the second batch of 32
-    extractor = VistermExtractor(n_visterms=40, random_state=0, on_error="skip")
+    extractor = VistermExtractor(n_visterms=28, random_state=0, on_error="skip")
     with pytest.warns(UserWarning, match=r"2 of 56 images"):
         assert extractor.fit_transform(paths)[5].nnz == 0
     readable = [path for path in paths if path.name != "05.png"]
@@ -194,8 +196,8 @@ def test_tiny_images_have_a_row(extractor):
 
 
 def test_no_images_give_no_rows(extractor):
-    assert extractor.count([]).shape == (0, 80)
-    assert extractor.transform([]).shape == (0, 80)
+    assert extractor.count([]).shape == (0, 28)
+    assert extractor.transform([]).shape == (0, 28)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,8 @@ def test_a_saved_extractor_gives_the_same_bytes(name, arrays, other, tmp_path, r
 def test_images_within_the_limit_keep_their_vectors_and_larger_ones_are_averaged(train, other):
     """The longest side of the crops is at most 150."""
     unlimited, limited = (
-        VistermExtractor(n_visterms=40, max_side=side, random_state=0).fit(train) for side in (None, 150)
+        VistermExtractor(n_visterms=28, max_side=side, enlarge_to=None, random_state=0).fit(train)
+        for side in (None, 150)
     )
     assert same(limited.transform(other), unlimited.transform(other))
     large = cv2.resize(other[0], (600, 420), interpolation=cv2.INTER_CUBIC)
@@ -258,7 +261,7 @@ def test_an_extractor_of_an_earlier_version_takes_images_as_they_come(extractor,
     unlimited = clone_fitted(extractor, max_side=None)
     unlimited.save(tmp_path)
     settings = json.loads((tmp_path / "extractor.json").read_text())["settings"]
-    for name in ("max_side", "cells", "tf"):
+    for name in ("max_side", "cells", "tf", "enlarge_to"):
         del settings[name]
     edit(tmp_path, format=2, settings=settings)
     large = cv2.resize(other[0], (900, 600))
@@ -296,7 +299,7 @@ DAMAGE = {
     "record is a list": lambda f: (f / "extractor.json").write_text("[1]"),
     "record is empty": lambda f: (f / "extractor.json").write_text("{}"),
     "another version": lambda f: edit(f, format=99),
-    "another codebook": lambda f: edit(f, settings={"n_visterms": 80, "codebook": "forest"}),
+    "another codebook": lambda f: edit(f, settings={"n_visterms": 28, "codebook": "forest"}),
     "unknown setting": lambda f: edit(f, settings={"colour": 1}),
     "settings that do not fit": lambda f: edit(f, settings={"n_visterms": 81}),
     "no checksums": lambda f: edit(f, crc32={}),
@@ -355,6 +358,7 @@ def test_constructors_only_store():
                 *({"stride": -1}, {"scale": 1}, {"min_blocks": 0}, {"normalization": "l2"}, {"max_descriptors": 0}),
                 *({"max_color_samples": 0}, {"max_iter": 0}, {"on_error": "ignore"}, {"tf": "log"}),
                 *({"max_side": side} for side in (0, -500, 63, 99.5)),
+                *({"enlarge_to": side} for side in (0, -1, 99.5)),
             ],
         ),
         (FOREST, [{"n_visterms": 11}, {"n_trees": 0}, {"n_candidates": 0}, {"min_samples_leaf": 0}]),
@@ -367,9 +371,37 @@ def test_settings_are_checked_in_fit_and_named(base, settings, train, labels):
             VistermExtractor(**base | setting).fit(train, labels)
 
 
-def test_too_many_visterms_for_the_images(train):
-    with pytest.raises(ValueError, match="lower n_visterms"):
-        VistermExtractor(n_visterms=5000, random_state=0).fit(train[:3])
+def test_few_blocks_give_fewer_visterms(train, other, tmp_path):
+    """One from four blocks; the other columns stay empty, in each cell, and on disk."""
+    for cells, n_visterms in (((1,), 500), ((2,), 2000)):
+        settings = {"n_visterms": n_visterms, "cells": cells, "random_state": 0}
+        with pytest.warns(UserWarning, match="have blocks for .* visterms, not 500: the others occur in no image"):
+            extractor = VistermExtractor(**settings, enlarge_to=None).fit(train)
+        n_blocks = sum(len(block_grid(*image.shape[:2])) for image in train)
+        n_centers = len(extractor.codebook_.centers_)
+        assert n_centers == n_blocks // 4
+        counts = extractor.count(other)
+        assert counts.shape == (len(other), n_visterms)
+        assert (counts.indices % 500).max() < n_centers
+        assert counts.sum() == sum(len(block_grid(*image.shape[:2])) for image in other)
+        extractor.save(tmp_path / str(cells))
+        assert same(VistermExtractor.load(tmp_path / str(cells)).transform(other), extractor.transform(other))
+
+
+def test_small_images_are_enlarged(train, other, tmp_path):
+    """Blocks lie in the original all the same, and a path, its pixels and a larger copy have one vector."""
+    extractor = VistermExtractor(n_visterms=28, enlarge_to=300, random_state=0).fit(train)
+    small = other[0][:60, :80]
+    large = cv2.resize(small, (300, 225), interpolation=cv2.INTER_CUBIC)
+    assert same(extractor.count([small]), extractor.count([large]))
+    cv2.imwrite(str(tmp_path / "small.png"), small[..., ::-1])
+    assert same(extractor.count([tmp_path / "small.png"]), extractor.count([large]))
+    for image in (small, tmp_path / "small.png"):
+        boxes, visterms = extractor.blocks(image)
+        assert len(visterms) == len(block_grid(225, 300)) > 20
+        np.testing.assert_allclose(boxes, block_grid(225, 300) * (80 / 300))
+    assert same(extractor.count([tmp_path / "small.png"]), clone_fitted(extractor, max_side=300).count([small]))
+    assert len(clone_fitted(extractor, max_side=64).blocks(small)[1]) == 1  # no larger than max_side
 
 
 @pytest.mark.parametrize("images", ["a.jpg", b"a.jpg", np.zeros((64, 64), np.uint8), np.zeros((64, 64, 3), np.uint8)])
@@ -472,7 +504,7 @@ def test_a_forest_does_not_depend_on_the_number_of_threads(forest, train, other,
 def test_blocks_say_where_each_visterm_is(extractor, forest, other):
     boxes, visterms = extractor.blocks(other[0])
     np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
-    np.testing.assert_array_equal(np.bincount(visterms, minlength=80), extractor.count(other[:1]).toarray()[0])
+    np.testing.assert_array_equal(np.bincount(visterms, minlength=28), extractor.count(other[:1]).toarray()[0])
     boxes, visterms = forest.blocks(other[0])
     np.testing.assert_array_equal(boxes, block_grid(*other[0].shape[:2]))
     assert visterms.shape == (len(boxes), 4)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from visterm.learners import AROMA, LEGO, MCML, OASIS, PAMIR, WSABIE, Cosine, OneVsRestPA
 from visterm.learners.base import SimilarityLearner
 from visterm.learners.rows import as_rows, take_rows
+from visterm.learners.validation import CAUTIOUS, CAUTIOUS_SPARSE
 
 BRIEF = {"n_steps": 4, "pass_steps": 1, "validation_fraction": 0.4, "refit": False, "random_state": 0}
 
@@ -166,6 +167,19 @@ def test_norms_do_not_depend_on_how_many_rows_are_taken_at_once(monkeypatch):
     np.testing.assert_allclose(norms, (X.toarray() ** 2).sum(axis=1), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("world", "dense", "share"), [("seen", False, 1.0), ("open", False, CAUTIOUS_SPARSE), ("unseen", True, CAUTIOUS)]
+)
+def test_too_few_images_to_hold_some_out_are_all_learned_from(world, dense, share, caplog):
+    """With a cautious share of what was learned where images may be of other classes: nothing chose another."""
+    X = sp.csr_array(np.eye(9, dtype=np.float32)) if not dense else np.random.default_rng(0).random((9, 4), np.float32)
+    y = np.repeat([0, 1, 2], 3)
+    learner = OASIS(n_steps=200, pass_steps=100, pairs_per_query=4, validation_fraction=0.2, random_state=0)
+    learner.fit(X, y, world=world, learned=None)
+    assert (learner.held_out_, learner.validation_map_, learner.n_steps_, learner.learned_) == (None, None, 200, share)
+    assert "no class has four: all images are learned from, and nothing is validated" in caplog.text
+
+
 class TestFiguresOfHeldOutImages:
     def test_all_learners_have_one_measure(self, synonyms):
         X, y = synonyms
@@ -178,6 +192,13 @@ class TestFiguresOfHeldOutImages:
             kept.append(learner.cosine_map_)
             scores = SimilarityLearner.score(learner, X[rows], y[rows])
             assert learner.validation_map_ == pytest.approx(scores)
+            scores = learner.similarity(X[rows], X[rows])
+            np.fill_diagonal(scores, -np.inf)
+            assert learner.validation_p1_ == np.mean(y[rows][scores.argmax(axis=1)] == y[rows])
+            scores = X[rows] @ X[rows].T
+            scores = scores.toarray()
+            np.fill_diagonal(scores, -np.inf)
+            assert learner.cosine_p1_ == np.mean(y[rows][scores.argmax(axis=1)] == y[rows])
         assert kept[0] == kept[1] == pytest.approx(Cosine().fit(X).score(X[rows], y[rows]))
 
     @pytest.mark.parametrize(

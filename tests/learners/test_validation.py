@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.learners import validation
-from visterm.learners.validation import CAUTIOUS, SHARES, Worlds, mean_average_precision, split, unseen_rows
+from visterm.learners.validation import CAUTIOUS, SHARES, Worlds, mean_average_precision, precisions, split, unseen_rows
 
 
 class TestMeanAveragePrecision:
@@ -14,6 +14,7 @@ class TestMeanAveragePrecision:
         # Query 0 ranks 1, 2, 3: hits at ranks 1 and 3. Query 1 ranks 3, 2, 0: a hit at rank 2.
         expected = ((1 / 1 + 2 / 3) / 2 + 1 / 2) / 2
         assert mean_average_precision(scores, relevant, own) == pytest.approx(expected)
+        assert precisions(scores, relevant, own)[:, 1].tolist() == [1, 0]  # at 1
 
     def test_ties_go_to_the_smaller_number(self):
         relevant = np.array([[False, False, True, False]])
@@ -57,7 +58,7 @@ class TestSplit:
         assert len(validation.choose_queries(6, 0)) == 3
 
     def test_nothing_to_hold_out(self):
-        with pytest.raises(ValueError, match="no class has four: use None"):
+        with pytest.raises(ValueError, match="no class has four"):
             split(np.array(["a", "a", "b"]), 0.2, 0)
 
 
@@ -174,20 +175,20 @@ class TestWorlds:
         assert found.figures["chance"] == pytest.approx([3 / 7, 3 / 7, 3 / 15])
         assert found.figures["n_images"] == [8, 8, 16]
         assert found.figures["shares"] == [1.0]
-        assert (found.learned, found.value, found.cosine) == pytest.approx((1.0, (1 + lowest) / 2, lowest))
+        assert (found.learned, found.quality.map, found.cosine.map) == pytest.approx((1.0, (1 + lowest) / 2, lowest))
 
     def test_a_fixed_share_is_taken_as_it_is(self):
         """However bad, and with what it mixes: two thirds of the look outweigh what was learned."""
         worlds = self.worlds(self.good)
         bad, good = (worlds.choose(self.good, 1 - self.good, "open", [share]) for share in (0.7, 0.3))
         assert (bad.learned, good.learned) == (0.7, 0.3)
-        assert bad.value < 0.2 < good.value == 1
+        assert bad.quality.map < 0.2 < good.quality.map == 1
 
     @pytest.mark.parametrize(("world", "place"), [("seen", 0), ("unseen", 1), ("open", 2)])
     def test_each_world_has_its_measure(self, world, place):
         found = self.worlds(1 - self.good).choose(self.good, self.wrong_for(self.unseen), world, [1.0])
-        assert found.value == found.figures["learner"][place]
-        assert found.cosine == found.figures["cosine"][place]
+        assert found.quality.map == found.figures["learner"][place]
+        assert found.cosine.map == found.figures["cosine"][place]
 
     @pytest.mark.parametrize(
         ("world", "expected"),
@@ -205,7 +206,7 @@ class TestWorlds:
         worlds = self.worlds(1 - self.good)
         for world in ("open", "unseen"):
             found = worlds.choose(1 - self.good, self.good, world)
-            assert (found.learned, found.value) == (0.7, 1.0)
+            assert (found.learned, found.quality.map) == (0.7, 1.0)
         assert worlds.choose(1 - self.good, self.good, "seen").learned == 1.0
 
     def test_what_harms_unseen_classes_is_not_chosen_where_another_share_is_possible(self):
@@ -241,7 +242,7 @@ class TestWorlds:
         found = worlds.choose(self.good, -6 * self.good, world)
         assert found.learned == expected
         assert [len(found.figures[key]) for key in ("cosine", "chance", "n_images", "learner")] == [1, 1, 1, 1]
-        assert (found.value == 1) == (world == "seen")
+        assert (found.quality.map == 1) == (world == "seen")
 
     def test_queries_without_a_relevant_image_are_left_out(self):
         relevant = self.relevant.copy()
@@ -268,4 +269,4 @@ class TestWorlds:
         found = Worlds(one, np.zeros(1, int), ~one[0], np.zeros(1), one.astype(float)).choose(
             one * 1.0, one * 1.0, "open"
         )
-        assert (found.learned, found.value, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])
+        assert (found.learned, found.quality.map, found.figures["chance"]) == (CAUTIOUS, 0.0, [0.0])

@@ -70,17 +70,17 @@ def old(repository, tmp_path_factory, write_images):
 
 
 def test_an_old_run_is_up_to_date_and_works(old):
-    """Its images were taken as they came: with `max_side` as it is now by default, the run is out of date.
+    """Its images were taken as they came: with the sizes that are now the default, the run is out of date.
 
     So is its learner, of which all counts: it was trained before a share was chosen. As it was asked for, it is not.
     """
     folder = old / "runs/fruit"
     kept = {file: file.read_bytes() for file in folder.rglob("*") if file.suffix in (".npy", ".json", ".csv")}
-    why = "made with features.max_side=null, now 500"
+    why = "features.max_side, features.enlarge_to differ from those it was made with"
     assert why in refused("train", cwd=old)
     assert f"(out of date, {why}: run features again)" in json_of("info", cwd=old)["learned from"]
     assert len(json_of("search", "pear/0.jpg", cwd=old)[0]["results"]) == 10
-    as_before = ("--set", "features.max_side=null", "--set", "oasis.whiten=false")
+    as_before = ("--set", "features.max_side=null", "--set", "features.enlarge_to=null", "--set", "oasis.whiten=false")
     as_before += ("--set", "train.world=seen", "--set", "train.learned=1")
     assert json_of("info", cwd=old)["learners"] == {"oasis": "trained (out of date: train again)"}
     assert "nothing to do" in visterm("features", "fruit", *as_before, cwd=old).stderr
@@ -101,5 +101,5 @@ def test_an_old_run_is_up_to_date_and_works(old):
     visterm("train", cwd=old)
     visterm("evaluate", cwd=old)
     told = visterm("features", "fruit", "--set", "features.max_side=500", cwd=old).stderr
-    assert told.count(f"run fruit: {why}; ") == 1
+    assert told.count("run fruit: made with features.max_side=null, now 500; ") == 1
     assert "25 images extracted" in told

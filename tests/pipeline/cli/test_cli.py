@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -196,13 +197,14 @@ def test_info_says_what_the_run_holds(finished):
 def test_a_flat_folder_can_be_searched_but_not_trained(tmp_path, write_images):
     write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in CLASSES for i in range(4)])
     result = visterm("features", "flat", *SMALL, cwd=tmp_path)
-    assert "Next: visterm search IMAGE --learner cosine --run flat\n" in result.stderr
+    assert "Next: visterm search IMAGE --run flat\n" in result.stderr
     (answer,) = json_of("search", "flat/pear0.jpg", "--learner", "cosine", cwd=tmp_path)
     assert len(answer["results"]) == 10
     line = refused("train", cwd=tmp_path)
     for way in ("one folder per class", "labels.csv", "clicks.csv"):
         assert way in line
-    line = refused("search", "flat/pear0.jpg", cwd=tmp_path)
+    assert json_of("search", "flat/pear0.jpg", cwd=tmp_path) == [answer]
+    line = refused("search", "flat/pear0.jpg", "--learner", "oasis", cwd=tmp_path)
     assert line.endswith("run flat has no labels that oasis could learn from; --learner cosine needs no training")
     line = refused("annotate", "flat/pear0.jpg", cwd=tmp_path)
     assert "run flat has no labels that wsabie could learn from: sort the images" in line
@@ -225,13 +227,61 @@ def test_labels_and_clicks_from_tables(tmp_path, write_images):
             rows = [f"{n[:-5]},{n},{1 if table == 'single' else 2}\n" for n in names]
             (tmp_path / "clicks.csv").write_text("query,path,count\n" + "".join(rows))
         setting = "collection.labels=labels.csv" if table == "labels" else "collection.clicks=clicks.csv"
-        result = visterm("features", "flat", "--run", table, *SMALL, "--set", setting, cwd=tmp_path)
+        split = () if table == "labels" else ("--set", "split.train=0.7", "--set", "split.test=0.3")  # else all train
+        result = visterm("features", "flat", "--run", table, *SMALL, "--set", setting, *split, cwd=tmp_path)
         told = "labels.csv: 2 rows name no image of the collection, such as gone.jpg" in result.stderr
         assert told == (table == "labels")
         visterm("train", "--run", table, cwd=tmp_path)
         metrics = json_of("evaluate", "--run", table, cwd=tmp_path)
         assert metrics["n_queries"] > 0
         assert metrics["systems"]["oasis"]["map"] > metrics["systems"]["chance"]["map"]
+
+
+def test_few_clicked_images_are_all_trained_on(tmp_path, write_images):
+    """Unless test images are asked for."""
+    names = [f"{c}{i}.jpg" for c in CLASSES for i in range(4)]
+    write_images(tmp_path / "flat", names)
+    (tmp_path / "clicks.csv").write_text("query,path,count\n" + "".join(f"{n[:-5]},{n},1\n" for n in names))
+    result = visterm("features", "flat", *SMALL, "--set", "collection.clicks=clicks.csv", cwd=tmp_path)
+    keep = "--set split.train=0.7 --set split.test=0.3"
+    assert f"12 of 12 clicked images are trained on, as they are few; {keep} keeps test images" in result.stderr
+    visterm("train", cwd=tmp_path)
+    line = refused("evaluate", cwd=tmp_path)
+    assert line.endswith(f"no clicked image is a test image; 'visterm features --run flat {keep}' keeps some")
+    result = visterm("features", "--run", "flat", *keep.split(), cwd=tmp_path)
+    assert "8 of 12 clicked images are trained on, 4 are kept as test images; " in result.stderr
+    assert "trained on" not in visterm("features", "--run", "flat", cwd=tmp_path).stderr
+
+
+def test_labels_given_after_the_features_are_a_whole_command(finished, mine):
+    """Two commands must not send people from one to the other."""
+    rows = [f"{c}/{i}.jpg,{c}\n" for c in CLASSES for i in range(10)]
+    (mine / "labels.csv").write_text("path,label\n" + "".join(rows))
+    line = refused("train", "--set", "collection.labels=labels.csv", cwd=mine)
+    (command,) = re.findall("run 'visterm (.*)' first", line)
+    assert command == f"features --run fruit --set collection.labels={(mine / 'labels.csv').resolve()}"
+    visterm(*command.split(), cwd=mine)
+    assert "oasis is up to date" in visterm("train", cwd=mine).stderr  # the labels are the same
+
+
+def test_removed_images_are_said_and_are_no_results(finished, tmp_path):
+    shutil.copytree(finished / "fruit", tmp_path / "fruit")
+    visterm("features", "fruit", *SMALL, cwd=tmp_path)
+    query = "fruit/pear/0.jpg"
+    (answer,) = json_of("search", query, "--learner", "cosine", "-k", "9", cwd=tmp_path)
+    gone = [result["path"] for result in answer["results"][:3]]
+    for path in gone:
+        (tmp_path / "fruit" / path).unlink()
+    result = visterm("search", query, "--learner", "cosine", "-k", "6", "--json", cwd=tmp_path)
+    left = [found["path"] for found in json.loads(result.stdout)[0]["results"]]
+    assert left == [found["path"] for found in answer["results"][3:]]
+    assert result.stderr.count("deleted photos are no results; 'visterm features --run fruit' removes them") == 1
+    assert "3 images removed in " in visterm("features", "--run", "fruit", cwd=tmp_path).stderr
+    assert "nothing to do in " in visterm("features", "--run", "fruit", cwd=tmp_path).stderr
+
+
+def test_tune_does_not_list_cosine(mine):
+    assert refused("tune", "--learner", "zzz", cwd=mine).endswith("pamir, warp, ovr, hier, knn")
 
 
 @pytest.mark.slow
@@ -619,7 +669,7 @@ def test_evaluate_says_what_held_out_images_say_of_both_worlds(mine):
         "wsabie, held-out images (cosine): seen 0.958 (0.890), unseen 0.751 (0.914), both 0.708 (0.854)",
         f"warning: {warning}",
     ]
-    assert ", for images of any class, by mAP on held-out training images: " in last
+    assert ", for images of any class, by held-out images: mAP " in last
     folder = mine / "runs/fruit/evaluations/oasis+wsabie"
     assert warning in (folder / "report.html").read_text()
     systems = json.loads((folder / "metrics.json").read_text())["systems"]

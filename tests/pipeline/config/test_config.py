@@ -27,6 +27,12 @@ def test_settings_lie_on_top_of_the_file(tmp_path):
     assert (config.features.n_visterms, config.split.train, config.split.test, config.seed) == (1000, 40, 10, 3)
 
 
+def test_none_is_null():
+    assert load_config(None, ["oasis.validation_fraction=None"]) == load_config(
+        None, ["oasis.validation_fraction=null"]
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

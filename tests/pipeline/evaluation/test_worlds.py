@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from visterm.pipeline.evaluation.results import recommend
 from visterm.pipeline.evaluation.worlds import below_cosine, held_out_of
 
 
@@ -37,25 +34,15 @@ def test_a_learner_below_cosine_is_named_once():
     )
 
 
-def validated(figure, world=None):
-    """A record's result; None: of a closed world, which notes none."""
-    worlds = {} if world is None else {"worlds": {"for": world}}
-    return {"validation_map": figure, "cosine_map": 0.5 if world is None else 0.4, "n_validation": 400} | worlds
-
-
-@pytest.mark.parametrize(
-    ("results", "chosen", "world", "others"),
-    [
-        ({"oasis": validated(0.6, "open"), "ovr": validated(0.7, "open")}, "ovr", "open", []),
-        ({"oasis": validated(0.6, "open"), "ovr": validated(0.9)}, "oasis", "open", ["ovr"]),
-        ({"ovr": validated(0.9), "oasis": validated(0.6, "open")}, "ovr", "seen", ["oasis"]),
-        ({"ovr": validated(0.7), "oasis": validated(0.6, "seen")}, "ovr", "seen", []),
-        ({"knn": {"steps": 0}, "oasis": validated(0.6, "unseen")}, "oasis", "unseen", ["knn"]),
-        ({"oasis": validated(0.3, "open"), "ovr": validated(0.9)}, "cosine", "open", ["ovr"]),
-    ],
-)
-def test_only_learners_validated_for_the_same_images_are_compared(results, chosen, world, others):
-    found = recommend(results | {"cosine": {}})
-    assert (found["learner"], found["for"], found["not_validated"]) == (chosen, world, others)
-    assert found["validation_map"]["cosine"] == (0.5 if world == "seen" and chosen == "ovr" else 0.4)
-    assert set(found["validation_map"]) == {*results, "cosine"} - set(others)
+def test_a_learner_below_cosine_on_test_images_is_named():
+    """By mAP and by precision at 1, each with its figures."""
+    systems = {
+        "oasis": {"map": 0.199, "precision_at": {"1": 0.28}},
+        "aroma": {"map": 0.19, "precision_at": {"1": 0.4}},
+        "knn": {"map": 0.197, "precision_at": {"1": 0.352}},
+        "cosine": {"map": 0.197, "precision_at": {"1": 0.3524}},
+        "chance": {"map": 0.02, "precision_at": {"1": 0.02}},
+    }
+    oasis, aroma = below_cosine(systems)
+    assert oasis.startswith("oasis is below cosine on test images (P@1 0.280, cosine 0.352): ")
+    assert aroma.startswith("aroma is below cosine on test images (mAP 0.190, cosine 0.197): ")

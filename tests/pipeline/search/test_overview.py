@@ -91,7 +91,7 @@ def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vector
     X = (rng.normal(size=(4, 8))[y] + rng.normal(size=(60, 8))).astype(np.float32)
     learner = WSABIE(n_components=8, whiten=True, n_steps=2000, random_state=0).fit(X, y)
     searcher = SimpleNamespace(X=X, config=SimpleNamespace(seed=0))
-    searcher.usable_learner = lambda: "wsabie"
+    searcher.default_learner = lambda: "wsabie"
     searcher.learner = searcher.blend = lambda name: learner
     _, learned = module._projections(searcher)
     np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from running import CLASSES, json_of, refused, visterm
@@ -124,3 +126,20 @@ def test_a_forest_skips_images_without_a_label(fruit):
 )
 def test_a_wrong_setting_is_one_clear_line(fruit, setting, message):
     assert message in refused(*by_forest(setting), cwd=fruit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), [("caltech101", (120, 80)), ("flowers", (120, 80)), ("flowers", (32, 32))])
+def test_oasis_learns_from_thumbnails(data, tmp_path, name, size):
+    """With the defaults: no error, a line that says how many visterms there are, and a gain on cosine."""
+    for folder in sorted((data / name).iterdir())[:8]:
+        (tmp_path / "small" / folder.name).mkdir(parents=True)
+        for file in sorted(folder.iterdir())[:50]:
+            photo = cv2.resize(cv2.imread(str(file)), size, interpolation=cv2.INTER_AREA)
+            cv2.imwrite(str(tmp_path / "small" / folder.name / f"{file.stem}.png"), photo)
+    told = visterm("features", "small", cwd=tmp_path).stderr
+    assert re.search(r"^[0-9,]+ of 10,000 visterms are used, ", told, re.MULTILINE)
+    visterm("train", cwd=tmp_path)
+    systems = json_of("evaluate", cwd=tmp_path)["systems"]
+    assert systems["oasis"]["map"] > 1.1 * systems["cosine"]["map"]
+    assert systems["oasis"]["precision_at"]["1"] >= systems["cosine"]["precision_at"]["1"]

@@ -1,0 +1,145 @@
+"""The learner to take among those of a run: the one that did best on images held out of the training ones.
+
+Search, explanation, annotation, the service and evaluate follow this one rule where no learner is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from visterm.pipeline.errors import UserError
+
+from .models import TRAINED, trained_record
+from .run import Run
+
+
+def recommend(results: dict[str, dict[str, Any]], world: str | None = None) -> dict[str, Any] | None:
+    """Return which of some learners did best on images held out of the training ones; None where none was validated.
+
+    Test images choose nothing. What counts is the mean of mAP and precision at 1. Of classes that were trained on, the
+    best learner is taken. For other classes a few held-out classes stand, which say little: there, of learners within
+    one standard error of the best it is the first, in the order of TRAINED, which begins with learners that are not
+    tied to a list of labels. The error is the largest that such means can have: numbers between 0 and 1 of mean m
+    have a variance of at most m (1 - m).
+
+    Parameters
+    ----------
+    results : dict
+        Those of the learners' records; cosine is always compared.
+    world : {"seen", "open", "unseen"}, optional
+        Compare only learners that were validated for these images. By default, and where none was, those of the first.
+
+    Returns
+    -------
+    dict or None
+        ``learner``, ``for`` (the world), ``validation_map`` and ``validation_p1`` by name, cosine last, and
+        ``not_validated``, the learners that could not be compared. Without ``validation_p1`` where a learner was
+        trained before precision at 1 was noted; mAP alone counts then.
+    """
+    from visterm.learners.validation import MAX_QUERIES
+
+    worlds = {
+        name: result.get("worlds", {}).get("for", "seen")
+        for name, result in results.items()
+        if "validation_map" in result
+    }
+    if not worlds:
+        return None
+    world = world if world in worlds.values() else next(iter(worlds.values()))
+    names = [name for name in TRAINED if worlds.get(name) == world]
+    compared = [results[name] for name in names]
+    measures = ["map", "p1"] if all(result.get("validation_p1") is not None for result in compared) else ["map"]
+    figures = {
+        f"validation_{measure}": {
+            **{name: results[name][f"validation_{measure}"] for name in names},
+            "cosine": compared[0][f"cosine_{measure}"],
+        }
+        for measure in measures
+    }
+    quality = {name: sum(by_name[name] for by_name in figures.values()) / len(figures) for name in (*names, "cosine")}
+    best = max(quality.values())
+    error = 0.0
+    if world != "seen":
+        n_queries = min(max(result.get("n_validation", 0) for result in compared), MAX_QUERIES)
+        error = math.sqrt(best * (1 - best) / n_queries)
+    chosen = next(name for name in quality if quality[name] >= best - error)
+    unknown = [name for name in results if name != "cosine" and name not in names]
+    return {"learner": chosen, "for": world, **figures, "not_validated": unknown}
+
+
+def default_learner(
+    run: Run, trained: Sequence[str], say: Callable[[str], None], world: str, *, cosine: bool = True
+) -> str:
+    """Choose the learner of images where none is named; say which, unless there was nothing to choose.
+
+    Parameters
+    ----------
+    run : Run
+    trained : sequence of str
+        Learners that can be used, without cosine.
+    say : callable
+        Gets the line.
+    world : str
+        The images that the run is for, as of `recommend`.
+    cosine : bool
+        Whether cosine may be chosen.
+
+    Returns
+    -------
+    str
+        What `recommend` says. Without validation the first in the order of TRAINED; cosine where nothing is trained.
+    """
+    results = {}
+    for name in (name for name in TRAINED if name in trained):
+        try:
+            results[name] = trained_record(run, name)["result"]
+        except UserError:
+            if not results:
+                return name  # using it raises the error: no other learner takes the place of a damaged one
+    if not results:
+        say(f"by cosine: run {run.name} has no trained learner")
+        return "cosine"
+    found = recommend(results, world)
+    chosen = next(iter(results)) if found is None else found["learner"]
+    if found is not None and chosen == "cosine" and not cosine:
+        figures = found["validation_map"]
+        chosen = max((name for name in figures if name != "cosine"), key=lambda name: figures[name])
+    if found is not None and (len(results) > 1 or chosen == "cosine"):
+        say(f"by {chosen}, which held-out images recommend: {figures_of(found)}")
+    elif chosen != "oasis":
+        only = f"the only learner of run {run.name} that is trained" if len(results) == 1 else "oasis is not trained"
+        say(f"by {chosen}, {only}")
+    return chosen
+
+
+def best_annotator(run: Run, annotators: Sequence[str], say: Callable[[str], None]) -> str:
+    """Choose the learner of labels where none is named, as `default_learner` does that of images.
+
+    It is the one that ranks the labels of held-out images best. If none is trained, it is wsabie all the same: using it
+    raises an error that says how to train it.
+    """
+    results = {name: trained_record(run, name)["result"] for name in TRAINED if name in annotators}
+    figures = {name: result["validation"] for name, result in results.items() if "validation" in result}
+    if len(results) > 1 and figures:
+        best = max(figures, key=lambda name: figures[name])
+        say(f"by {best}, the best on held-out images")
+        return best
+    if not results or "wsabie" in results:
+        return "wsabie"
+    only = f", the only learner of run {run.name} that is trained for this" if len(results) == 1 else ""
+    say(f"by {next(iter(results))}{only or '; wsabie is not trained'}")
+    return next(iter(results))
+
+
+def figures_of(recommended: dict[str, Any]) -> str:
+    """Return the figures that chose a learner, as text: its own, then those of the others."""
+
+    def of(name: str) -> str:
+        p1 = recommended.get("validation_p1")
+        return f"mAP {recommended['validation_map'][name]:.3f}" + (f", P@1 {p1[name]:.3f}" if p1 else "")
+
+    chosen = recommended["learner"]
+    others = "; ".join(f"{name} {of(name)}" for name in recommended["validation_map"] if name != chosen)
+    return f"{of(chosen)} ({others})"

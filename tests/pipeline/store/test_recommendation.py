@@ -1,0 +1,105 @@
+"""Which of several learners held-out images recommend."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from running import json_of, visterm
+
+from visterm.pipeline.store.files import write_record
+from visterm.pipeline.store.recommendation import recommend
+
+
+def validated(figure, world=None, *, p1=None, n=400):
+    """A record's result; None: of a closed world, which notes none."""
+    worlds = {} if world is None else {"worlds": {"for": world}}
+    cosine = {"cosine_map": 0.5 if world in (None, "seen") else 0.4, "cosine_p1": 0.5}
+    first = {} if p1 is None else {"validation_p1": p1}
+    return {"validation_map": figure, "n_validation": n} | cosine | first | worlds
+
+
+def test_map_and_precision_at_1_count_alike():
+    """A learner that ranks all but the first place better than cosine is no gain to people who look at the first."""
+    results = {"oasis": validated(0.502, p1=0.4), "aroma": validated(0.45, p1=0.54)}
+    found = recommend(results)
+    assert found["learner"] == "cosine"
+    assert list(found["validation_p1"].items()) == [("oasis", 0.4), ("aroma", 0.54), ("cosine", 0.5)]
+    results["ovr"] = validated(0.51, p1=0.51)
+    assert recommend(results)["learner"] == "ovr"
+    assert recommend({"oasis": validated(0.51, p1=0.48)})["learner"] == "cosine"
+    # Of records from before precision at 1 was noted mAP alone counts.
+    found = recommend(results | {"pamir": validated(0.52)})
+    assert (found["learner"], "validation_p1" in found) == ("pamir", False)
+
+
+def test_of_other_classes_only_a_clear_lead_counts():
+    """Within a standard error of at most sqrt(0.8 * 0.2 / n) of the best the first one is taken."""
+
+    def chosen(n, oasis, ovr, world="open"):
+        return recommend({"ovr": validated(ovr, world, n=n), "oasis": validated(oasis, world, n=n)})["learner"]
+
+    assert chosen(100, 0.7, 0.8) == "ovr"  # 0.04
+    assert chosen(100, 0.77, 0.8) == "oasis"
+    assert chosen(400, 0.77, 0.8) == "ovr"
+    assert chosen(4_000, 0.79, 0.8) == "oasis"  # 500 of them are queries
+    assert chosen(4_000, 0.79, 0.8, "seen") == "ovr"
+
+
+@pytest.mark.parametrize(
+    ("results", "asked", "chosen", "world", "others"),
+    [
+        ({"oasis": validated(0.6, "open"), "ovr": validated(0.7, "open")}, None, "ovr", "open", []),
+        ({"oasis": validated(0.6, "open"), "ovr": validated(0.9)}, None, "oasis", "open", ["ovr"]),
+        ({"oasis": validated(0.6, "open"), "ovr": validated(0.9)}, "seen", "ovr", "seen", ["oasis"]),
+        ({"oasis": validated(0.6, "open"), "ovr": validated(0.9)}, "unseen", "oasis", "open", ["ovr"]),
+        ({"ovr": validated(0.9), "oasis": validated(0.6, "open")}, None, "ovr", "seen", ["oasis"]),
+        ({"ovr": validated(0.7), "oasis": validated(0.6, "seen")}, None, "ovr", "seen", []),
+        ({"knn": {"steps": 0}, "oasis": validated(0.6, "unseen")}, None, "oasis", "unseen", ["knn"]),
+        ({"oasis": validated(0.3, "open"), "ovr": validated(0.9)}, None, "cosine", "open", ["ovr"]),
+    ],
+)
+def test_only_learners_validated_for_the_same_images_are_compared(results, asked, chosen, world, others):
+    found = recommend(results | {"cosine": {}}, asked)
+    assert (found["learner"], found["for"], found["not_validated"]) == (chosen, world, others)
+    assert found["validation_map"]["cosine"] == (0.5 if world == "seen" else 0.4)
+    assert set(found["validation_map"]) == {*results, "cosine"} - set(others)
+
+
+def test_nothing_is_recommended_without_held_out_images():
+    assert recommend({"knn": {"steps": 0}, "cosine": {}}) is None
+    assert recommend({}) is None
+
+
+# ------------------------------------------------------------------------------------------- where no learner is named
+
+
+def note(folder, name, **figures):
+    """Write figures into the record of a trained learner."""
+    file = folder / "runs/fruit/learners" / name / "record.json"
+    record = json.loads(file.read_text())
+    record["result"] |= figures
+    write_record(file, record)
+
+
+@pytest.mark.parametrize("name", ["wsabie", "cosine"])
+def test_every_command_takes_the_learner_that_held_out_images_recommend(mine, name):
+    best, other = {"wsabie": ("wsabie", "oasis"), "cosine": ("cosine", "wsabie")}[name]
+    for learner, figure in (("oasis", 0.3), ("wsabie", 0.9 if name == "wsabie" else 0.2)):
+        note(mine, learner, validation_map=figure, validation_p1=figure, cosine_map=0.6, cosine_p1=0.6)
+    image = "fruit/pear/0.jpg"
+    result = visterm("search", image, "--json", cwd=mine)
+    assert json.loads(result.stdout) == json_of("search", image, "--learner", best, cwd=mine)
+    assert json.loads(result.stdout) != json_of("search", image, "--learner", other, cwd=mine)
+    assert result.stderr.count(f"by {best}, which held-out images recommend: mAP ") == 1
+    assert f"by {best}" in visterm("explain", image, "fruit/pear/1.jpg", cwd=mine).stderr
+    evaluated = visterm("evaluate", cwd=mine).stdout.strip().splitlines()[-1]
+    assert evaluated.endswith("evaluations/wsabie/report.html" if name == "wsabie" else "evaluations/oasis/report.html")
+
+
+def test_a_run_where_nothing_is_trained_is_searched_by_cosine(tmp_path, write_images):
+    write_images(tmp_path / "flat", [f"{c}{i}.jpg" for c in ("pear", "plum") for i in range(4)])
+    visterm("features", "flat", "--set", "features.n_visterms=20", cwd=tmp_path)
+    result = visterm("search", "flat/pear0.jpg", "--json", cwd=tmp_path)
+    assert json.loads(result.stdout) == json_of("search", "flat/pear0.jpg", "--learner", "cosine", cwd=tmp_path)
+    assert "by cosine: run flat has no trained learner" in result.stderr
