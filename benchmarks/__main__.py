@@ -22,7 +22,19 @@ from .vectors import DATA
 
 MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "vectors_table", "both", "forest", "incremental"),
-    *("edit", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "open", "annotators"),
+    *(
+        "edit",
+        "filters",
+        "catalogue",
+        "cluster",
+        "codebook",
+        "oasis",
+        "pairs",
+        "aroma",
+        "comparison",
+        "open",
+        "annotators",
+    ),
     *("wsabie", "musl", "search", "dense", "two_stage", "milvus", "service", "checks", "webpage", "feedback", "growth"),
     *("configurations", "spatial", "tuning", "scale"),
 )

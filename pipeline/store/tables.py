@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +22,9 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
             open(file, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream,
         ):
             reader = csv.DictReader(stream)
+            twice = [name for name, n in Counter(reader.fieldnames or []).items() if n > 1 and name]
+            if twice:
+                raise UserError(f"{file}: two columns {twice[0]}; rename one of them")
             missing = [name for name in columns if name not in (reader.fieldnames or [])]
             if missing:
                 raise UserError(f"{file}: no column {missing[0]}; the first line must be {','.join(columns)}")
