@@ -31,6 +31,7 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
+from .answers import Answers
 from .examples import Region, refined
 from .filters import NO_FILTER, Filter
 from .gallery import Gallery
@@ -450,13 +451,13 @@ class Searcher:
             )
             for i, pairs in zip(read.place, ranked, strict=True):
                 answers[i]["results"] = self.results(*zip(*pairs, strict=True), offset=offset) if pairs else []
-        return self._with_fields(answers, wanted)
+        return self._shown(answers, wanted)
 
-    def _with_fields(self, answers: list[dict[str, Any]], wanted: Filter) -> list[dict[str, Any]]:
-        """Add the fields of each result, if the filter is about fields."""
+    def _shown(self, answers: list[dict[str, Any]], wanted: Filter) -> Answers:
+        """Add the fields of each result, if the filter is about fields; let notebooks show pictures."""
         for result in (result for answer in answers for result in answer["results"] if wanted.where):
             result["fields"] = self.gallery.fields.of(self.place[result["id"]])
-        return answers
+        return Answers(answers, self.root, self.config.collection.max_pixels)
 
     def _content(self, image: Any, row: int) -> str:
         """SHA-256 of the file of a query; "" of pixels and vectors."""
@@ -533,12 +534,12 @@ class Searcher:
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
         ]
         if not blocks:  # no image passes the filter
-            return [{"query": " + ".join(labels), "results": []}]
+            return self._shown([{"query": " + ".join(labels), "results": []}], wanted)
         scores = np.concatenate(blocks)  # (n_images,)
         order = np.argsort(-scores, kind="stable")[offset : offset + k]
         best = order if rows is None else rows[order]
         answer = {"query": " + ".join(labels), "results": self.results(best, scores[order], offset=offset)}
-        return self._with_fields([answer], wanted)
+        return self._shown([answer], wanted)
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[dict[str, Any]]:
         """Rank labels for images.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,8 +14,8 @@ _THREADS = 8  # which wait for files, and hardly compute
 _AT_ONCE = 5_000  # images per transaction
 
 
-def read_dates(collection: Collection, root: Path, console: Console) -> None:
-    """Read and enter the dates of the images that are not known to have one, or none."""
+def read_dates(collection: Collection, root: Path, console: Console, among: Container[str] | None = None) -> None:
+    """Read and enter the dates of the images, or of some paths, that are not known to have one, or none."""
     from visterm.features import ImageError
     from visterm.features.exif import date_taken
 
@@ -24,7 +25,7 @@ def read_dates(collection: Collection, root: Path, console: Console) -> None:
         except ImageError:  # the file is gone, say
             return ""
 
-    images = undated(collection)
+    images = [image for image in undated(collection) if among is None or image[1] in among]
     if not images:
         return
     with (

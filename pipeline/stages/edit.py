@@ -83,7 +83,7 @@ def add(
         changes = collection.add(names, labels, config)
         pending = [(id_, path) for id_, path in collection.pending() if path in given]
         extracted = extract(run, config, source, collection, pending, console)
-        read_dates(collection, root, console)
+        read_dates(collection, root, console, given)
         skipped = [(path, reason) for path, reason in collection.skipped() if path in given]
         if extracted:
             report_skipped(collection.skipped(), run, console, given)

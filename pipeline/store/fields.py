@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .database import Database
@@ -48,12 +48,12 @@ def parse_date(text: str) -> tuple[datetime.datetime, datetime.datetime]:
         ) from None
 
 
-def enter_fields(db: Database, given: Callable[[str], dict[str, str] | None], rows: Iterable[tuple[int, str]]) -> None:
+def enter_fields(db: Database, fields: dict[str, dict[str, str]], rows: Iterable[tuple[int, str]]) -> None:
     """Enter what a manifest says of the images (id, path)."""
     before = dict(db.execute("SELECT id, given FROM fields WHERE given IS NOT NULL"))
     changed = []
-    for id_, path in rows:
-        values = given(path)
+    for id_, path in rows if fields or before else ():  # there may be millions
+        values = fields.get(path)
         text = json.dumps(values, sort_keys=True) if values else None
         if text != before.get(id_):
             changed.append((id_, text))

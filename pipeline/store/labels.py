@@ -31,7 +31,7 @@ class Supervision(NamedTuple):
     """What folders and tables say of images."""
 
     labels: Labels
-    fields: Callable[[str], dict[str, str] | None]  # from a path
+    fields: dict[str, dict[str, str]]  # of a table, by path
     warning: str | None = None  # of a table that names files that are not images
 
 
@@ -50,17 +50,16 @@ def read_labels(
     def of_folder(path: str) -> dict[str, float] | None:
         return of_class(layout.label(path))
 
-    nothing: dict[str, dict[str, str]] = {}
     if config.clicks is not None:
         labels, unknown = _read_clicks(Path(config.clicks), set(paths), everything)
         _check_names(Path(config.clicks), bool(labels), unknown, everything)
-        return Supervision(labels.get, nothing.get, _warning(config.clicks, unknown))
+        return Supervision(labels.get, {}, _warning(config.clicks, unknown))
     if config.labels in ("auto", "none"):
-        return Supervision(of_folder if config.labels == "auto" else nothing.get, nothing.get)
+        return Supervision(of_folder if config.labels == "auto" else lambda path: None, {})
     manifest = read_manifest(Path(config.labels), root, set(paths), everything)
     _check_names(Path(config.labels), manifest.n_known > 0, manifest.unknown, everything)
     given = of_folder if manifest.labels is None else manifest.labels.get
-    return Supervision(given, manifest.fields.get, _warning(config.labels, manifest.unknown))
+    return Supervision(given, manifest.fields, _warning(config.labels, manifest.unknown))
 
 
 def _read_clicks(

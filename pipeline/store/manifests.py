@@ -6,6 +6,7 @@ Whatever they say of an image beside its labels is a field, which searches filte
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import os
 from collections import defaultdict
@@ -124,16 +125,14 @@ def _date(text: str, where: str) -> str:
 
 
 def _read_csv(file: Path) -> tuple[bool, Iterator[_Entry]]:
-    rows = read_rows(file, ())
+    columns: list[str] = []
+    rows = read_rows(file, (), check=columns.extend)
     first = next(rows, None)
-    if first is None:
-        raise UserError(f"{file}: no rows; the first line must be path,label, or file_name and further columns")
-    columns = [column for column in first[1] if column]
     name = _name_column(file, columns)
     has_labels = "label" in columns
 
     def entries() -> Iterator[_Entry]:
-        for line, row in _again(first, rows):
+        for line, row in itertools.chain([] if first is None else [first], rows):
             where = f"{file}, line {line}"
             if None in row:  # type: ignore[comparison-overlap]  # DictReader's key of cells beyond the header
                 raise UserError(f"{where}: more cells than the first line has columns")
@@ -141,15 +140,10 @@ def _read_csv(file: Path) -> tuple[bool, Iterator[_Entry]]:
                 raise UserError(f"{where}: an empty {name}")
             if len(columns) == 2 and has_labels and not row["label"]:
                 raise UserError(f"{where}: an empty label")
-            others = {column: row[column] for column in columns if column not in (name, "label")}
+            others = {column: row[column] for column in columns if column and column not in (name, "label")}
             yield _Entry(where, name, row[name], [row["label"]] if has_labels and row["label"] else [], others)
 
     return has_labels, entries()
-
-
-def _again(first: tuple[int, dict[str, str]], rest: Iterator[tuple[int, dict[str, str]]]) -> Iterator:
-    yield first
-    yield from rest
 
 
 def _name_column(file: Path | str, columns: list[str]) -> str:

@@ -124,7 +124,7 @@ def scan_vectors(
             )
         if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
             by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
-            read = Supervision(by_path.get, lambda path: None)
+            read = Supervision(by_path.get, {})
         else:
             read = read_labels(config.collection, layout, root, ids, set(ids))
             changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))

@@ -86,7 +86,7 @@ def test_annotations_of_coco(read):
         ("a.csv", "file_nam,label\n3.jpg,x\n", "a.csv: no column path or file_name that names the images; is file_nam"),
         ("a.csv", "image,label\n3.jpg,x\n", "a.csv: no column path or file_name that names the images; its columns"),
         ("a.csv", "path,label,label\n3.jpg,x,y\n", "a.csv: two columns label; rename one of them"),
-        ("a.csv", "path,label\n", "a.csv: no rows"),
+        ("a.csv", "path;label\n", "a.csv: no column path or file_name"),
         ("a.csv", "path,label\n3.jpg,\n", "a.csv, line 2: an empty label"),
         ("a.csv", "path,label\n,x\n", "a.csv, line 2: an empty path"),
         ("a.csv", "path,label\n3.jpg,x,y\n", "a.csv, line 2: more cells than the first line has columns"),
