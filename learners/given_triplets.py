@@ -102,14 +102,15 @@ class FitsTriplets:
         Notes
         -----
         Triplets are learned in the order given, and from the first again when all are learned: shuffle them if they are
-        sorted. Where `n_steps` is None each is learned ten times. Given the triplets that `fit` draws, this gives the
+        sorted. Where `n_steps` is None, as by default in
+        OASIS, each is learned ten times. Given the triplets that `fit` draws, this gives the
         same W. Dense vectors are whitened as by `fit`; images that triplets join, as query and relevant image, stand
         for a class.
         """
         if getattr(self, "validation_fraction", None) is not None:
             raise ValueError("triplets do not say which images to hold out: use validation_fraction=None")
         given = GivenTriplets(triplets, X.shape[0])
-        return self.fit(X, given, callback=callback, progress=progress)  # type: ignore[attr-defined, no-any-return]
+        return self.fit(X, given, callback=callback, progress=progress)  # type: ignore[attr-defined]
 
 
 def steps_through(given: GivenTriplets) -> int:

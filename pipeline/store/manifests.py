@@ -134,7 +134,7 @@ def _read_csv(file: Path) -> tuple[bool, Iterator[_Entry]]:
     def entries() -> Iterator[_Entry]:
         for line, row in itertools.chain([] if first is None else [first], rows):
             where = f"{file}, line {line}"
-            if None in row:  # type: ignore[comparison-overlap]  # DictReader's key of cells beyond the header
+            if None in row:  # DictReader's key of cells beyond the header
                 raise UserError(f"{where}: more cells than the first line has columns")
             if not row[name]:
                 raise UserError(f"{where}: an empty {name}")
