@@ -22,9 +22,9 @@ from .vectors import DATA
 
 MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "vectors_table", "both", "forest", "incremental"),
-    *("edit", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "open", "defaults"),
-    *("annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "service", "checks", "webpage"),
-    *("feedback", "growth", "configurations", "spatial", "tuning", "library", "scale"),
+    *("edit", "filters", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "open"),
+    *("defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "service", "checks"),
+    *("webpage", "feedback", "growth", "configurations", "spatial", "tuning", "library", "scale"),
 )
 LONG = ("scale", "tuning")  # take hours: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.

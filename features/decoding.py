@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import (
+    AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
     Image,
@@ -25,6 +26,7 @@ from PIL import (
     TiffImagePlugin,
     WebPImagePlugin,
 )
+from PIL import features as pillow_features
 
 MAX_PIXELS = 100_000_000  # 300 MB as RGB uint8; a decoder may need four times that for a moment
 RGB_BYTES = 3  # per pixel; an image of more bytes per pixel may have fewer pixels, as it takes the same memory
@@ -219,14 +221,48 @@ def _resized(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDAr
     return cast("npt.NDArray[np.uint8]", cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA))
 
 
+def exif_of(data: bytes) -> Image.Exif | None:
+    """Return the EXIF of an image file other than JPEG and PNG; None if there is none, or the file is damaged."""
+    try:
+        plugin = _plugin_for(data, "")
+        if plugin is None or plugin in _WITHOUT_EXIF:
+            return None
+        with plugin(io.BytesIO(data)) as image:
+            return image.getexif()
+    except Exception:  # damaged files make the decoders raise nearly everything
+        return None
+
+
 def _decode_by_pillow(data: bytes, name: StrPath, max_pixels: int) -> npt.NDArray[np.uint8]:
-    for signature, plugin in _PLUGINS:
-        if signature.match(data):
-            return _pillow_decode(data, plugin, max_pixels, name)
+    plugin = _plugin_for(data, name)
+    if plugin is not None:
+        return _pillow_decode(data, plugin, max_pixels, name)
     for signature, kind in _UNSUPPORTED:
         if signature.match(data):
             raise ImageError(name, f"unsupported kind ({kind})")
     raise ImageError(name, "not an image")
+
+
+def _plugin_for(data: bytes, name: StrPath) -> type[ImageFile.ImageFile] | None:
+    """Return the class that reads a file; ImageError if a missing package would."""
+    for signature, plugin in _PLUGINS:
+        if signature.match(data):
+            return plugin
+    if _AVIF.match(data):
+        if not pillow_features.check("avif"):
+            raise ImageError(name, "unsupported kind (AVIF, which this build of Pillow does not read)")
+        return AvifImagePlugin.AvifImageFile
+    if _HEIC.match(data):
+        return _heic_plugin(name)
+    return None
+
+
+def _heic_plugin(name: StrPath) -> type[ImageFile.ImageFile]:
+    try:
+        from pi_heif.as_plugin import HeifImageFile
+    except ImportError:
+        raise ImageError(name, "unsupported kind (HEIC; run: pip install 'visterm[heic]')") from None
+    return cast("type[ImageFile.ImageFile]", HeifImageFile)
 
 
 def _signature(pattern: bytes) -> re.Pattern[bytes]:
@@ -246,9 +282,13 @@ _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
     (_signature(rb"P[456]\s"), PpmImagePlugin.PpmImageFile),
 ]
 
+# Files of one container: the major brand tells AVIF, and of a general one the brands that follow.
+_AVIF = _signature(rb"....ftyp(avi[fs]|(mif1|msf1).{4}(.{4})*?avi[fs])")
+_HEIC = _signature(rb"....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)")
+_WITHOUT_EXIF = (GifImagePlugin.GifImageFile, BmpImagePlugin.BmpImageFile, BmpImagePlugin.DibImageFile)
+
 # Common files that are not supported, named in the error.
 _UNSUPPORTED = [
-    (_signature(rb"....ftyp(avi|hei|hev|mif|msf)"), "HEIC or AVIF"),
     (_signature(rb"....ftyp|RIFF....(AVI |WAVE)"), "a video or a sound"),
     (_signature(rb"\xff\x0a|\0\0\0\x0cJXL"), "JPEG XL"),
     (_signature(rb"\0\0\0\x0cjP|\xff\x4f\xff\x51"), "JPEG 2000"),

@@ -22,9 +22,11 @@ from .decoding import MAX_PIXELS, ImageError, Picture, StrPath, decode_image, de
 
 MAX_FILE_BYTES = 1 << 30  # no image of MAX_PIXELS needs more, and the whole file is held in memory
 READ_SECONDS = 30  # per file; a sleeping disk needs 10 to 15, a server that does not answer never ends
-EXTENSIONS = frozenset(
-    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff")  # lower case
+EXTENSIONS = frozenset(  # lower case
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".tif", ".tiff", ".gif", ".avif")
+    + (".heic", ".heif")  # a reason to skip them, without pi-heif, is more use than silence
 )
+NO_IMAGE_NAME = "not a supported image name"  # why files that are not meant as images are skipped
 _FILE_SYSTEM = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
@@ -108,7 +110,7 @@ def list_images(root: StrPath, *, on_skip: Callable[[str, str], object] | None =
                         images.append(entry.path)
                     else:
                         kind = printable(extension) or "no extension"
-                        skipped.append((entry.path, f"not a supported image name ({kind})"))
+                        skipped.append((entry.path, f"{NO_IMAGE_NAME} ({kind})"))
         except OSError as error:
             if folder is top:
                 raise _root_error(top, error) from None
@@ -166,8 +168,9 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
     Parameters
     ----------
     path : str or PathLike
-        A JPEG, PNG, WebP, BMP or TIFF file, whatever its extension says. GIF and binary PPM, PGM and PBM are
-        read too, though `find_images` does not look for them.
+        A JPEG, PNG, WebP, GIF, BMP or TIFF file, whatever its extension says; AVIF if Pillow was built with it, HEIC
+        if pi-heif is installed (``pip install 'visterm[heic]'``). Binary PPM, PGM and PBM are read too, though
+        `find_images` does not look for them.
     max_pixels : int
         Refuse larger images. Their size is read from the header, before any pixel is decoded. Above
         178 million Pillow's own limit (``PIL.Image.MAX_IMAGE_PIXELS``) holds for TIFF, WebP and GIF.
@@ -185,7 +188,8 @@ def read_image(path: StrPath, *, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np
 
     Notes
     -----
-    - Orientation: EXIF's in JPEG, PNG, WebP and TIFF; XMP's where Pillow reads it (not in JPEG).
+    - Orientation: EXIF's in JPEG, PNG, WebP and TIFF, the container's own in HEIC and AVIF; XMP's where Pillow reads it
+      (not in JPEG).
     - Transparent parts lie on white, as in most product photos.
     - 16 bits become 8 by dropping the low byte; 10 to 14 bits likewise, by the bits that the file declares.
       In 32-bit and floating-point images white is the smallest of 1, 255 and 65535 that no pixel exceeds, or
@@ -228,7 +232,7 @@ def read_picture(
     return decode_picture(read_file(path), path, max_side=max_side, min_side=min_side, max_pixels=max_pixels)
 
 
-def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES, first: int | None = None) -> bytes:
     """Read the bytes of a regular file, in a limited time.
 
     Parameters
@@ -237,6 +241,8 @@ def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         Links are followed.
     max_bytes : int
         Refuse larger files.
+    first : int, optional
+        Read only so many bytes of the beginning.
 
     Returns
     -------
@@ -257,7 +263,7 @@ def read_file(path: StrPath, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         reader = _idle_readers.pop()
     except IndexError:
         reader = _Reader()
-    content = reader.read(path, max_bytes)
+    content = reader.read(path, max_bytes, first)
     _idle_readers.append(reader)
     if isinstance(content, bytes):
         return content
@@ -275,12 +281,12 @@ class _Reader:
     """A thread that reads one file at a time."""
 
     def __init__(self) -> None:
-        self._wanted: queue.SimpleQueue[tuple[StrPath, int] | None] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[tuple[StrPath, int, int | None] | None] = queue.SimpleQueue()
         self._read: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="file reader", daemon=True).start()  # daemon: may never return
 
-    def read(self, path: StrPath, max_bytes: int) -> bytes | BaseException:
-        self._wanted.put((path, max_bytes))
+    def read(self, path: StrPath, max_bytes: int, first: int | None) -> bytes | BaseException:
+        self._wanted.put((path, max_bytes, first))
         try:
             for _ in range(math.ceil(READ_SECONDS / _WAIT)):
                 if _stopped.is_set():
@@ -307,13 +313,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle_readers.clear)  # a child process has none of the threads
 
 
-def _content(path: StrPath, max_bytes: int) -> bytes:
+def _content(path: StrPath, max_bytes: int, first: int | None) -> bytes:
     _check_file(path, os.stat(path), max_bytes)  # before it is opened: that alone rewinds a tape
     with open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         _check_file(path, status, max_bytes)  # another file may have taken its place
         # Files of /proc have size 0, and some never end.
-        return file.read(status.st_size) if status.st_size else b""
+        return file.read(min(status.st_size, first or status.st_size)) if status.st_size else b""
 
 
 def _check_file(path: StrPath, status: os.stat_result, max_bytes: int) -> None:

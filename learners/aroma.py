@@ -33,6 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .checks import check_integer
+from .given_triplets import FitsTriplets
 from .online import OnlineLearner
 from .rows import FASTMATH, Rows, dense_rows, difference, entry_cost, mean_entries, row_dot, squared_norm, widest_row
 from .sums import inner_products, product
@@ -533,7 +534,7 @@ def dense_factored_pass(
 # -- the learner -------------------------------------------------------------------------------------------------------
 
 
-class AROMA(WhiteningMixin, OnlineLearner):
+class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     """Adaptive Regularization Of MAtrix models: OASIS with a step size for every entry of W.
 
     Parameters

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from .blocks import Run, block_size, learn_blocks
 from .checks import check_integer
+from .given_triplets import FitsTriplets
 from .mahalanobis import gallery_parts, gallery_side, query_parts, query_side, query_steps
 from .maps import Map, Squares
 from .metric import positive_part
@@ -152,7 +153,7 @@ def dissim_pass(rows, triplets, C, W):
     return losses, violating
 
 
-class OASIS(WhiteningMixin, OnlineLearner):
+class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     """Online Algorithm for Scalable Image Similarity learning.
 
     Parameters

@@ -24,6 +24,7 @@ from . import validation
 from .base import Callback, Distribute, ResumingLearner, ratio_of_spreads, scores_of
 from .checks import check_integer, check_share, plain_supervision
 from .draws import draw_seed
+from .given_triplets import GivenTriplets, steps_through
 from .rows import Rows, as_rows, is_dense, take_rows, writable
 from .sums import product, unit_rows
 from .triplets import TripletSampler, related_images
@@ -282,7 +283,7 @@ class OnlineLearner(ResumingLearner):
                 self.learned_ = 1.0 if world == "seen" else self._cautious_share(X)
         if self.held_out_ is not None and len(self.held_out_) < _FEW_HELD_OUT:
             _log.warning("early stopping uses only %d images: its choice is uncertain", len(self.held_out_))
-        n_steps = self.steps_for(X.shape[0])
+        n_steps = self._steps_of(X, y)
         self._begin_phase("train" if self.held_out_ is None else "search", n_steps)
         self.steps_done_, self.steps_total_ = 0, n_steps * (2 if self._refits() else 1)
         return self._run(X, y, callback, progress, distribute)
@@ -301,7 +302,7 @@ class OnlineLearner(ResumingLearner):
         X, y = self._check_supervised(X, y, reset=new)
         self._check_loop_params()
         self._check_params()
-        n_steps = self.steps_for(X.shape[0])
+        n_steps = self._steps_of(X, y)
         if new:
             self.seed_ = draw_seed(self.random_state)
             self.history_ = []
@@ -323,6 +324,11 @@ class OnlineLearner(ResumingLearner):
         assert self._steps is not None
         least, per_image = self._steps
         return max(least, per_image * n_images)
+
+    def _steps_of(self, X: sp.csr_array, y: Any) -> int:
+        if isinstance(y, GivenTriplets) and self.n_steps is None:
+            return steps_through(y)
+        return self.steps_for(X.shape[0])
 
     def end_after(self, n_steps: int) -> None:
         """Let the fit under way, or the checkpoint, learn `n_steps` before early stopping, or what it has if more.
@@ -487,6 +493,8 @@ class OnlineLearner(ResumingLearner):
 
     def _sampler(self, y: Any, subset: np.ndarray | None) -> Any:
         """What `_pass` draws from: triplets, unless a subclass learns from something else."""
+        if isinstance(y, GivenTriplets):
+            return y
         cutoff = self.click_cutoff
         check = self.check_negatives
         balance = getattr(self, "balance", "image")
@@ -621,6 +629,8 @@ class OnlineLearner(ResumingLearner):
         return np.unique(rows)
 
     def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
+        if isinstance(y, GivenTriplets):
+            return sp.csr_array(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)), y
         y = plain_supervision(y) if y is not None else y  # without y, the check below says so
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
         return sp.csr_array(X), y

@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from .base import SimilarityLearner, scores_of
+from .given_triplets import GivenTriplets
 from .maps import Affine, Map, Unit
 from .sums import product, unit_rows
 
@@ -241,6 +242,8 @@ class WhiteningMixin(SimilarityLearner):
 
 def _groups(y: Any) -> sp.csr_array:
     """Which image is in which class, or has which label: ones, CSR of shape (n, n_groups)."""
+    if isinstance(y, GivenTriplets):
+        y = y.groups
     if sp.issparse(y):
         return sp.csr_array(y > 0).astype(np.float64)
     _, places = np.unique(y, return_inverse=True)

@@ -1,7 +1,8 @@
 """Files, order and people: the stages, the collection on disk, searching, the command line, the report, the service.
 
-``from visterm.pipeline import Searcher`` searches a run from Python, `explain_pair` explains a result, and `open_run`
-reads the vectors and labels of a run.
+``from visterm.pipeline import Searcher`` searches a run from Python, `explain_pair` explains a result, `open_run` reads
+the vectors and labels of a run, `FeedbackTrainer` learns from relevance marks, and `make_overview` makes the map of the
+collection.
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .feedback.update import FeedbackTrainer
     from .search.explanation import explain_pair
+    from .search.overview import make_overview
     from .search.searcher import Searcher
     from .store.opened import open_run
 
-__all__ = ["Searcher", "explain_pair", "open_run"]
+__all__ = ["FeedbackTrainer", "Searcher", "explain_pair", "make_overview", "open_run"]
+
+_MODULES = {
+    "FeedbackTrainer": "feedback.update",
+    "Searcher": "search.searcher",
+    "explain_pair": "search.explanation",
+    "make_overview": "search.overview",
+    "open_run": "store.opened",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use: the command line must start without them."""
-    if name == "Searcher":
-        from .search.searcher import Searcher
+    if name in _MODULES:
+        from importlib import import_module
 
-        return Searcher
-    if name == "explain_pair":
-        from .search.explanation import explain_pair
-
-        return explain_pair
-    if name == "open_run":
-        from .store.opened import open_run
-
-        return open_run
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

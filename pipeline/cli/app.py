@@ -14,19 +14,11 @@ from .errors import USAGE_ERROR, signals
 from .options import Globals
 
 GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
-    "Collection": (
-        collection.features,
-        collection.add,
-        collection.remove,
-        collection.compact,
-        collection.repair,
-        collection.info,
-    )
-    + (models.commands,),
-    "Learning": (learning.train, tuning.tune, learning.evaluate, learning.demo),
-    "Searching": (searching.search, searching.annotate, searching.explain, searching.index, serving.serve)
-    + (exporting.export,),
-    "People": (feedback.commands, human_eval.commands),
+    "Start": (learning.demo, collection.features, learning.train, learning.evaluate),
+    "Search": (searching.search, searching.annotate, searching.explain, serving.serve),
+    "Improve": (tuning.tune, feedback.commands),
+    "Keep": (collection.add, collection.remove, exporting.export, collection.info),
+    "Rarely": (collection.repair, collection.compact, searching.index, models.commands, human_eval.commands),
 }
 
 

@@ -65,6 +65,21 @@ def search(
             help="Only images in this folder of the image directory or below it; .: directly in it.",
         ),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="DATE", help="Only images from this date on: 2024, 2024-05, 2024-05-31."),
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="DATE", help="Only images before this date.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="FIELD=VALUE",
+            help="Only images with this value of a field; also != < <= > >=. May be repeated: all must hold.",
+        ),
+    ] = None,
     exclude_duplicates: Annotated[
         bool,
         typer.Option(
@@ -110,6 +125,7 @@ def search(
       visterm search --label sunset
       visterm search --label beach --label people
       visterm search a.jpg --label beach --not-label people --folder 2024
+      visterm search a.jpg --after 2024-05 --before 2024-06 --where camera=X100
       visterm search a.jpg --example b.jpg --example id:12@-0.5 --region 0.2,0.1,0.5,0.6
     """
     from visterm.pipeline.search.results_page import write_results_page
@@ -140,6 +156,7 @@ def search(
         )
         raise UserError(f"{option} is for queries that are images; {why}")
     filters: dict[str, Any] = {"label": label, "not_label": not_label, "folder": folder}
+    filters |= {"after": after, "before": before, "where": where}
     if any(filters.values()) and not len(searcher.gallery.rows_of(searcher.filter(**filters))):
         raise UserError(f"no image passes {_options(filters)}; folders are relative to {searcher.root}")
     if query_label:
@@ -231,7 +248,9 @@ def _print_tables(results: list[dict], ranked: str, name: str) -> None:
             print(f"rank     score  {name}")
             for r in answer[ranked]:
                 labels = f"  [{one_line(', '.join(r['labels']))}]" if r.get("labels") else ""
-                print(f"{r['rank']:4}  {r['score']:8.4f}  {one_line(r[name])}{labels}")
+                fields = ", ".join(f"{field}={value}" for field, value in r.get("fields", {}).items())
+                fields = f"  {one_line(fields)}" if fields else ""
+                print(f"{r['rank']:4}  {r['score']:8.4f}  {one_line(r[name])}{labels}{fields}")
 
 
 @command

@@ -1,17 +1,73 @@
-"""Which images of a collection a search or an album is about: by label and by folder."""
+"""Which images of a collection a search or an album is about: by label, folder, date and fields.
+
+One grammar everywhere: the command line, `Searcher.search`, the service and its page. A condition on a field is a text,
+``camera=X100``, with one of the operators = != < <= > >=; all conditions must hold.
+"""
 
 from __future__ import annotations
 
+import bisect
+import difflib
+import math
 import os
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.pipeline.console import one_line
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.fields import FieldsRow, parse_date
 
 if TYPE_CHECKING:
     import numpy as np
+
+_CONDITION = re.compile(r"\s*([^=!<>]+?)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
+_DATE = "date"  # the field that --after and --before are about
+
+
+class InvalidFilter(UserError):
+    """A condition that cannot be read, or on a field or a value that no image has."""
+
+
+class Condition(NamedTuple):
+    """A condition on a field."""
+
+    field: str
+    operator: str  # = != < <= > >=
+    value: str
+
+    @classmethod
+    def of(cls, text: str) -> Condition:
+        """Read ``"camera=X100"``.
+
+        Raises
+        ------
+        InvalidFilter
+            It is not of this form, or compares the date with what is none.
+        """
+        match = _CONDITION.fullmatch(text)
+        if match is None or not match[3]:
+            raise InvalidFilter(
+                f"where: {one_line(text)[:100]!r} is no condition; give a field, one of = != < <= > >=, and a value: "
+                "camera=X100"
+            )
+        condition = cls(*match.groups())
+        if condition.field == _DATE:
+            condition.period("where")
+        return condition
+
+    def period(self, name: str) -> tuple[Any, Any]:
+        """Return the first moment of the date in this condition, and the first one after it."""
+        try:
+            return parse_date(self.value)
+        except ValueError as error:
+            raise InvalidFilter(f"{name}: {error}") from None
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.operator}{self.value}"
 
 
 class Filter(NamedTuple):
@@ -26,11 +82,14 @@ class Filter(NamedTuple):
     folder : str or None
         Keep images in this folder or below it; the path is relative to the image directory. "." keeps the images that
         lie in that directory itself.
+    where : tuple of Condition
+        Keep images of which all of these hold.
     """
 
     label: tuple[str, ...] = ()
     not_label: tuple[str, ...] = ()
     folder: str | None = None
+    where: tuple[Condition, ...] = ()
 
     @classmethod
     def of(
@@ -38,26 +97,166 @@ class Filter(NamedTuple):
         label: str | Sequence[str] | None = None,
         not_label: str | Sequence[str] | None = None,
         folder: str | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        where: str | Sequence[str] | None = None,
     ) -> Filter:
-        """Make a filter of one label or several, or of none."""
-        return cls(_names(label), _names(not_label), folder or None)
+        """Make a filter; each condition may be missing.
 
-    def rows(self, images: Sequence[Image]) -> np.ndarray:
-        """Rows of the images that pass, in order."""
+        ``after`` and ``before`` are dates: from the beginning of the one, up to the beginning of the other.
+
+        Raises
+        ------
+        InvalidFilter
+            A condition or a date cannot be read.
+        """
+        conditions = [Condition.of(text) for text in _names(where)]
+        for name, operator, date in (("after", ">=", after), ("before", "<", before)):
+            if date:
+                conditions.append(Condition(_DATE, operator, date))
+                conditions[-1].period(name)
+        return cls(_names(label), _names(not_label), folder or None, tuple(conditions))
+
+    def rows(self, images: Sequence[Image], albums: Albums, fields: Fields | None = None) -> np.ndarray:
+        """Rows of the images that pass, in order; `images` are sorted by path, `fields` are those of `where`."""
         import numpy as np
 
-        wanted, unwanted = set(self.label), set(self.not_label)
-        start = None if self.folder in (None, "", ".") else str(self.folder).rstrip("/") + "/"
-        at_top = self.folder == "."
-        rows = [
-            row
-            for row, image in enumerate(images)
-            if (not wanted or not wanted.isdisjoint(image.labels))
-            and unwanted.isdisjoint(image.labels)
-            and (start is None or image.path.startswith(start))
-            and not (at_top and "/" in image.path)
-        ]
-        return np.array(rows, np.intp)
+        passes = np.full(len(images), not self.label)
+        for label in self.label:
+            passes[albums.rows_of_label(label)] = True
+        for label in self.not_label:
+            passes[albums.rows_of_label(label)] = False
+        if self.folder == ".":
+            at_top = np.zeros(len(images), bool)
+            at_top[albums.folders.get("", [])] = True
+            passes &= at_top
+        elif self.folder:
+            start = os.fsencode(self.folder.rstrip("/") + "/")
+            first = bisect.bisect_left(images, start, key=_encoded_path)
+            end = bisect.bisect_left(images, start[:-1] + b"0", key=_encoded_path)  # "0" follows "/"
+            passes[:first] = passes[end:] = False
+        for condition in self.where:
+            assert fields is not None
+            passes &= fields.passes(condition)
+        return np.flatnonzero(passes)
+
+
+def _encoded_path(image: Image) -> bytes:
+    return os.fsencode(image.path)
+
+
+class Fields:
+    """The fields of the images of a collection, in columns.
+
+    Parameters
+    ----------
+    rows : sequence of FieldsRow or None
+        Of each image.
+
+    Attributes
+    ----------
+    names : list of str
+        Fields that an image has: ``date`` and ``date_source`` (``manifest``, ``exif``, or ``file``: when the file was
+        last changed), and the columns of a manifest.
+    """
+
+    def __init__(self, rows: Sequence[FieldsRow | None]) -> None:
+        self._rows = rows
+        given = {name for row in rows if row is not None for name in row.given}
+        dated = any(row is not None and row.date for row in rows)
+        self.names = ([_DATE, "date_source"] if dated else []) + sorted(given - {_DATE, "date_source"})
+        self._columns: dict[str, _Column] = {}
+
+    def of(self, row: int) -> dict[str, str]:
+        """Return the fields of an image."""
+        fields = self._rows[row]
+        if fields is None:
+            return {}
+        dates = {_DATE: fields.date, "date_source": fields.date_source} if fields.date else {}
+        return {**fields.given, **dates}
+
+    def passes(self, condition: Condition) -> np.ndarray:
+        """Whether a condition holds of each image; never of an image that lacks the field.
+
+        Raises
+        ------
+        InvalidFilter
+            No image has the field or, with = and !=, the value.
+        """
+        if condition.field not in self.names:
+            raise InvalidFilter(_unknown("field", condition.field, self.names))
+        column = self._columns.get(condition.field)
+        if column is None:  # two threads may both make it, and one is kept
+            texts = [self.of(row).get(condition.field, "") for row in range(len(self._rows))]
+            column = self._columns[condition.field] = _Column(texts)
+        return column.passes_date(condition) if condition.field == _DATE else column.passes(condition)
+
+
+class _Column:
+    """The values of a field: number of each image's value among the distinct ones, in order; "" is no value."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        import numpy as np
+
+        self.values = sorted({*texts, ""})
+        numbers = {value: number for number, value in enumerate(self.values)}
+        self.numbers = np.array([numbers[text] for text in texts], np.int32)
+        self.levels = np.array([_number(value) for value in self.values])  # NaN: no number
+
+    def passes(self, condition: Condition) -> np.ndarray:
+        """Whether a condition holds of each image: of numbers as numbers, of other texts in alphabetical order."""
+        import numpy as np
+
+        _, operator, value = condition
+        level = _number(value)
+        if operator in ("=", "!="):
+            same = self.levels == level
+            place = bisect.bisect_left(self.values, value)
+            if place < len(self.values) and self.values[place] == value:
+                same[place] = True
+            if not same.any():
+                raise InvalidFilter(_unknown(f"{condition.field}", value, self.values[1:]))
+            chosen = same if operator == "=" else ~same
+        elif math.isnan(level):
+            below = bisect.bisect_left if operator in ("<", ">=") else bisect.bisect_right
+            chosen = np.arange(len(self.values)) < below(self.values, value)
+            chosen = chosen if operator in ("<", "<=") else ~chosen
+        else:
+            compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[operator]
+            chosen = compare(self.levels, level)
+        chosen[0] = False  # the value ""
+        return chosen[self.numbers]
+
+    def passes_date(self, condition: Condition) -> np.ndarray:
+        """Whether a condition on dates holds of each image; a date may be a whole year, month or day."""
+        import numpy as np
+
+        start, end = (bisect.bisect_left(self.values, moment.isoformat()) for moment in condition.period("where"))
+        places = np.arange(len(self.values))
+        chosen = {
+            "=": (places >= start) & (places < end),
+            "!=": (places < start) | (places >= end),
+            "<": places < start,
+            "<=": places < end,
+            ">": places >= end,
+            ">=": places >= start,
+        }[condition.operator]
+        chosen[0] = False
+        return chosen[self.numbers]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+    name = one_line(name)[:200]
+    near = difflib.get_close_matches(name, known[:10_000], n=1)
+    hint = f"there are {', '.join(known[:8])}{', ...' * (len(known) > 8)}" if known else "the images have none"
+    return f"no image has the {kind} {name!r}; {f'did you mean {near[0]}?' if near else hint}"
 
 
 NO_FILTER = Filter()
@@ -80,6 +279,15 @@ class Albums:
                 labels[label].append(row)
         self.labels = _largest_first(labels)
         self.folders = _largest_first(folders)
+        self._label_rows: dict[str, np.ndarray] = {}
+
+    def rows_of_label(self, label: str) -> np.ndarray:
+        """Rows of the images with a label, in order."""
+        import numpy as np
+
+        if label not in self._label_rows:
+            self._label_rows[label] = np.array(self.labels.get(label, []), np.intp)
+        return self._label_rows[label]
 
     @cached_property
     def are_alike(self) -> bool:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors
 
-from .filters import Albums, Filter
+from .filters import Albums, Fields, Filter
 from .names import NameIndex
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Gallery:
                     f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first"
                 )
             self.content = extractor_content(run)
+            fields_changes = collection["fields"]
             self.root: Path = root
             self.images: list[Image] = collection.images()
             if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
@@ -55,7 +57,7 @@ class Gallery:
             self.extractor: Any = extractor_of(run)
             self.X: Any = vectors(run, collection, self.images)
         self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(b"" if fields_changes is None else str(fields_changes).encode())
         for image in self.images:
             digest.update(f"{image.id}{image.sha256}{image.labels}{image.split}".encode("utf-8", "surrogateescape"))
         self.fingerprint = digest.hexdigest()
@@ -113,11 +115,16 @@ class Gallery:
 
     def rows_of(self, wanted: Filter) -> np.ndarray:
         """Rows of the images that pass a filter, in order."""
-        import numpy as np
+        if wanted == Filter(label=wanted.label) and len(wanted.label) == 1:
+            return self.albums.rows_of_label(wanted.label[0])
+        return wanted.rows(self.images, self.albums, self.fields if wanted.where else None)
 
-        if len(wanted.label) == 1 and not wanted.not_label and wanted.folder is None:
-            return np.array(self.albums.labels.get(wanted.label[0], []), np.intp)
-        return wanted.rows(self.images)
+    @cached_property
+    def fields(self) -> Fields:
+        """The fields of the images: dates, and the further columns of a manifest."""
+        with Collection(self.run.collection) as collection:
+            by_id = read_fields(collection)
+        return Fields([by_id.get(image.id) for image in self.images])
 
     def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""

@@ -31,6 +31,7 @@ from visterm.pipeline.store.recommendation import best_annotator, default_learne
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
+from .answers import Answers
 from .examples import Region, refined
 from .filters import NO_FILTER, Filter
 from .gallery import Gallery
@@ -344,6 +345,9 @@ class Searcher:
         label: str | Sequence[str] | None = None,
         not_label: str | Sequence[str] | None = None,
         folder: str | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        where: str | Sequence[str] | None = None,
     ) -> Filter:
         """Make a filter of images, as `search` takes its conditions.
 
@@ -351,9 +355,13 @@ class Searcher:
         ------
         UnknownLabel
             No image has one of the labels.
+        InvalidFilter
+            A condition or a date cannot be read, or names a field or a value that no image has.
         """
-        wanted = Filter.of(label, not_label, folder)
+        wanted = Filter.of(label, not_label, folder, after, before, where)
         check_labels((*wanted.label, *wanted.not_label), self.gallery)
+        for condition in wanted.where:
+            self.gallery.fields.passes(condition)
         return wanted
 
     def search(
@@ -367,6 +375,9 @@ class Searcher:
         label: str | Sequence[str] | None = None,
         not_label: str | Sequence[str] | None = None,
         folder: str | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        where: str | Sequence[str] | None = None,
         exclude_duplicates: bool = False,
         example: str | Sequence[Any] = (),
         weight: float = 1,
@@ -391,6 +402,11 @@ class Searcher:
             Only images with one of these labels; no images with one of these.
         folder : str, optional
             Only images in this folder or below it, relative to `root`; ".": directly in `root`.
+        after, before : str, optional
+            Only images from this date on; only images before this date: ``"2024"``, ``"2024-05"``, ``"2024-05-31"`` or
+            ``"2024-05-31T18:30"``. The date of an image is that of its manifest, else EXIF's, else that of its file.
+        where : str or sequence of str, optional
+            Only images of which these conditions on fields hold: ``"camera=X100"``, with = != < <= > or >=.
         exclude_duplicates : bool
             Skip images whose bytes equal those of the query or of an earlier result.
         example : str, or sequence of str, image and (image, weight)
@@ -407,18 +423,20 @@ class Searcher:
         list of dict
             ``{"query": name, "results": [{"rank", "id", "path", "score", "labels"}, ...]}`` per query, best first.
             A query that cannot be read has no results, and the reason under ``"error"``. Paths are relative to the
-            root. Scores are comparable only within the results of one query and one learner.
+            root. Scores are comparable only within the results of one query and one learner. With a condition on fields
+            or dates each result has its ``"fields"``, a dict.
 
         Raises
         ------
         UserError
             The learner is unknown or not trained, k is less than 1, or `learned` does not lie between 0 and 1; no image
-            has a label; an example cannot be read, or weights or the region are out of range.
+            has a label, a field or a value of the filter, or it has a date that is none; an example cannot be read, or
+            weights or the region are out of range.
         """
         _check_k(k, offset)
         name = learner or self.default_learner()
         self.blend(name, learned)  # a learner that is not trained is refused before any query is read
-        wanted = self.filter(label, not_label, folder)
+        wanted = self.filter(label, not_label, folder, after, before, where)
         part = None if region is None else Region.of(region)
         read, skipped = self.queries(queries), frozenset[int]()
         contents = None
@@ -443,7 +461,13 @@ class Searcher:
             )
             for i, pairs in zip(read.place, ranked, strict=True):
                 answers[i]["results"] = self.results(*zip(*pairs, strict=True), offset=offset) if pairs else []
-        return answers
+        return self._shown(answers, wanted)
+
+    def _shown(self, answers: list[dict[str, Any]], wanted: Filter) -> Answers:
+        """Add the fields of each result, if the filter is about fields; let notebooks show pictures."""
+        for result in (result for answer in answers for result in answer["results"] if wanted.where):
+            result["fields"] = self.gallery.fields.of(self.place[result["id"]])
+        return Answers(answers, self.root, self.config.collection.max_pixels)
 
     def _content(self, image: Any, row: int) -> str:
         """SHA-256 of the file of a query; "" of pixels and vectors."""
@@ -478,6 +502,9 @@ class Searcher:
         label: str | Sequence[str] | None = None,
         not_label: str | Sequence[str] | None = None,
         folder: str | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        where: str | Sequence[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Find the images of the collection that fit a label best, or several labels together.
 
@@ -490,7 +517,7 @@ class Searcher:
             Results, fewer if the collection is smaller.
         learner : str, optional
             One of `annotators`; by default ``default_learner(of_labels=True)``.
-        offset, label, not_label, folder
+        offset, label, not_label, folder, after, before, where
             As in `search`.
 
         Returns
@@ -507,7 +534,7 @@ class Searcher:
 
         _check_k(k, offset)
         annotator, name, names = self._annotator(learner)
-        wanted = self.filter(label, not_label, folder)
+        wanted = self.filter(label, not_label, folder, after, before, where)
         labels = [labels] if isinstance(labels, str) else list(labels)
         numbers = label_numbers(labels, names, name, self.gallery)
         rows = None if wanted == NO_FILTER else self.gallery.rows_of(wanted)
@@ -517,11 +544,12 @@ class Searcher:
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)
         ]
         if not blocks:  # no image passes the filter
-            return [{"query": " + ".join(labels), "results": []}]
+            return self._shown([{"query": " + ".join(labels), "results": []}], wanted)
         scores = np.concatenate(blocks)  # (n_images,)
         order = np.argsort(-scores, kind="stable")[offset : offset + k]
         best = order if rows is None else rows[order]
-        return [{"query": " + ".join(labels), "results": self.results(best, scores[order], offset=offset)}]
+        answer = {"query": " + ".join(labels), "results": self.results(best, scores[order], offset=offset)}
+        return self._shown([answer], wanted)
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[dict[str, Any]]:
         """Rank labels for images.

@@ -20,6 +20,7 @@ from visterm.features import ImageError, silence_decoders
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, is_disk_full, system_reason
 from visterm.pipeline.search.examples import InvalidQuery
+from visterm.pipeline.search.filters import InvalidFilter
 from visterm.pipeline.search.labels import UnknownLabel
 from visterm.pipeline.store.run import Run
 
@@ -168,8 +169,9 @@ def _handle_errors(app: FastAPI, handlers: RequestHandlers) -> None:
     async def unknown_label(request: Request, error: UnknownLabel) -> Response:
         return await http_error(request, HTTPException(404, one_line(str(error))))
 
+    @app.exception_handler(InvalidFilter)
     @app.exception_handler(InvalidQuery)
-    async def invalid_query(request: Request, error: InvalidQuery) -> Response:
+    async def invalid_query(request: Request, error: UserError) -> Response:
         return error_response(422, one_line(str(error)))
 
     @app.exception_handler(UserError)

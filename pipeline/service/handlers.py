@@ -128,7 +128,7 @@ class RequestHandlers:
             status = 413 if error.reason.startswith("too large") else 415
             named = printable(name) if name else "the upload"
             raise HTTPException(
-                status, f"{named}: {error.reason}; upload a JPEG, PNG, WebP, BMP or TIFF image"
+                status, f"{named}: {error.reason}; upload a JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF image"
             ) from None
         query = snapshot.pixels_query(name or "upload", key, lambda: pixels)
         return query, self.run_folder.is_in_place() and self.uploads.add(key, pixels)
@@ -206,7 +206,7 @@ class RequestHandlers:
             learner,
             learned=request.learned,
             offset=request.offset,
-            wanted=snapshot.searcher.filter(request.label, request.not_label, request.folder),
+            wanted=snapshot.searcher.filter(**request.filter_options()),
             skipped=query.others,
             contents=[query.key] if request.exclude_duplicates else None,
         )
@@ -271,9 +271,7 @@ class RequestHandlers:
             request.k,
             learner,
             offset=request.offset,
-            label=request.label,
-            not_label=request.not_label,
-            folder=request.folder,
+            **request.filter_options(),
         )
         ranked = [(snapshot.searcher.place[result["id"]], result["score"]) for result in answer["results"]]
         return self._search_response(snapshot, request, request.query_label, None, learner, ranked, started)
@@ -293,7 +291,7 @@ class RequestHandlers:
         )
         if isinstance(request, schemas.ColumnsRequest):
             return {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
-        gallery, wanted = snapshot.searcher.gallery, Filter.of(request.label, request.not_label, request.folder)
+        gallery, wanted = snapshot.searcher.gallery, Filter.of(**request.filter_options())
         return {
             "query": name,
             "key": key,

@@ -27,6 +27,10 @@ _IMAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # fo
 
 _Labels = Annotated[list[schemas.Name] | None, Query(max_length=schemas.MAX_LABELS)]
 _Folder = Annotated[schemas.Folder | None, Query(description="Only images in this folder or below it")]
+_Date = Annotated[schemas.Name | None, Query(description="Only images from this date on, or before it: 2024-05")]
+_Where = Annotated[
+    list[schemas.Name] | None, Query(max_length=schemas.MAX_LABELS, description="Conditions on fields: camera=X100")
+]
 _Order = Annotated[Literal["path", "recent"], Query(description="recent: the last added ones first")]
 
 
@@ -41,22 +45,31 @@ def add_image_routes(app: FastAPI, collection: CollectionHandlers) -> None:
         label: _Labels = None,
         not_label: _Labels = None,
         folder: _Folder = None,
+        after: _Date = None,
+        before: _Date = None,
+        where: _Where = None,
         ids: Annotated[schemas.Ids | None, Query(max_length=4000, description="Ids of images, such as 1,2,3")] = None,
         order: _Order = "path",
         offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 48,
     ) -> Response:
         """List images in order of path or of addition, some random ones, or those with given ids."""
-        wanted = Filter.of(label, not_label, folder)
+        wanted = Filter.of(label, not_label, folder, after, before, where)
         asked = functools.partial(collection.images, ids=ids, sample=sample, seed=seed, offset=offset, limit=limit)
         return JsonResponse(await handlers.general_pool.run(asked, handlers.snapshot, wanted, order))
 
     @app.get("/api/images/columns", response_model=schemas.Columns, tags=["collection"])
     async def image_columns(
-        label: _Labels = None, not_label: _Labels = None, folder: _Folder = None, order: _Order = "path"
+        label: _Labels = None,
+        not_label: _Labels = None,
+        folder: _Folder = None,
+        after: _Date = None,
+        before: _Date = None,
+        where: _Where = None,
+        order: _Order = "path",
     ) -> Response:
         """List images of the collection in columns, in order of path or of addition."""
-        wanted = Filter.of(label, not_label, folder)
+        wanted = Filter.of(label, not_label, folder, after, before, where)
         return JsonResponse(await handlers.general_pool.run(collection.columns, handlers.snapshot, wanted, order))
 
     @app.get("/api/images/{number}", response_model=schemas.ImageDetails, tags=["collection"])

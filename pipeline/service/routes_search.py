@@ -16,7 +16,7 @@ from .responses import JsonResponse
 
 UPLOAD_PATHS = ("/search", "/annotate")
 R = TypeVar("R", bound=schemas.ImageRequest)
-_LISTS = ("label", "not_label", "example")
+_LISTS = ("label", "not_label", "where", "example")
 _UPLOAD = Form(media_type="multipart/form-data")
 
 

@@ -57,6 +57,13 @@ class SearchRequest(ImageRequest):
     label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="Only images with one of these labels")
     not_label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="No images with one of these labels")
     folder: Folder | None = Field(default=None, description="Only images in this folder or below it; .: in no folder")
+    after: Name | None = Field(default=None, description="Only images from this date on: 2024, 2024-05 or 2024-05-31")
+    before: Name | None = Field(default=None, description="Only images before this date")
+    where: list[Name] = Field(
+        default=[],
+        max_length=MAX_LABELS,
+        description="Only images of which these conditions on fields hold: camera=X100; with = != < <= > or >=",
+    )
     example: list[Example] = Field(
         default=[],
         max_length=MAX_EXAMPLES,
@@ -72,6 +79,10 @@ class SearchRequest(ImageRequest):
         default=False, description="Skip images whose bytes equal those of the query or of an earlier result"
     )
 
+    def filter_options(self) -> dict[str, Any]:
+        """Return what `Searcher.filter` takes."""
+        return {name: getattr(self, name) for name in ("label", "not_label", "folder", "after", "before", "where")}
+
 
 class ColumnsRequest(SearchRequest):
     """A search request for all results, in columns."""
@@ -82,13 +93,13 @@ class ColumnsRequest(SearchRequest):
 class UploadSearchRequest(SearchRequest):
     """A search request that may carry an image file."""
 
-    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, BMP or TIFF")] = None
+    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF")] = None
 
 
 class UploadImageRequest(ImageRequest):
     """A request for labels that may carry an image file."""
 
-    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, BMP or TIFF")] = None
+    file: Annotated[UploadFile | None, File(description="JPEG, PNG, WebP, GIF, AVIF, HEIC, BMP or TIFF")] = None
 
 
 class ImageSummary(BaseModel):

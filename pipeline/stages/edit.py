@@ -16,9 +16,10 @@ from visterm.pipeline.store.catalogue import Collection, Excluded
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, extractor_of
 
+from .dates import read_dates
 from .extraction import ImageSource, check_cluster, extract, report_skipped
 
-READ = "JPEG, PNG, WebP, BMP and TIFF files are read"
+READ = "JPEG, PNG, WebP, GIF, AVIF, BMP and TIFF files are read, HEIC with the extra [heic]"
 
 
 def add(
@@ -82,6 +83,7 @@ def add(
         changes = collection.add(names, labels, config)
         pending = [(id_, path) for id_, path in collection.pending() if path in given]
         extracted = extract(run, config, source, collection, pending, console)
+        read_dates(collection, root, console, given)
         skipped = [(path, reason) for path, reason in collection.skipped() if path in given]
         if extracted:
             report_skipped(collection.skipped(), run, console, given)

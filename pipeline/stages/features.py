@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Changes, Collection
 from visterm.pipeline.store.files import discard, write_record
@@ -19,6 +19,8 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
 
+from .dates import read_dates
+from .edit import READ
 from .extraction import check_cluster, extract, report_skipped
 from .vector_kinds import changed_settings, flat, vector_kind
 
@@ -72,6 +74,7 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
             kind.finish(collection)
         if changes or extracted:
             _say_clicked(config, collection, console)
+        read_dates(collection, root, console)
         return _report(run, collection, changes, extracted, started, console)
 
 
@@ -83,6 +86,11 @@ def _say_scanned(collection: Collection, root: Path, changes: Changes, console: 
         f"({changes.added:,} new, {changes.changed:,} changed, {changes.removed:,} removed"
         + (f", {changes.relabelled:,} with other labels)" if changes.relabelled else ")")
         + (f"; {count(changes.left_out, 'image')} of other classes skipped" if changes.left_out else "")
+        + (
+            f"; {count(changes.n_others, 'other file')} ignored, such as {one_line(changes.other)}"
+            if changes.other
+            else ""
+        )
     )
     for warning in changes.warnings:
         console.warn(warning)
@@ -128,7 +136,7 @@ def _report(
     report_skipped(collection.skipped(), run, console)
     if not summary["n_images"]:
         which = "no training image" if status["pending"] else "no image"
-        raise UserError(f"{collection.root}: {which} could be read; JPEG, PNG, WebP, BMP and TIFF files are read")
+        raise UserError(f"{collection.root}: {which} could be read; {READ}")
     return summary
 
 

@@ -302,6 +302,7 @@ class Collection(Database):
             # The last id must stay taken: SQLite gives the next image the one after it.
             query = "DELETE FROM images WHERE status = 'removed' AND id < (SELECT max(id) FROM images)"
             tombstones = self.execute(query).rowcount
+            self.execute("DELETE FROM fields WHERE id NOT IN (SELECT id FROM images WHERE status != 'removed')")
             self.execute("DELETE FROM given WHERE path NOT IN (SELECT path FROM images WHERE status != 'removed')")
         return {
             "segments_before": len(before),

@@ -46,9 +46,11 @@ CREATE TABLE images (
 CREATE UNIQUE INDEX live ON images (path) WHERE status != 'removed';
 CREATE INDEX by_status ON images (status);
 """
-# Labels given by hand, which neither folders nor tables know. Catalogues of earlier versions lack this table until the
-# first write; reading does not need it.
+# Labels given by hand, which neither folders nor tables know. Catalogues of earlier versions lack this table and the
+# next until the first write; reading does not need them.
 _GIVEN = "CREATE TABLE IF NOT EXISTS given (path BLOB PRIMARY KEY, labels TEXT NOT NULL)"
+# When a picture was taken (empty: its file does not say; null: not looked yet), and JSON of what a manifest says.
+_FIELDS = "CREATE TABLE IF NOT EXISTS fields (id INTEGER PRIMARY KEY, taken TEXT, given TEXT)"
 
 
 class Known(NamedTuple):
@@ -262,6 +264,7 @@ class Database:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.execute(_GIVEN)
+            self._db.execute(_FIELDS)
             yield
             self._db.execute("COMMIT")
         except BaseException:

@@ -11,6 +11,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .database import Database
+from .fields import enter_fields
 from .labels import enter_labels, read_labels
 from .paths import bounds, folder_below, relative
 from .scan import Changes, compare_files
@@ -72,8 +73,9 @@ def add(db: Database, paths: Sequence[str], labels: Sequence[str], config: Confi
         query = "SELECT id, path, labels FROM images WHERE path = ? AND status != 'removed'"
         encoded = [(path, os.fsencode(path)) for path in paths]
         rows = [(id_, path, old) for path, name in encoded for id_, _, old in db.execute(query, (name,))]
-        from_tables, _ = read_labels(config.collection, _layout(db), paths, None)
-        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, from_tables, rows))
+        read = read_labels(config.collection, _layout(db), db.root, paths, None)
+        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, read.labels, rows))
+        enter_fields(db, read.fields, [(id_, path) for id_, path, _ in rows])
         draw_splits(db, config, _layout(db))
     return changes
 

@@ -8,11 +8,13 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError
 
 from .database import Database
+from .manifests import read_manifest
 from .paths import decoded
 from .splits import Layout
 from .tables import read_rows
@@ -25,39 +27,51 @@ _MOST_CLICKS = 1e30  # sums of them are stored as float32
 Labels = Callable[[str], dict[str, float] | None]  # from a path
 
 
+class Supervision(NamedTuple):
+    """What folders and tables say of images."""
+
+    labels: Labels
+    fields: dict[str, dict[str, str]]  # of a table, by path
+    warning: str | None = None  # of a table that names files that are not images
+
+
 def read_labels(
-    config: CollectionConfig, layout: Layout, paths: Sequence[str], everything: set[str] | None
-) -> tuple[Labels, str | None]:
-    """Return a function from a path to its labels, and a warning if a table names files that are not images.
+    config: CollectionConfig, layout: Layout, root: Path, paths: Sequence[str], everything: set[str] | None
+) -> Supervision:
+    """Read the labels and fields of images from their folders, or from a table.
 
     ``everything`` holds the files below the root; with None, rows of other paths than these are ignored.
     """
+
+    @functools.cache  # one dictionary per class: it may have many images
+    def of_class(label: str | None) -> dict[str, float] | None:
+        return None if label is None else {label: 1.0}
+
+    def of_folder(path: str) -> dict[str, float] | None:
+        return of_class(layout.label(path))
+
     if config.clicks is not None:
-        table, warning = _read_table(Path(config.clicks), ("query", "path", "count"), set(paths), everything)
-    elif config.labels not in ("auto", "none"):
-        table, warning = _read_table(Path(config.labels), ("path", "label"), set(paths), everything)
-    elif config.labels == "auto":
-
-        @functools.cache  # one dictionary per class: it may have many images
-        def of_class(label: str | None) -> dict[str, float] | None:
-            return None if label is None else {label: 1.0}
-
-        return lambda path: of_class(layout.label(path)), None
-    else:
-        table, warning = {}, None
-    return table.get, warning
+        labels, unknown = _read_clicks(Path(config.clicks), set(paths), everything)
+        _check_names(Path(config.clicks), bool(labels), unknown, everything)
+        return Supervision(labels.get, {}, _warning(config.clicks, unknown))
+    if config.labels in ("auto", "none"):
+        return Supervision(of_folder if config.labels == "auto" else lambda path: None, {})
+    manifest = read_manifest(Path(config.labels), root, set(paths), everything)
+    _check_names(Path(config.labels), manifest.n_known > 0, manifest.unknown, everything)
+    given = of_folder if manifest.labels is None else manifest.labels.get
+    return Supervision(given, manifest.fields, _warning(config.labels, manifest.unknown))
 
 
-def _read_table(
-    file: Path, columns: tuple[str, ...], paths: set[str], everything: set[str] | None
-) -> tuple[dict[str, dict[str, float]], str | None]:
-    """Read labels.csv or clicks.csv: {path: {label or query: weight}}."""
-    labels: dict[str, dict[str, float]] = defaultdict(dict)
+def _read_clicks(
+    file: Path, paths: set[str], everything: set[str] | None
+) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Read clicks.csv: {path: {query: weight}}, and the paths that are no files of the collection."""
+    clicks: dict[str, dict[str, float]] = defaultdict(dict)
     unknown: list[str] = []
-    for line, row in read_rows(file, columns):
-        path, name = os.path.normpath(row["path"]), row["query" if "query" in columns else "label"]
+    for line, row in read_rows(file, ("query", "path", "count")):
+        path, query = os.path.normpath(row["path"]), row["query"]
         try:
-            weight = float(row["count"]) if "count" in columns else 1.0
+            weight = float(row["count"])
         except ValueError:
             weight = -1.0
         if not 0 < weight <= _MOST_CLICKS:
@@ -65,19 +79,27 @@ def _read_table(
                 f"{file}, line {line}: count {row['count'][:40]!r} is not a positive number up to {_MOST_CLICKS:.0e}"
             )
         if path in paths:
-            labels[path][name] = labels[path].get(name, 0.0) + weight if "count" in columns else weight
+            clicks[path][query] = clicks[path].get(query, 0.0) + weight
         elif everything is not None and path not in everything:
             unknown.append(row["path"])
-    if not labels and everything is not None:
+    return dict(clicks), unknown
+
+
+def _check_names(file: Path, any_known: bool, unknown: list[str], everything: set[str] | None) -> None:
+    """Refuse a table that names no image of the collection."""
+    if not any_known and everything is not None:
         raise UserError(
             f"{file}: none of its {len(unknown)} paths is an image of the collection"
             + (f", not even {unknown[0]}" if unknown else "")
             + "; paths are relative to its root"
         )
+
+
+def _warning(file: str, unknown: list[str]) -> str | None:
     if not unknown:
-        return dict(labels), None
+        return None
     rows = "1 row names" if len(unknown) == 1 else f"{len(unknown):,} rows name"
-    return dict(labels), f"{file}: {rows} no image of the collection, such as {unknown[0]}; skipped"
+    return f"{file}: {rows} no image of the collection, such as {unknown[0]}; skipped"
 
 
 def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, str | None]]) -> list[int]:

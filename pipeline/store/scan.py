@@ -12,8 +12,9 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .database import Database, Known
+from .fields import enter_fields
 from .files import image_sha256
-from .labels import Labels, enter_labels, read_labels
+from .labels import Supervision, enter_labels, read_labels
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
 
@@ -28,6 +29,8 @@ class Changes:
     unchanged: int = 0
     relabelled: int = 0  # of the images known before
     left_out: int = 0  # of other classes than the configuration takes
+    n_others: int = 0  # files that are not meant as images
+    other: str = ""  # one of them
     warnings: tuple[str, ...] = ()  # possible mistakes
 
     def __bool__(self) -> bool:
@@ -36,7 +39,7 @@ class Changes:
 
 def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Changes:
     """Compare the root with the catalogue: `Collection.scan`."""
-    from visterm.features.images import list_images
+    from visterm.features.images import NO_IMAGE_NAME, list_images
 
     refused: dict[str, str] = {}
     try:
@@ -47,13 +50,16 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
     own = folder_below(root, db.folder.parent.parent)  # images in runs/ belong to visterm, such as the demo's
     paths = [path for file in files if not (path := file[prefix:]).startswith(own)]
     del files
-    tables = {os.path.realpath(table) for table in (config.collection.labels, config.collection.clicks) if table}
-    refused = {file: reason for file, reason in refused.items() if os.path.realpath(file) not in tables}
     names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
+    others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
     layout = Layout.of(paths)
-    changes = Changes()
+    tables = [os.path.realpath(table) for table in (config.collection.labels, config.collection.clicks) if table]
+    rest = [path for path in others if os.path.realpath(root / path) not in tables]
+    changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
     has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")
     everything = {*paths, *names} if has_table else None
+    for path in others:
+        del names[path]
     if config.collection.classes is not None:
         wanted = set(config.collection.classes)
         missing = sorted(wanted - {layout.label(path) for path in paths})
@@ -71,9 +77,9 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
         _rename_enclosed(db, root)
         known = db.known()
         outside = [path for path in known if path.startswith(os.sep) and os.path.lexists(path)]
-        read, warning = read_labels(config.collection, layout, [*paths, *outside], everything)
-        labels = (lambda path: None if path in names else read(path)) if names else read
-        changes.warnings = tuple(filter(None, (warning, mistyped_split(paths, layout))))
+        read = read_labels(config.collection, layout, root, [*paths, *outside], everything)
+        labels = (lambda path: None if path in names else read.labels(path)) if names else read.labels
+        changes.warnings = tuple(filter(None, (read.warning, mistyped_split(paths, layout))))
         compare_files(db, root, paths, known, changes)
         if db.root is not None and db.root != root and not replace:
             n_inside = sum(old.status != "excluded" and not path.startswith(os.sep) for path, old in known.items())
@@ -90,6 +96,7 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
             changes.removed = sum(old.status != "skipped" for old in gone)
             db.bury([old.id for old in gone])
         changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, labels, _living(db, known, last)))
+        enter_fields(db, read.fields, ((id_, path) for id_, path, _ in _living(db, known, last)))
         assign_splits(db, config, layout)
         _reconsider(db, config.collection.max_pixels)
         db["root"] = os.fsencode(root)
@@ -116,10 +123,11 @@ def scan_vectors(
                 "give another --run, or --force to replace it"
             )
         if labels is not None and config.collection.labels == "auto" and config.collection.clicks is None:
-            own_labels: Labels = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}.get
+            by_path = {path: dict.fromkeys(names, 1.0) for path, names in zip(ids, labels, strict=True)}
+            read = Supervision(by_path.get, {})
         else:
-            own_labels, warning = read_labels(config.collection, layout, ids, set(ids))
-            changes.warnings = tuple(filter(None, (warning, mistyped_split(ids, layout))))
+            read = read_labels(config.collection, layout, root, ids, set(ids))
+            changes.warnings = tuple(filter(None, (read.warning, mistyped_split(ids, layout))))
         new = []
         for path, digest in zip(ids, digests, strict=True):
             old = known.pop(path, None)
@@ -138,7 +146,8 @@ def scan_vectors(
         changes.removed = len(gone)
         db.bury(gone)
         db.executemany("INSERT INTO images (path, size, mtime_ns, sha256, status) VALUES (?, 0, 0, ?, 'pending')", new)
-        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, own_labels, _living(db, {}, 0)))
+        changes.relabelled = sum(id_ <= last for id_ in enter_labels(db, read.labels, _living(db, {}, 0)))
+        enter_fields(db, read.fields, ((id_, path) for id_, path, _ in _living(db, {}, 0)))
         assign_splits(db, config, layout)
         db["root"] = os.fsencode(root)
     return changes

@@ -15,6 +15,7 @@ from world import CLASSES, World, call, in_child
 
 IMAGES_EACH, CONFIGURATIONS_EACH = 34, 50
 _MOST_BYTES = 1_400_000_000  # beyond what a process takes before it reads an image: docs/reliability.md says so
+_HEIC = Path(__file__).parents[1] / "features/picture.heic"
 _SEEDS: list[tuple[str, bytes]] = []
 _LARGE = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\x80\0\0\0", b"\0\x01\0\0", b"\xff\xfe\0\0")
 
@@ -110,11 +111,14 @@ def _image_seeds() -> list[tuple[str, bytes]]:
         (".bmp", colour, {}), (".bmp", colour.convert("P"), {}), (".tiff", colour, {}), (".tiff", deep, {}),
         (".tif", colour, {"compression": "tiff_lzw"}), (".tif", grey16, {"compression": "tiff_adobe_deflate"}),
         (".tif", colour, {"compression": "jpeg"}), (".tif", alpha, {"compression": "packbits"}),
+        (".gif", colour, {}), (".gif", colour.convert("P"), {"transparency": 3}), (".avif", colour, {"exif": exif}),
+        (".avif", alpha, {}),
     ):  # fmt: skip
         stream = io.BytesIO()
         # mypy takes images from a table of several types for objects.
         image.save(stream, {".jpg": "JPEG", ".tif": "TIFF"}.get(ending, ending[1:].upper()), **options)  # type: ignore[attr-defined]
         _SEEDS.append((ending, stream.getvalue()))
+    _SEEDS.append((".heic", _HEIC.read_bytes()))
     return _SEEDS
 
 

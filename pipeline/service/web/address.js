@@ -10,6 +10,7 @@
 //                               first; the part of it that counts
 //   label, not_label, folder    filters: one of these labels, none of those (both may repeat), in
 //                               this folder
+//   after, before, where        filters: dates, and conditions on fields (may repeat)
 //   exclude_duplicates, metric  filters: without exact duplicates, only this metric of MuSL
 //   open, explain               the result in the dialog; its explanation
 //   model                       version of the learner that the link was made with
@@ -33,6 +34,9 @@
  *   label?: string | string[],
  *   not_label?: string | string[],
  *   folder?: string,
+ *   after?: string,
+ *   before?: string,
+ *   where?: string | string[],
  *   exclude_duplicates?: string,
  *   metric?: number,
  *   model?: number,
@@ -57,6 +61,9 @@ const NAMES = [
   "label",
   "not_label",
   "folder",
+  "after",
+  "before",
+  "where",
   "exclude_duplicates",
   "metric",
   "model",
@@ -65,7 +72,8 @@ const NAMES = [
 ];
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
 
-const LISTS = new Set(["example", "label", "not_label"]); // one value as text, several as an array
+// One value as text, several as an array.
+const LISTS = new Set(["example", "label", "not_label", "where"]);
 /** @type {{ [name: string]: string }} */
 const OLD_NAMES = {
   also: "example",
@@ -155,6 +163,9 @@ export const searchOf = (state) => ({
   label: state.label,
   not_label: state.not_label,
   folder: state.folder,
+  after: state.after,
+  before: state.before,
+  where: state.where,
   example: state.example,
   weight: state.weight,
   region: state.region,

@@ -36,9 +36,10 @@ const albumTitle = ({ label, folder }) =>
  * What can be done with an album of one label.
  * @param {Request} request
  */
-function links({ label, not_label, folder }) {
-  const [name, ...others] = asList(label);
-  if (!name || others.length || not_label || folder) return [];
+function links({ label, ...others }) {
+  const [name, ...more] = asList(label);
+  const { not_label, folder, after, before, where } = others;
+  if (!name || more.length || not_label || folder || after || before || where) return [];
   /** @param {Request} values @param {string} words */
   const link = (values, words) => el("a", { href: addressOf(values), "data-go": "link" }, words);
   return [
@@ -118,7 +119,14 @@ addView(
 );
 addView(
   "album",
-  galleryView(albumTitle, ({ label, not_label, folder }) => ({ label, not_label, folder })),
+  galleryView(albumTitle, ({ label, not_label, folder, after, before, where }) => ({
+    label,
+    not_label,
+    folder,
+    after,
+    before,
+    where,
+  })),
 );
 addView(
   "added",

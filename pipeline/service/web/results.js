@@ -145,6 +145,9 @@ function empty() {
       label: undefined,
       not_label: undefined,
       folder: undefined,
+      after: undefined,
+      before: undefined,
+      where: undefined,
       metric: undefined,
       exclude_duplicates: undefined,
     });

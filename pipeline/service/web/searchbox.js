@@ -270,11 +270,11 @@ function stopAdding() {
 // ---- filters as chips
 
 /**
- * The chips of the filters by label and folder; page(values) shows what is left.
+ * The chips of the filters by label, folder, date and field; page(values) shows what is left.
  * @param {(values: Request) => unknown} [page]
  */
 export function filterChips(page = (values) => change({ ...values, metric: undefined })) {
-  const { label, not_label, folder } = state.request;
+  const { label, not_label, folder, after, before, where } = state.request;
   /** @param {string} words @param {Request} values */
   const chip = (words, values) =>
     el(
@@ -288,7 +288,7 @@ export function filterChips(page = (values) => change({ ...values, metric: undef
       el("span", { dir: "auto" }, words),
       el("span", { "aria-hidden": "true" }, "×"),
     );
-  /** @param {"label" | "not_label"} name @param {string} value @returns {Request} */
+  /** @param {"label" | "not_label" | "where"} name @param {string} value @returns {Request} */
   const without = (name, value) => {
     const rest = asList(state.request[name]).filter((one) => one !== value);
     return { [name]: rest.length ? rest : undefined };
@@ -297,6 +297,9 @@ export function filterChips(page = (values) => change({ ...values, metric: undef
     ...asList(label).map((name) => chip(`label: ${name}`, without("label", name))),
     ...asList(not_label).map((name) => chip(`-label: ${name}`, without("not_label", name))),
     folder && chip(`folder: ${folder}`, { folder: undefined }),
+    after && chip(`from ${after}`, { after: undefined }),
+    before && chip(`before ${before}`, { before: undefined }),
+    ...asList(where).map((condition) => chip(condition, without("where", condition))),
   ]);
 }
 
@@ -328,7 +331,9 @@ export function bindSearchBox() {
     } else if (
       event.key === "Backspace" &&
       !input.value &&
-      (state.request.label || state.request.not_label || state.request.folder)
+      ["label", "not_label", "folder", "after", "before", "where"].some(
+        (name) => name in state.request,
+      )
     ) {
       const chips = $$(".chip[aria-label^='Remove filter: ']");
       chips.findLast((chip) => chip.checkVisibility())?.click();

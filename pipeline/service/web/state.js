@@ -119,19 +119,25 @@ export function settings() {
     label,
     not_label,
     folder,
+    after,
+    before,
+    where,
     exclude_duplicates,
     query_label,
     with: other,
   } = state.request;
   if (view) return {};
   return query_label
-    ? { label, not_label, folder, exclude_duplicates }
+    ? { label, not_label, folder, after, before, where, exclude_duplicates }
     : {
         learner,
         learned,
         label,
         not_label,
         folder,
+        after,
+        before,
+        where,
         exclude_duplicates,
         with: other === "before" ? undefined : other,
       };

@@ -306,9 +306,11 @@ def test_bad_files_are_listed_and_the_run_goes_on(mine):
     assert found["added"] - found["extracted"] == 0
     assert found["n_images"] == 32
     listed = visterm("info", "--skipped", cwd=mine).stdout
-    reasons = {"empty.jpg": "empty file", "text.png": "not an image", "notes.txt": ".txt", "cut.jpg": "truncated"}
+    reasons = {"empty.jpg": "empty file", "text.png": "not an image", "cut.jpg": "truncated"}
     for name, reason in (reasons | {"loop": "loop", "broken.jpg": "link"}).items():
         assert any(name in line and reason in line for line in listed.splitlines()), (name, listed)
+    assert "notes.txt" not in listed
+    assert "1 other file ignored, such as apple/notes.txt" in result.stderr
     assert "skipped" in result.stderr
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
     visterm("train", cwd=mine)
@@ -406,8 +408,8 @@ def test_damaged_files_are_named(mine, part, file):
 def test_the_decoders_are_silent(data, tmp_path):
     result = in_a_process("features", data / "odd", *SMALL, "--set", "features.n_visterms=200", "--json", cwd=tmp_path)
     found = json.loads(result.stdout)
-    assert found["n_images"] + found["skipped"] == 173
-    own = ("warning: ", str(data / "odd"), "learning ", "extracting", "kept for later commands")
+    assert found["n_images"] + found["skipped"] == 170
+    own = ("warning: ", str(data / "odd"), "learning ", "extracting", "reading dates", "kept for later commands")
     assert [line for line in result.stderr.splitlines() if not line.startswith(own)] == []
 
 

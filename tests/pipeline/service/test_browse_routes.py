@@ -91,6 +91,17 @@ def test_filters_of_a_search(client, photos):
     assert labels(not_label=["fig", "plum"]) == {"pear"}
     assert labels(folder="plum") == {"plum"}
     assert labels(folder="nowhere") == set()
+    assert labels(after="2000", where=["date_source=file", "date<2900"]) == {"pear", "fig", "plum"}
+    assert labels(before="2000-01-31") == set()
+    of_pear = {"id": photos.id("pear/1.jpg")}
+    for wanted, message in (
+        ({"where": "camera=X100"}, "no image has the field 'camera'; there are date, date_source"),
+        ({"where": "date_source=files"}, "did you mean file?"),
+        ({"after": "2024-13"}, "after: '2024-13' is not a date"),
+    ):
+        for path, asked in (("/search", of_pear | wanted), ("/api/images", wanted), ("/api/images/columns", wanted)):
+            client.check_error(client.get(path, params=asked), 422, message)
+    assert client.get("/api/images", params={"before": "2000"}).json() == []
     client.check_error(client.get("/search", params={"id": photos.id("pear/1.jpg"), "not_label": "nut"}), 404, "nut")
     recent = client.get("/api/images", params={"order": "recent"}).json()
     assert [image["id"] for image in recent] == sorted((image["id"] for image in recent), reverse=True)

@@ -17,6 +17,7 @@ from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import edit as edit_stage
+from visterm.pipeline.stages.edit import READ
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 
@@ -175,8 +176,14 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_added(mine):
         (["missing.jpg"], "missing.jpg: no such file or folder"),
         (["more/pear/new0.jpg", "missing.jpg"], "missing.jpg: no such file or folder"),
         ([""], "(empty name): no such file or folder"),
-        (["notes.txt"], "notes.txt: not the name of an image; JPEG, PNG, WebP, BMP and TIFF files are read"),
-        (["empty"], "empty: no images in this folder; JPEG, PNG, WebP, BMP and TIFF files are read"),
+        (
+            ["notes.txt"],
+            f"notes.txt: not the name of an image; {READ}",
+        ),
+        (
+            ["empty"],
+            f"empty: no images in this folder; {READ}",
+        ),
         (["fruit/.hidden.jpg"], ".hidden.jpg: cannot be added: hidden files are skipped"),
         (["more/pear", "--label", ""], "--label: the label is empty"),
         (["pipe.jpg"], "pipe.jpg: no such file or folder"),

@@ -37,16 +37,20 @@ def test_images_from_outside_can_be_added_while_the_root_is_away(collection, tmp
     assert collection.add([str(tmp_path / "new.jpg")], [], load_config()).added == 1
 
 
-def test_files_that_are_no_images_have_a_reason_and_no_labels(collection, scan):
+def test_files_that_are_no_images_are_ignored_and_links_to_nothing_have_a_reason(collection, tmp_path, scan):
+    (tmp_path / "images/a").mkdir(parents=True)
+    (tmp_path / "images/a/3.jpg").symlink_to("nowhere.jpg")
     for _ in range(2):
         scan("a/1.jpg", "a/2.jpg", "a/notes.txt", "b/1.jpg")
         with contextlib.closing(sqlite3.connect(collection.folder / "catalogue.sqlite")) as db:
             labels = dict(db.execute("SELECT CAST(path AS TEXT), labels FROM images"))
         a, b = '{"a": 1.0}', '{"b": 1.0}'
-        assert labels == {"a/1.jpg": a, "a/2.jpg": a, "a/notes.txt": None, "b/1.jpg": b}
+        assert labels == {"a/1.jpg": a, "a/2.jpg": a, "a/3.jpg": None, "b/1.jpg": b}
     ((path, reason),) = collection.skipped()
-    assert path == "a/notes.txt"
-    assert ".txt" in reason
+    assert path == "a/3.jpg"
+    assert reason == "broken symlink"
+    changes = collection.scan(tmp_path / "images", load_config())
+    assert (changes.n_others, changes.other) == (1, "a/notes.txt")
 
 
 def test_a_new_time_with_the_same_content_is_no_change(collection, tmp_path, scan):

@@ -1,0 +1,39 @@
+"""When pictures were taken: read from the files of images that are new in a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from visterm.pipeline.console import Console
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.fields import enter_dates, undated
+
+_THREADS = 8  # which wait for files, and hardly compute
+_AT_ONCE = 5_000  # images per transaction
+
+
+def read_dates(collection: Collection, root: Path, console: Console, among: Container[str] | None = None) -> None:
+    """Read and enter the dates of the images, or of some paths, that are not known to have one, or none."""
+    from visterm.features import ImageError
+    from visterm.features.exif import date_taken
+
+    def date_of(path: str) -> str:
+        try:
+            return date_taken(root / path) or ""
+        except ImageError:  # the file is gone, say
+            return ""
+
+    images = [image for image in undated(collection) if among is None or image[1] in among]
+    if not images:
+        return
+    with (
+        console.phase("reading dates", len(images), "images") as phase,
+        ThreadPoolExecutor(min(_THREADS, len(images))) as pool,
+    ):
+        for start in range(0, len(images), _AT_ONCE):
+            some = images[start : start + _AT_ONCE]
+            dates = pool.map(date_of, [path for _, path in some])
+            enter_dates(collection, [(id_, date) for (id_, _), date in zip(some, dates, strict=True)])
+            phase.advance_to(start + len(some))

@@ -1,0 +1,107 @@
+"""Fields of images in the catalogue: what a manifest says beside labels, and when a picture was taken."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .database import Database
+from .paths import decoded
+
+_PERIOD = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?)?)?Z?")
+
+
+class FieldsRow(NamedTuple):
+    """What the catalogue knows of an image beside its labels."""
+
+    date: str  # ISO 8601, when the picture was taken, or the file changed
+    date_source: str  # manifest, exif or file
+    given: dict[str, str]  # of a manifest
+
+
+def parse_date(text: str) -> tuple[datetime.datetime, datetime.datetime]:
+    """Read a year, a month, a day or a time; return its first moment, and the first one after it.
+
+    Raises
+    ------
+    ValueError
+        It is none of these.
+    """
+    match = _PERIOD.fullmatch(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        parts = [int(part) for part in match.groups() if part is not None]
+        start = datetime.datetime(*(parts + [1, 1])[: max(3, len(parts))])  # type: ignore[arg-type]
+        if len(parts) == 1:
+            return start, start.replace(year=start.year + 1)
+        if len(parts) == 2:
+            return start, (start + datetime.timedelta(days=31)).replace(day=1)
+        step = {3: "days", 5: "minutes"}.get(len(parts), "seconds")
+        return start, start + datetime.timedelta(**{step: 1})
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text[:40]!r} is not a date, such as 2024, 2024-05, 2024-05-31 or 2024-05-31T18:30"
+        ) from None
+
+
+def enter_fields(db: Database, fields: dict[str, dict[str, str]], rows: Iterable[tuple[int, str]]) -> None:
+    """Enter what a manifest says of the images (id, path)."""
+    before = dict(db.execute("SELECT id, given FROM fields WHERE given IS NOT NULL"))
+    changed = []
+    for id_, path in rows if fields or before else ():  # there may be millions
+        values = fields.get(path)
+        text = json.dumps(values, sort_keys=True) if values else None
+        if text != before.get(id_):
+            changed.append((id_, text))
+    if changed:
+        query = "INSERT INTO fields (id, given) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET given = excluded.given"
+        db.executemany(query, changed)
+        _note_change(db)
+
+
+def undated(db: Database) -> list[tuple[int, str]]:
+    """Id and path of the living images whose files were not searched for a date yet."""
+    query = (
+        "SELECT id, path FROM images LEFT JOIN fields USING (id) "
+        "WHERE status = 'ok' AND width IS NOT NULL AND taken IS NULL ORDER BY path"
+    )
+    with db.transaction():  # makes the table
+        return [(id_, decoded(path)) for id_, path in db.execute(query)]
+
+
+def enter_dates(db: Database, dates: Iterable[tuple[int, str]]) -> None:
+    """Enter when pictures were taken, by id; empty for those whose files do not say."""
+    query = "INSERT INTO fields (id, taken) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET taken = excluded.taken"
+    with db.transaction():
+        db.executemany(query, dates)
+        _note_change(db)
+
+
+def read_fields(db: Database) -> dict[int, FieldsRow]:
+    """Read the fields of the living images, by id."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'fields'").fetchone():
+        query = "SELECT id, mtime_ns, width, taken, given FROM images LEFT JOIN fields USING (id) WHERE status = 'ok'"
+    else:  # an older catalogue, which only reads so far
+        query = "SELECT id, mtime_ns, width, NULL, NULL FROM images WHERE status = 'ok'"
+    rows = {}
+    for id_, mtime_ns, width, taken, text in db.execute(query):
+        given = json.loads(text) if text else {}
+        date, source = "", ""
+        if "date" in given:
+            date, source = given["date"], "manifest"
+        elif taken:
+            date, source = taken, "exif"
+        elif width is not None and mtime_ns > 0:
+            seconds = mtime_ns // 1_000_000_000
+            date, source = datetime.datetime.fromtimestamp(seconds).isoformat(), "file"
+        rows[id_] = FieldsRow(date, source, given)
+    return rows
+
+
+def _note_change(db: Database) -> None:
+    """Count the changes, so that a snapshot of the run knows of one."""
+    db["fields"] = (db["fields"] or 0) + 1

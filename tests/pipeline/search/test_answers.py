@@ -1,0 +1,38 @@
+"""The answers of a search in a notebook."""
+
+import base64
+import html
+import json
+import re
+
+from visterm.features import decode_image
+from visterm.pipeline.search.answers import QUERIES_SHOWN, Answers
+
+
+def test_pictures_in_a_row_with_scores(searcher, outside, finished):
+    (outside / "bad.jpg").write_text("no image")
+    answers = searcher.search([finished / "fruit/pear/1.jpg", outside / "bad.jpg"], k=3, learner="cosine")
+    assert json.loads(json.dumps(answers)) == answers  # a list as any other
+    page = answers._repr_html_()
+    results = answers[0]["results"]
+    assert re.findall(r'title="(.*?)"', page) == [result["path"] for result in results]
+    for result in results:
+        assert f"<figcaption>{result['score']:.3f} · {result['labels'][0]}</figcaption>" in page
+    for uri in re.findall(r"data:image/webp;base64,([^\"]*)", page):
+        assert decode_image(base64.b64decode(uri), "x").shape == (96, 128, 3)
+    assert page.count("<img") == 3
+    assert html.escape(answers[1]["error"]) in page
+
+
+def test_a_label_is_shown_likewise_and_a_missing_file_is_said(searcher, tmp_path):
+    answers = searcher.search_label("pear", k=2, learner="wsabie")
+    assert answers._repr_html_().count("<img") == 2
+    elsewhere = Answers([{"query": '<a href="">', "results": answers[0]["results"]}], tmp_path, 10_000)
+    page = elsewhere._repr_html_()
+    assert page.count("file gone") == 2
+    assert "<a href" not in page
+
+
+def test_many_queries_are_cut_short(tmp_path):
+    answers = Answers([{"query": str(i), "results": []} for i in range(QUERIES_SHOWN + 5)], tmp_path, 10_000)
+    assert answers._repr_html_().endswith("<p>and 5 more queries</p>")
