@@ -240,36 +240,28 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _average_precisions(scores, relevant, own, precisions):
-    """Average precision of each row of scores; NaN without a relevant image.
+def _average_precision(scores, relevant, own, places, values):
+    """Average precision of a row of scores; `places` are the relevant images, the best first, `values` their scores.
 
-    The relevant images are sorted, the others only counted between them: no ranking of all images is made.
+    The others are only counted between them: no ranking of all images is made.
     """
-    for row in range(len(scores)):
-        places = np.flatnonzero(relevant[row])
-        places = places[places != own[row]]
-        if len(places) == 0:
-            precisions[row] = np.nan
+    between = np.zeros(len(places) + 1, np.int64)  # other images after so many relevant ones
+    for image in range(len(scores)):
+        if relevant[image] or image == own:
             continue
-        places = places[np.argsort(-scores[row][places], kind="mergesort")]
-        values = scores[row][places]
-        between = np.zeros(len(places) + 1, np.int64)  # other images after so many relevant ones
-        for image in range(scores.shape[1]):
-            if relevant[row, image] or image == own[row]:
-                continue
-            score, low, high = scores[row, image], 0, len(places)
-            while low < high:
-                middle = (low + high) // 2
-                if values[middle] > score or (values[middle] == score and places[middle] < image):
-                    low = middle + 1
-                else:
-                    high = middle
-            between[low] += 1
-        total, rank = 0.0, 0
-        for hit in range(len(places)):
-            rank += between[hit] + 1
-            total += (hit + 1) / rank
-        precisions[row] = total / len(places)
+        score, low, high = scores[image], 0, len(places)
+        while low < high:
+            middle = (low + high) // 2
+            if values[middle] > score or (values[middle] == score and places[middle] < image):
+                low = middle + 1
+            else:
+                high = middle
+        between[low] += 1
+    total, rank = 0.0, 0
+    for hit in range(len(places)):
+        rank += between[hit] + 1
+        total += (hit + 1) / rank
+    return total / len(places)
 
 
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
@@ -293,8 +285,15 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.nda
 
 def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Average precision of each query, arguments as above: (n_queries,), NaN where no image is relevant."""
-    precisions = np.empty(len(scores))
-    _average_precisions(readonly(scores), readonly(relevant), readonly(own), precisions)
+    scores, relevant, own = readonly(scores), readonly(relevant), readonly(own)
+    precisions = np.full(len(scores), np.nan)
+    for row in range(len(scores)):
+        places = np.flatnonzero(relevant[row])
+        places = places[places != own[row]]
+        if len(places):
+            values = scores[row, places]
+            order = np.argsort(-values, kind="stable")  # by NumPy: Numba would compile its sort for five seconds
+            precisions[row] = _average_precision(scores[row], relevant[row], own[row], places[order], values[order])
     return precisions
 
 
