@@ -69,7 +69,7 @@ def test_one_layer_by_hand(weights, model):
 
 
 def test_vectors_and_cells(crops):
-    embedder = deep_embedder().fit()
+    embedder = deep_embedder(resize="stretch").fit()
     assert (embedder.size_, embedder.n_features_out_) == ((224, 224), 1280)
     (image,) = crops("chelsea", 1, 0)
     boxes, parts = embedder.block_vectors(image)
