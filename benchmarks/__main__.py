@@ -21,15 +21,15 @@ from . import page
 from .vectors import DATA
 
 MODULES = (
-    *("machine", "startup", "extraction", "photo_sizes", "deep", "vectors_table", "both", "forest", "incremental"),
-    *("edit", "filters", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "open"),
-    *("defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "service", "checks"),
-    *("webpage", "feedback", "growth", "configurations", "spatial", "tuning", "library", "scale"),
+    *("machine", "startup", "extraction", "photo_sizes", "deep", "fitting", "vectors_table", "both", "forest"),
+    *("incremental", "edit", "filters", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison"),
+    *("open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "service"),
+    *("checks", "webpage", "feedback", "growth", "configurations", "spatial", "tuning", "library", "scale"),
 )
 LONG = ("scale", "tuning")  # take hours: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.
 PHOTOS = (
-    *("photo_sizes", "deep", "vectors_table", "both", "open", "defaults", "dense", "library", "webpage"),
+    *("photo_sizes", "deep", "fitting", "vectors_table", "both", "open", "defaults", "dense", "library", "webpage"),
     *("feedback", "configurations", "spatial", "tuning"),
 )
 # Commands outside this folder that merge records of their own, and the module whose records theirs follow.

@@ -73,7 +73,7 @@ def speed(name: str, what: str, ours, theirs, n: int, repeats: int, peer_name: s
 
 
 def of_files(name: str, what: str, paths: list[Path], folder: Path, repeats: int) -> dict:
-    embedder = deep_embedder(n_jobs=-1).fit()
+    embedder = deep_embedder(resize="stretch", n_jobs=-1).fit()  # as the peer
     embedder.save(folder / name)
     source = ImageSource(folder / name, name, Path("/"), embedder.max_pixels, 256)
     images = [(i, os.fspath(path)) for i, path in enumerate(paths)]
@@ -100,7 +100,7 @@ def network(n: int) -> dict:
     """The network alone, without files."""
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8) for _ in range(n)]
-    embedder = deep_embedder(n_jobs=-1).fit()
+    embedder = deep_embedder(resize="stretch", n_jobs=-1).fit()
     net = cv2.dnn.readNetFromONNX(str(cached_model()))
     halves = [images[: n // 2], images[n // 2 :]]
 

@@ -20,7 +20,7 @@ TOPICS = {
     "Extraction": r"startup|features-|extract-|deep-|cluster-|catalogue-",
     "Codebook": r"codebook-",
     "Service": r"service-",
-    "Quality": r".*-(map|quality|p1)(-|$)|wsabie-single|musl-k",
+    "Quality": r".*-(map|quality|p1)(-|$)|fitting-|wsabie-single|musl-k",
     "Search": r"search-|knn-|milvus-",
     "Training": r"",
 }

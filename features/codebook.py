@@ -6,6 +6,7 @@ centres this search takes most of the time of extraction; see `NearestCenters`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Self
 
 import numba
@@ -208,18 +209,27 @@ class Codebook(BaseEstimator):
         rows = descriptors.view(np.dtype((np.void, descriptors.itemsize * descriptors.shape[1]))).ravel()
         _, first, weights = np.unique(rows, return_index=True, return_counts=True)
         order = np.argsort(first)  # back to the order of the descriptors
-        self.centers_ = kmeans(
+        centers = kmeans(
             descriptors[first[order]], min(self.n_visterms, len(first)), weights=weights[order], max_iter=self.max_iter,
             tol=self.tol, random_state=self.random_state, n_jobs=self.n_jobs,
         )  # fmt: skip
-        self._search = NearestCenters(self.centers_)
-        return self
+        return self.set_centers(centers)
 
     def set_centers(self, centers: Any) -> Self:
         """Set the centres (n_visterms, n_features), e.g. stored or renumbered ones, and return itself."""
         self.centers_ = _as_points(centers)
-        self._search = NearestCenters(self.centers_)
+        self.__dict__.pop("_search", None)
         return self
+
+    @cached_property
+    def _search(self) -> NearestCenters:
+        """The search for the nearest centre, at first use: training reads the weights of an extractor only."""
+        return NearestCenters(self.centers_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if hasattr(self, "centers_"):
+            self._search  # noqa: B018  # made once here, not by each worker that gets a copy
+        return super().__getstate__()
 
     def predict(self, descriptors: Any) -> np.ndarray:
         """Return the number of the nearest centre of every descriptor.

@@ -26,10 +26,11 @@ from .decoding import Picture, decode_picture
 from .descriptors import as_rgb
 from .images import MAX_PIXELS, StrPath, printable, read_file
 from .onnx_graph import cells_of, parse, suggest, with_outputs
-from .presets import PRESETS, mean_and_scale
+from .presets import PRESETS, RESIZES, mean_and_scale
 from .vector_tables import MAX_FEATURES, unit_rows
 
 FORMAT = 1  # of a saved embedder
+_CUTS = ("crop", "trim")  # ways to fit an image that do not show all of it to the model
 _PROVIDERS = ("CUDAExecutionProvider", "ROCMExecutionProvider", "CPUExecutionProvider")  # the first that is there
 
 Floats = npt.NDArray[np.float32]
@@ -44,13 +45,14 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         The ONNX file: one input, float32 (n, 3, height, width) or (n, height, width, 3).
     size : int, (int, int) or None
         Height and width of the input in pixels; one number for a square. None: read from the model.
-    resize : {"crop", "stretch", "pad"}
+    resize : {"crop", "trim", "stretch", "pad"}
         How to fit an image to this size. "crop": take the largest centred part of the input's aspect ratio. "stretch":
-        take the whole image and change its aspect ratio. "pad": take the whole image and fill the rest with the mean
-        colour.
+        take the whole image and change its aspect ratio. "trim": halfway between these two; the centred part whose
+        aspect ratio is the geometric mean of the image's and the input's is stretched. "pad": take the whole image and
+        fill the rest with the mean colour.
     keep : float
-        With "crop", the share of the longest possible sides that is kept: 0.875 equals resizing to 256 and cropping to
-        224.
+        With "crop" and "trim", the share of the longest possible sides that is kept: with "crop", 0.875 equals resizing
+        to 256 and cropping to 224.
     preprocess : {"0..1", "imagenet", "tf", "clip", "dinov2"}
         The mean and the scale that models of this kind expect, see `visterm.features.presets`.
     mean, scale : float, three floats or None
@@ -196,7 +198,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         Half as much again as the model needs: the decoder reduces each block of 8 x 8 pixels by itself, which vectors
         of photos that come out no larger than the input still show.
         """
-        return math.ceil(1.5 * max(self.size_) / (self.keep if self.resize == "crop" else 1))
+        return math.ceil(1.5 * max(self.size_) / (self.keep if self.resize in _CUTS else 1))
 
     def read(self, path: StrPath, *, max_pixels: int | None = None, data: bytes | None = None) -> Picture:
         """Read an image file, or its `data`, as `transform` does, a large JPEG at reduced size; see `read_picture`."""
@@ -282,7 +284,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         return Picture(pixels, *pixels.shape[:2])
 
     def _check_settings(self) -> None:
-        choices = (("resize", ("crop", "stretch", "pad")), ("channels", ("rgb", "bgr")), ("preprocess", tuple(PRESETS)))
+        choices = (("resize", RESIZES), ("channels", ("rgb", "bgr")), ("preprocess", tuple(PRESETS)))
         for name, allowed in choices:
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
@@ -441,22 +443,24 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         """Return prepared images in the order of axes that the input has."""
         return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if _channels_last(image) else images
 
-    def _window(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
-        """Top, left, height and width, in pixels of the image, of what the model sees; with "pad" it is larger."""
+    def _seen(self, size: tuple[int, int]) -> tuple[float, float]:
+        """Height and width, in pixels of an image of some size, of what the model sees; with "pad" it is larger."""
         (height, width), (own_height, own_width) = self.size_, size
         if self.resize == "stretch":
-            return 0, 0, own_height, own_width
-        choose = min if self.resize == "crop" else max
-        factor = choose(own_height / height, own_width / width) * (self.keep if self.resize == "crop" else 1)
+            return own_height, own_width
+        choose = max if self.resize == "pad" else min
+        factor = choose(own_height / height, own_width / width) * (self.keep if self.resize in _CUTS else 1)
         tall, wide = height * factor, width * factor
-        return (own_height - tall) / 2, (own_width - wide) / 2, tall, wide
+        if self.resize == "trim":
+            return math.sqrt(self.keep * own_height * tall), math.sqrt(self.keep * own_width * wide)
+        return tall, wide
 
     def _cell_boxes(self, size: tuple[int, int], shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Boxes (x, y, width, height) of the cells of a map of some rows and columns, cut at the edges of the image."""
-        top, left, tall, wide = self._window(size)
+        tall, wide = self._seen(size)
         ends = []
-        for start, length, n, side in ((left, wide, shape[1], size[1]), (top, tall, shape[0], size[0])):
-            edges = np.clip(start + length * np.arange(n + 1) / n, 0, side)
+        for length, n, side in ((wide, shape[1], size[1]), (tall, shape[0], size[0])):
+            edges = np.clip((side - length) / 2 + length * np.arange(n + 1) / n, 0, side)
             first = np.minimum(edges[:-1], side - 1)  # a cell of nothing but padding keeps one pixel
             ends.append((first, np.maximum(edges[1:] - first, 1)))
         (x, w), (y, h) = ends
@@ -467,9 +471,8 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
         """Turn RGB pixels (H, W, 3) into the input of the model, (3, height, width)."""
         (height, width), (old_height, old_width) = self.size_, pixels.shape[:2]
         inner, top, left = (height, width), 0, 0  # of the canvas
-        if self.resize == "crop":
-            factor = min(old_height / height, old_width / width) * self.keep
-            sides = [max(1, round(side * factor)) for side in (height, width)]
+        if self.resize in _CUTS:
+            sides = [max(1, round(side)) for side in self._seen((old_height, old_width))]
             y, x = (old_height - sides[0]) // 2, (old_width - sides[1]) // 2
             pixels = pixels[y : y + sides[0], x : x + sides[1]]
         elif self.resize == "pad":

@@ -1,4 +1,4 @@
-"""Well-known ways to turn pixels from 0 to 255 into the numbers that an image model expects.
+"""Well-known ways to turn an image into the numbers that an image model expects.
 
 No imports here: every command reads the configuration, which names these.
 """
@@ -6,6 +6,8 @@ No imports here: every command reads the configuration, which names these.
 from __future__ import annotations
 
 _IMAGENET = [123.675, 116.28, 103.53], [1 / 58.395, 1 / 57.12, 1 / 57.375]
+
+RESIZES = "crop", "trim", "stretch", "pad"  # how an image is fitted to the input; see OnnxEmbedder
 
 # Name -> mean and scale: the model gets (pixel - mean) * scale.
 PRESETS: dict[str, tuple[float | list[float], float | list[float]]] = {

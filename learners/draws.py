@@ -53,7 +53,9 @@ def draw_uniform(state):
 @njit(cache=True, nogil=True, error_model="numpy")
 def shuffled(n, state):
     """0..n-1 in random order (Fisher and Yates)."""
-    order = np.arange(n).astype(np.int32)
+    order = np.empty(n, np.int32)
+    for i in range(n):  # np.arange would take longer to compile than all else here
+        order[i] = i
     for i in range(n - 1, 0, -1):
         j = draw_below(i + 1, state)
         order[i], order[j] = order[j], order[i]

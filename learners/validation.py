@@ -253,37 +253,30 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _precisions(scores, relevant, own, found):
-    """Average precision and precision at 1 of each row of scores; NaN without a relevant image.
+def _precisions(scores, relevant, own, places, values):
+    """Average precision of a row of scores, and precision at 1.
 
-    The relevant images are sorted, the others only counted between them: no ranking of all images is made.
+    `places` are the relevant images, the best first, `values` their scores.
+
+    The others are only counted between them: no ranking of all images is made.
     """
-    for row in range(len(scores)):
-        places = np.flatnonzero(relevant[row])
-        places = places[places != own[row]]
-        if len(places) == 0:
-            found[row] = np.nan
+    between = np.zeros(len(places) + 1, np.int64)  # other images after so many relevant ones
+    for image in range(len(scores)):
+        if relevant[image] or image == own:
             continue
-        places = places[np.argsort(-scores[row][places], kind="mergesort")]
-        values = scores[row][places]
-        between = np.zeros(len(places) + 1, np.int64)  # other images after so many relevant ones
-        for image in range(scores.shape[1]):
-            if relevant[row, image] or image == own[row]:
-                continue
-            score, low, high = scores[row, image], 0, len(places)
-            while low < high:
-                middle = (low + high) // 2
-                if values[middle] > score or (values[middle] == score and places[middle] < image):
-                    low = middle + 1
-                else:
-                    high = middle
-            between[low] += 1
-        total, rank = 0.0, 0
-        for hit in range(len(places)):
-            rank += between[hit] + 1
-            total += (hit + 1) / rank
-        found[row, 0] = total / len(places)
-        found[row, 1] = between[0] == 0
+        score, low, high = scores[image], 0, len(places)
+        while low < high:
+            middle = (low + high) // 2
+            if values[middle] > score or (values[middle] == score and places[middle] < image):
+                low = middle + 1
+            else:
+                high = middle
+        between[low] += 1
+    total, rank = 0.0, 0
+    for hit in range(len(places)):
+        rank += between[hit] + 1
+        total += (hit + 1) / rank
+    return total / len(places), float(between[0] == 0)
 
 
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
@@ -312,8 +305,15 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray
 
 def precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Average precision and precision at 1 of each query: (n_queries, 2), NaN where no image is relevant."""
-    found = np.empty((len(scores), 2))
-    _precisions(readonly(scores), readonly(relevant), readonly(own), found)
+    scores, relevant, own = readonly(scores), readonly(relevant), readonly(own)
+    found = np.full((len(scores), 2), np.nan)
+    for row in range(len(scores)):
+        places = np.flatnonzero(relevant[row])
+        places = places[places != own[row]]
+        if len(places):
+            values = scores[row, places]
+            order = np.argsort(-values, kind="stable")  # by NumPy: Numba would compile its sort for five seconds
+            found[row] = _precisions(scores[row], relevant[row], own[row], places[order], values[order])
     return found
 
 

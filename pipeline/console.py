@@ -69,6 +69,28 @@ class Console:
         self.say(f"{title}: {duration(perf_counter() - started)}")
 
 
+@contextmanager
+def told_of_compiling(console: Console) -> Iterator[None]:
+    """Say so once if kernels must be compiled, which makes the first command after an installation slow.
+
+    Of kernels of this process: others have what it has compiled.
+    """
+    from numba.core import event
+
+    class _First(event.Listener):
+        told = False
+
+        def on_start(self, _: Any) -> None:
+            if not self.told:
+                self.told = True
+                console.say("compiling kernels, up to half a minute, once after an installation or an update ...")
+
+        def on_end(self, _: Any) -> None: ...
+
+    with event.install_listener("numba:compile", _First()):
+        yield
+
+
 def _columns() -> int | None:
     """Return the width of progress bars: 80 on a terminal that reports none, else None, for the terminal's own."""
     try:

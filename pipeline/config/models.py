@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
 
-from visterm.features.presets import PRESETS
+from visterm.features.presets import PRESETS, RESIZES
 
 from .learners import TABLE, Row, settings_of
 
@@ -104,13 +104,20 @@ class WeightingConfig(Section):
     tf: Literal["count", "sqrt"] = "count"
 
 
+class DeepConfig(Section):
+    """How an image is fitted to the network of deep vectors; see deep_embedder."""
+
+    resize: Literal[RESIZES] = "trim"  # type: ignore[valid-type]  # computed, which mypy cannot read
+    keep: float = Field(default=0.935, gt=0, le=1)  # with trim and crop
+
+
 class OnnxConfig(Section):
     """An image model, run by ONNX Runtime; see OnnxEmbedder."""
 
     model: str | None = None
     size: int | list[int] | None = None  # height and width in pixels; null: as the model says
-    resize: Literal["crop", "stretch", "pad"] = "crop"
-    keep: float = Field(default=1.0, gt=0, le=1)  # with crop
+    resize: Literal[RESIZES] = "crop"  # type: ignore[valid-type]  # computed, which mypy cannot read
+    keep: float = Field(default=1.0, gt=0, le=1)  # with crop and trim
     preprocess: Literal[tuple(PRESETS)] = "0..1"  # type: ignore[valid-type]  # computed, which mypy cannot read
     mean: float | list[float] | None = None  # (pixel - mean) * scale, of pixels from 0 to 255
     scale: float | list[float] | None = None  # null: as preprocess says
@@ -124,6 +131,7 @@ class FeaturesConfig(Section):
     """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
     kind: Literal["visterms", "deep", "onnx"] = "visterms"
+    deep: DeepConfig = DeepConfig()
     onnx: OnnxConfig = OnnxConfig()
     n_visterms: int = Field(default=10_000, gt=1)
     codebook: CodebookConfig = CodebookConfig()
@@ -141,7 +149,7 @@ class FeaturesConfig(Section):
 
     def of_extractor(self) -> dict[str, Any]:
         """Return the settings of VistermExtractor."""
-        own = self.model_dump(exclude={"kind", "onnx", "max_training_images"})
+        own = self.model_dump(exclude={"kind", "deep", "onnx", "max_training_images"})
         sections = own.pop("codebook"), own.pop("weighting")
         codebook = sections[0].pop("kind")
         return own | sections[0] | sections[1] | {"codebook": codebook}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
@@ -206,6 +206,7 @@ def _evaluate(
     learners, names = names, list(dict.fromkeys((*names, "cosine")))
     with (
         connected(config, run) as cluster,
+        told_of_compiling(console),
         console.phase(f"ranking {n_gallery} for {n_queries}", len(names), "systems") as phase,
     ):
         if cluster is None:

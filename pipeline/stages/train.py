@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count, duration
+from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.evaluation.is_a import parents_of
 from visterm.pipeline.feedback.versions import LearnerVersions
@@ -170,6 +170,7 @@ def _train(
     distributed = kind.distributes and learner.n_rankers > 1
     with (
         connected(config, run) if distributed else contextlib.nullcontext() as cluster,
+        told_of_compiling(console),
         console.phase(title, unit="steps") as phase,
         publish(run.learner(learner_name), record) as target,
     ):

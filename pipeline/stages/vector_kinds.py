@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.console import Console, count
+from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.catalogue import Changes, Collection, Outcome
 from visterm.pipeline.store.files import file_sha256, publish, write_text
@@ -214,7 +214,7 @@ class _VistermVectors(_ImageVectors):
     """Visterm counts; palette, codebook and idf are learned from the training images."""
 
     def settings(self) -> dict[str, Any]:
-        return {"features": self.config.features.model_dump(exclude={"kind", "onnx"}), "seed": self.config.seed}
+        return {"features": self.config.features.model_dump(exclude={"kind", "deep", "onnx"}), "seed": self.config.seed}
 
     def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
         if not force:
@@ -241,6 +241,7 @@ class _VistermVectors(_ImageVectors):
         title = f"learning {count(features.n_visterms, 'visterm')} from {count(len(paths), 'training image')}"
         with (
             connected(self.config, self.run, root / paths[0]) as cluster,
+            told_of_compiling(console),
             console.phase(title, unit="images") as phase,
             publish(self.run.extractor, record) as folder,
         ):
@@ -376,17 +377,20 @@ class _DeepVectors(_ModelVectors):
     """Vectors of the network whose weights are a package; see deep_embedder."""
 
     def settings(self) -> dict[str, Any]:
-        return {"features": {"kind": "deep"}}
+        deep = self.config.features.deep
+        # Runs of versions up to 0.3, which stretched images, name no way to fit one: they stay up to date.
+        return {"features": {"kind": "deep"} | ({} if deep.resize == "stretch" else {"deep": deep.model_dump()})}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
 
-        return {"model": SHA256, "version": VERSION, "preparation": PREPARATION}
+        preparation = PREPARATION | {"resize": self.config.features.deep.resize}
+        return {"model": SHA256, "version": VERSION, "preparation": preparation}
 
     def _embedder(self) -> OnnxEmbedder:
         from visterm.features import deep_embedder
 
-        return deep_embedder(max_pixels=self.config.collection.max_pixels)
+        return deep_embedder(**self.config.features.deep.model_dump(), max_pixels=self.config.collection.max_pixels)
 
 
 class _PrecomputedVectors(VectorKind):

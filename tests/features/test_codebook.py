@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -150,3 +152,12 @@ def test_scikit_learn_conventions():
         codebook.predict(histograms(3))
     with pytest.raises(ValueError, match="n_visterms"):
         Codebook(n_visterms=0).fit(histograms(3))
+
+
+def test_the_search_is_made_at_first_use_and_copied_with_the_codebook():
+    codebook = Codebook().set_centers([[0.0, 0.0], [9.0, 9.0]])
+    assert "_search" not in vars(codebook)
+    copy = pickle.loads(pickle.dumps(codebook))
+    assert "_search" in vars(copy)
+    assert copy.predict([[8.0, 8.0]]) == codebook.predict([[8.0, 8.0]]) == [1]
+    assert codebook.set_centers([[9.0, 9.0], [0.0, 0.0]]).predict([[8.0, 8.0]]) == [0]

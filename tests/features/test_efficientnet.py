@@ -43,9 +43,9 @@ def cache(tmp_path, monkeypatch):
     [("dalmatian", (251,), 0.9), ("scorpion", (71,), 0.85), ("laptop", (620, 681), 0.7)],
 )
 def test_the_network_names_photos_whose_class_imagenet_knows(data, weights, category, classes, least):
-    """Laptop and notebook are two classes of ImageNet, which photos of one can hardly tell apart."""
+    """Whole photos; laptop and notebook are two classes of ImageNet, which photos of one can hardly tell apart."""
     photos = sorted((data / "caltech101" / category).iterdir())[:32]
-    X = deep_embedder(unit=False, n_jobs=-1).fit().transform(photos)
+    X = deep_embedder(resize="stretch", unit=False, n_jobs=-1).fit().transform(photos)
     named = (X @ weights["_fc.weight"].T + weights["_fc.bias"]).argmax(axis=1)
     assert np.isin(named, classes).mean() >= least
 
@@ -69,7 +69,7 @@ def test_one_layer_by_hand(weights, model):
 
 
 def test_vectors_and_cells(crops):
-    embedder = deep_embedder().fit()
+    embedder = deep_embedder(resize="stretch").fit()
     assert (embedder.size_, embedder.n_features_out_) == ((224, 224), 1280)
     (image,) = crops("chelsea", 1, 0)
     boxes, parts = embedder.block_vectors(image)

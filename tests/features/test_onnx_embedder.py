@@ -120,6 +120,11 @@ def test_the_rules_of_size(tmp_path):
     stretched = seen(resize="stretch")
     assert (stretched[:, :, 0] == 0).all()
     assert (stretched[:, :, 7] == 255).all()
+    trimmed = seen(resize="trim")  # 52 of 90 columns: 11 black, 30 red, 11 white
+    assert (trimmed[:, :, 0] == 0).all()
+    assert (trimmed[:, :, 2:6] == red).all()
+    assert (trimmed[:, :, 7] == 255).all()
+    assert (seen(resize="trim", keep=0.5) == red).all()
     padded = seen(resize="pad", mean=7.0)
     assert (padded[:, :2] == 0).all()  # the mean colour
     assert (padded[:, 6:] == 0).all()
@@ -328,7 +333,7 @@ def test_the_description_suggests_the_last_pooled_tensor(fixed):
     json.dumps(found)
 
 
-@pytest.mark.parametrize("resize", ["crop", "stretch", "pad"])
+@pytest.mark.parametrize("resize", ["crop", "trim", "stretch", "pad"])
 @pytest.mark.parametrize("layer", ["pooled", "flat", "positive"])
 def test_cells_sum_to_the_vector_and_lie_where_the_model_looks(fixed, layer, resize):
     embedder = OnnxEmbedder(fixed, layer=layer, resize=resize).fit()
@@ -341,7 +346,9 @@ def test_cells_sum_to_the_vector_and_lie_where_the_model_looks(fixed, layer, res
         assert (boxes[:, :2] >= 0).all()
         assert (boxes[:, 0] + boxes[:, 2] <= width + 1e-9).all()
         assert (boxes[:, 1] + boxes[:, 3] <= height + 1e-9).all()
-        area = {"crop": min(height, width) ** 2, "stretch": height * width}.get(resize)
+        shorter = min(height, width)
+        areas = {"crop": shorter**2, "trim": shorter * (height * width) ** 0.5, "stretch": height * width}
+        area = areas.get(resize)
         assert area is None or (boxes[:, 2] * boxes[:, 3]).sum() == pytest.approx(area)
     # A cell follows its part of the image: one white quarter lights up the cells that lie there.
     image = np.zeros((64, 64, 3), np.uint8)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numba
 import pytest
 
 from visterm.pipeline import console
-from visterm.pipeline.console import Console
+from visterm.pipeline.console import Console, told_of_compiling
 
 
 @pytest.fixture
@@ -93,3 +94,14 @@ def test_cells_that_a_spreadsheet_would_compute_or_not_decode():
         "caf\\xe9.jpg",
         3,
     ]
+
+
+def test_compiling_is_told_once(capsys):
+    with told_of_compiling(Console(progress=False)):
+        numba.njit(lambda x: x + 1)(1)
+        numba.njit(lambda x: x + 2)(1)
+    numba.njit(lambda x: x + 3)(1)
+    assert (
+        capsys.readouterr().err
+        == "compiling kernels, up to half a minute, once after an installation or an update ...\n"
+    )

@@ -123,6 +123,7 @@ CONSTRUCTORS = {
     **{name: ("learners", row.class_name) for name, row in TABLE.items()},
     "features": ("features", "VistermExtractor"),
     "features.weighting": ("features.visterms", "VistermWeighting"),
+    "features.deep": ("features", "deep_embedder"),
     "features.onnx": ("features", "OnnxEmbedder"),
     "features.codebook": ("features.forest", "ForestCodebook"),
 }

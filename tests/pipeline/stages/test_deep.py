@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.features import deep_embedder, efficientnet
@@ -18,6 +19,7 @@ from visterm.pipeline.search.explanation import explain_pair
 if find_spec("onnxruntime") is None or find_spec(efficientnet.PACKAGE) is None:
     pytest.skip("visterm[deep] is not installed", allow_module_level=True)
 
+KEEP = 0.935  # the default: share of the sides that the network sees
 SMALL = set_all(oasis={"n_steps": 3000, "pass_steps": 1000}, wsabie={"n_steps": 3000, "pass_steps": 1000})
 
 
@@ -27,7 +29,7 @@ def done(tmp_path_factory, write_images):
     folder = tmp_path_factory.mktemp("deep")
     write_images(folder / "fruit", [f"{label}/{i}.jpg" for label in ("apple", "pear", "plum") for i in range(8)])
     told = visterm("features", "fruit", "--deep", *SMALL, cwd=folder).stderr
-    assert "stretch to 224 x 224, rgb, preprocess own (mean 127; scale 0.007812); vector vector, 1,280 numbers" in told
+    assert "trim to 224 x 224, rgb, preprocess own (mean 127; scale 0.007812); vector vector, 1,280 numbers" in told
     assert "the mean of 7 x 7 cells" in told
     visterm("train", "--learner", "oasis,wsabie", cwd=folder)
     return folder
@@ -61,6 +63,32 @@ def test_a_second_run_has_nothing_to_do_and_needs_no_cache(mine, monkeypatch):
     )["extracted"]
 
 
+def test_another_way_to_fit_photos_embeds_them_again(mine):
+    line = refused("train", "--set", "features.deep.resize=crop", cwd=mine)
+    assert "the features were made with another configuration (made with features.deep.resize=" in line
+    assert json_of("features", "--run", "fruit", "--set", "features.deep.resize=crop", cwd=mine)["extracted"] == 24
+    searcher = Searcher(mine / "runs/fruit")
+    expected = deep_embedder(resize="crop").fit().transform([mine / "fruit" / image.path for image in searcher.images])
+    np.testing.assert_allclose(searcher.X, expected, atol=1e-6)
+    assert "resize" in refused("features", "--run", "fruit", "--set", "features.deep.resize=squeeze", cwd=mine)
+
+
+def test_a_run_of_version_0_3_still_stretches_photos(mine):
+    """Its configuration and its record say nothing of `features.deep`."""
+    visterm("features", "--run", "fruit", "--set", "features.deep.resize=stretch", cwd=mine)
+    run = mine / "runs/fruit"
+    record = json.loads((run / "extractor/record.json").read_text())
+    assert record["config"] == {"features": {"kind": "deep"}}
+    assert record["inputs"]["preparation"] == {"size": 224, "resize": "stretch", "mean": 127.0, "scale": 1 / 128}
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    del config["features"]["deep"]
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert json_of("features", "fruit", "--deep", cwd=mine)["extracted"] == 0
+    assert "resize: stretch" in (run / "config.yaml").read_text()
+    found = json_of("features", "fruit", "--set", "features.deep.resize=trim", cwd=mine)
+    assert found["extracted"] == 24
+
+
 @pytest.mark.parametrize("learner", ["cosine", "oasis", "wsabie"])
 def test_pairs_of_cells_sum_to_the_score(done, learner):
     searcher = Searcher(done / "runs/fruit")
@@ -72,8 +100,11 @@ def test_pairs_of_cells_sum_to_the_score(done, learner):
     for side in ("query", "result"):
         assert len(found[side]["heat"]) == len(found[side]["boxes"]) == 49
         assert sum(found[side]["heat"]) == pytest.approx(shown, rel=1e-5)
-        areas = [width * height for _, _, width, height in found[side]["boxes"]]
-        assert sum(areas) == pytest.approx(found[side]["width"] * found[side]["height"], rel=1e-3)
+        x, y, width, height = np.array(found[side]["boxes"]).T
+        seen = [x.min() + (x + width).max(), y.min() + (y + height).max()]  # as much is cut on the left as on the right
+        assert seen == pytest.approx([found[side]["width"], found[side]["height"]], abs=0.1)
+        shorter, longer = sorted((found[side]["width"], found[side]["height"]))
+        assert (width * height).sum() == pytest.approx(KEEP**2 * shorter * (shorter * longer) ** 0.5, rel=1e-2)
     assert found["positive"] + found["negative"] == pytest.approx(shown, rel=1e-5)
     listed = [[pair[f"{side}_block"] for pair in found["pairs"]] for side in ("query", "result")]
     assert all(len(set(cells)) == len(cells) for cells in listed)  # no cell fills the list
@@ -89,7 +120,8 @@ def test_a_large_photo_is_explained_in_its_own_pixels(done, tmp_path):
     found = json_of("explain", tmp_path / "large.jpg", "plum/2.jpg", "--output", tmp_path / "why.png", cwd=done)
     assert (found["query"]["width"], found["query"]["height"]) == (2000, 1500)
     x, y, width, height = found["query"]["boxes"][-1]
-    assert (x + width, y + height) == pytest.approx((2000, 1500), abs=0.1)
+    wide = 1500 * (4 / 3) ** 0.5  # what the network sees, but for `KEEP`
+    assert (x + width, y + height) == pytest.approx((1000 + KEEP * wide / 2, 750 + KEEP * 750), abs=0.1)
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
     words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", cwd=done).stdout
     assert "cell in the query" in words
