@@ -16,6 +16,7 @@ from .musl import MuSL
 from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .pamir import PAMIR
+from .teachers import Teachers
 from .triplets import TripletSampler
 from .warp import LinearWARP
 from .whitening import WhiteningMixin
@@ -38,6 +39,7 @@ __all__ = [
     "MuSL",
     "OneVsRestPA",
     "SimilarityLearner",
+    "Teachers",
     "TripletSampler",
     "Xing",
     "load_learner",
