@@ -177,7 +177,8 @@ class Teachers:
         self._A_m = A_m
         self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
         some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
-        wanted, given = self._similarity.similarity(X[some], X[some]), self.similarity(X[some], X[some])
+        with np.errstate(over="ignore", invalid="ignore"):  # of damaged numbers
+            wanted, given = self._similarity.similarity(X[some], X[some]), self.similarity(X[some], X[some])
         if not np.abs(given - wanted).max() <= _TOLERANCE * np.abs(wanted).max():
             raise ValueError(
                 "the table of teachers does not give the similarities of the learner: it is damaged, or these are not "
