@@ -101,7 +101,7 @@ def time_diagonal(d: int, quick: bool) -> dict:
     triplets = [sampler.draw(stream(k), n_steps) for k in range(repeats + 1)]
     runs = (  # later rounds continue from the W of the first, as a long run does
         lambda k: diagonal_pass(rows, triplets[k], R, model),
-        lambda k: oasis_pass(rows, triplets[k], 0.1, False, W),
+        lambda k: oasis_pass(rows, triplets[k], 0.1, False, W, np.zeros(n_steps, np.float32)),
     )
     mine, oasis = 1e6 * np.median(in_turns(*runs, rounds=repeats), axis=0) / n_steps
     return record(

@@ -49,7 +49,7 @@ def triplet(d: int, n_images: int, repeats: int) -> dict:
     W = np.eye(d, dtype=np.float32)
 
     def ours(k):
-        oasis_pass(rows, sampler.draw(stream(k), N_STEPS), 0.1, False, W)
+        oasis_pass(rows, sampler.draw(stream(k), N_STEPS), 0.1, False, W, np.zeros(N_STEPS, np.float32))
 
     forget_peak()
     for k in range(3):

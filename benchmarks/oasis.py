@@ -95,7 +95,7 @@ def time_order(quick: bool) -> dict:
 
     def learning(X):
         rows, W = as_rows(X[train]), np.eye(X.shape[1], dtype=np.float32)
-        return lambda k: oasis_pass(rows, triplets[k], 0.1, False, W)
+        return lambda k: oasis_pass(rows, triplets[k], 0.1, False, W, np.zeros(n_steps, np.float32))
 
     lines = [cache_lines(vectors[train], y[train]) for vectors in (X, shuffled)]
     times = {"unit": "us per triplet", "things": n_steps, "of": f"{n_steps} triplets"}

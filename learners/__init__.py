@@ -18,6 +18,7 @@ from .oasis import OASIS
 from .one_vs_rest import OneVsRestPA
 from .onnx_maps import to_onnx
 from .pamir import PAMIR
+from .teachers import Teachers
 from .triplets import TripletSampler
 from .warp import LinearWARP
 from .whitening import WhiteningMixin
@@ -42,6 +43,7 @@ __all__ = [
     "OneVsRestPA",
     "SimilarityLearner",
     "SimilarityNeighbors",
+    "Teachers",
     "TripletSampler",
     "Xing",
     "load_learner",

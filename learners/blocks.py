@@ -59,9 +59,19 @@ class Block(NamedTuple):
     V: np.ndarray  # (B, d) float32, W' q
     G: np.ndarray  # (B, d) float32, g
     moved: np.ndarray  # (B,) bool, whether g is not zero
+    taus: np.ndarray  # (n,) float32, the step of each triplet; 0 where none was taken
 
 
-def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size: int, run: Run = map) -> Any:
+def learn_blocks(
+    rows: Rows,
+    triplets: np.ndarray,
+    C: float,
+    W: np.ndarray,
+    size: int,
+    run: Run = map,
+    *,
+    taus: np.ndarray | None = None,
+) -> Any:
     """Learn from triplets into W, `size` queries at a time; sum of the losses and number of violating triplets.
 
     Parameters
@@ -76,9 +86,12 @@ def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size
         From `block_size`.
     run : callable
         ``map``, or a pool's: then tasks of a block run at the same time. The result does not depend on it.
+    taus : float32 array of shape (n,), optional
+        Zeros; receives the step of each triplet that took one.
     """
     if not len(triplets):
         return 0.0, 0
+    taus = np.zeros(len(triplets), np.float32) if taus is None else taus
     images = (_Dense if dense_rows(rows, len(W)) is not None else _Sparse)(rows, C, W)
     if size * len(rows[2]) / len(rows[3]) * len(W) < _FEW_NUMBERS:
         run = map
@@ -90,7 +103,9 @@ def learn_blocks(rows: Rows, triplets: np.ndarray, C: float, W: np.ndarray, size
         following = None
         some = starts[(k + 1) * size : (k + 2) * size + 1]
         if len(some) > 1:
-            following = images.block(triplets[some[0] : some[-1]], some - some[0], *buffers[k % 2])
+            own = slice(some[0], some[-1])
+            V, G = buffers[k % 2]
+            following = images.block(triplets[own], some - some[0], V, G, taus[own])
         tiles = range(0, len(W), images.tile_columns)
         tasks: list[Callable[[], Any]] = [
             partial(images.tile, slice(left, left + images.tile_columns), before, following) for left in tiles
@@ -128,7 +143,7 @@ def _add(out, weight, x):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sparse_steps(rows, C, earlier, earlier_G, earlier_moved, triplets, starts, V, G, moved):
+def _sparse_steps(rows, C, earlier, earlier_G, earlier_moved, triplets, starts, V, G, moved, taus):
     """Learn the triplets of a block; sum of the losses and number of violating triplets."""
     indptr, indices, data, norms = rows
     d = V.shape[1]
@@ -171,6 +186,7 @@ def _sparse_steps(rows, C, earlier, earlier_G, earlier_moved, triplets, starts, 
                 continue
             tau = np.float32(min(C, loss / (norm * square)))
             moved[b] = True
+            taus[step] = tau
             change = tau * norm
             for j in range(n):
                 v[columns[j]] += change * delta[j]
@@ -230,9 +246,9 @@ class _Sparse:
         self._rows, self._C, self._W = rows, C, W
         self.tile_columns = -(-len(W) // (16 * _SPARSE_TILES)) * 16  # whole lines of the cache
 
-    def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray) -> Block:
+    def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray, taus: np.ndarray) -> Block:
         n = len(starts) - 1
-        return Block(triplets, starts, triplets[starts[:-1], 0], V[:n], G[:n], np.zeros(n, bool))
+        return Block(triplets, starts, triplets[starts[:-1], 0], V[:n], G[:n], np.zeros(n, bool), taus)
 
     def steps(self, before: Block | None, block: Block) -> tuple[float, int]:
         before = before or self._nothing()
@@ -245,15 +261,15 @@ class _Sparse:
         _sparse_tile(self._rows, self._W, *limits, *old, *new)
 
     def _nothing(self) -> Block:
-        none = np.zeros((2, 0, len(self._W)), np.float32)
-        return self.block(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), *none)
+        none = np.zeros((0, len(self._W)), np.float32)
+        return self.block(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), none, none, np.zeros(0, np.float32))
 
 
 # -- dense vectors -----------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _dense_steps(X, norms, C, triplets, starts, products, V, G, moved):
+def _dense_steps(X, norms, C, triplets, starts, products, V, G, moved, taus):
     """Learn the triplets of a block; `products` (B, B) are the queries' inner products."""
     one, zero = np.float32(1.0), np.float32(0.0)
     p = np.empty(X.shape[1], np.float32)
@@ -283,6 +299,7 @@ def _dense_steps(X, norms, C, triplets, starts, products, V, G, moved):
                 continue
             tau = np.float32(min(C, loss / (norm * square)))
             moved[b] = True
+            taus[step] = tau
             change = tau * norm
             for c in range(len(p)):
                 v[c] += change * p[c]
@@ -300,9 +317,9 @@ class _Dense:
         assert X is not None
         self._X, self._norms, self._C, self._W = X, rows[3], C, W
 
-    def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray) -> Block:
+    def block(self, triplets: np.ndarray, starts: np.ndarray, V: np.ndarray, G: np.ndarray, taus: np.ndarray) -> Block:
         n = len(starts) - 1
-        return Block(triplets, starts, self._X[triplets[starts[:-1], 0]], V[:n], G[:n], np.zeros(n, bool))
+        return Block(triplets, starts, self._X[triplets[starts[:-1], 0]], V[:n], G[:n], np.zeros(n, bool), taus)
 
     def steps(self, before: Block | None, block: Block) -> tuple[float, int]:
         if before is not None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import scipy.sparse as sp
 from numba import njit
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -46,6 +47,7 @@ from .rows import (
     writable,
 )
 from .sums import product
+from .teachers import with_images, with_steps
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
 
@@ -60,10 +62,11 @@ def add_to_row(W, row, weight, columns, values, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def oasis_pass(rows, triplets, C, symmetrise, W):
+def oasis_pass(rows, triplets, C, symmetrise, W, taus):
     """Learn from the triplets in turn (section 2.1); sum of the losses and number of violating triplets.
 
-    With `symmetrise`, W <- (W + W') / 2 after every update: a symmetric W takes tau / 2 (q p' + p q').
+    With `symmetrise`, W <- (W + W') / 2 after every update: a symmetric W takes tau / 2 (q p' + p q'). `taus` (n,)
+    receives the step of each triplet that took one.
     """
     indptr, indices, data, norms = rows
     width = 2 * widest_row(indptr)
@@ -85,6 +88,7 @@ def oasis_pass(rows, triplets, C, symmetrise, W):
         if norm == 0.0:
             continue
         tau = np.float32(min(C, loss / norm))
+        taus[step] = tau
         if symmetrise:
             tau *= np.float32(0.5)
             for j in range(n):
@@ -201,6 +205,8 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         See `TripletSampler`.
     balance : {"image", "class"}, default="image"
         "class" makes all classes the query equally often, whatever their sizes; see `TripletSampler`.
+    record_teachers : bool, default=False
+        Record which images taught what, in `teachers_`: 8 bytes for each pair of images that a step joined.
     random_state : int, RandomState or None, default=None
         The same int gives the same model.
     n_jobs : int, optional
@@ -213,6 +219,10 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         Of whitened vectors, where they are whitened.
     mean_, whitening_ : float32 arrays of shape (d,) and (d, d)
         Of the whitening, where there is one.
+    teachers_ : CSR array of float32, shape (n_images, n_images)
+        With `record_teachers`, what the steps joined: at (a, b) the sum of tau over the steps in which image a was the
+        query and b the relevant image, less those in which b was the irrelevant one. With X the images that it was
+        fitted on, W is its start plus X' teachers X; see `Teachers`. Images of each `partial_fit` follow those before.
 
     Others are listed in `OnlineLearner`: history_, n_steps_, best_step_, best_validation_, phase_, seed_, ...
 
@@ -236,6 +246,11 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     ranker with `n_rankers` > 1; 3 while "psd" projects. Blocks take up to 2 kB a dimension beside it. "identity" and
     "zero" are pages that the system hands out when they are first written, so that a W of which few rows were learned
     takes less. W larger than 32 MB is kept on huge pages where the system grants them (NumPy asks).
+
+    `teachers_` is that of W: after early stopping that of the refit or of the best pass, of several rankers the mean,
+    and of "symmetric" and "online-symmetric" symmetric as well. It is absent with "psd", as a projection is no sum over
+    images; with "dissim", whose steps join differences of images; and with `lock_free`, where threads overwrite some of
+    each other's steps. A learner that was fitted without it does not record what it learns later.
 
     Departures from the paper: W is float32. `whiten` is ours, as are `pairs_per_query` > 1, with queries in turn,
     `mix_every` and `lock_free`: `OASIS(whiten=False, pairs_per_query=1)` learns as the paper does. The similarity of
@@ -268,9 +283,14 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     distributes = True
     _learned = ("W_",)
     _steps = (4_000_000, 1_000)
-    _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "W_", "best_W_", "ranker_W_")
+    _state = (
+        *OnlineLearner._state,
+        *WhiteningMixin._whitening_state,
+        *("W_", "best_W_", "ranker_W_", "teachers_", "best_teachers_"),
+    )
     W_: np.ndarray  # (d, d)
     ranker_W_: np.ndarray  # (n_rankers, d, d)
+    teachers_: sp.csr_array
 
     def __init__(
         self,
@@ -292,6 +312,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         click_cutoff: float | str | None = None,
         check_negatives: bool = True,
         balance: str = "image",
+        record_teachers: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -312,6 +333,7 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         self.click_cutoff = click_cutoff
         self.check_negatives = check_negatives
         self.balance = balance
+        self.record_teachers = record_teachers
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -433,6 +455,25 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         self.W_ = W
         if self.n_rankers > 1:
             self.ranker_W_ = np.repeat(W[None], self.n_rankers, axis=0)
+        self.__dict__.pop("teachers_", None)
+        searches = self.phase_ == "search" and self._refits()  # what the search learns is not the model
+        if self.record_teachers and not searches and self.variant not in ("psd", "dissim") and not self.lock_free:
+            self.teachers_ = sp.csr_array((self.n_images_, self.n_images_), dtype=np.float32)
+
+    def _grow(self, n_images: int) -> None:
+        if hasattr(self, "teachers_"):
+            self.teachers_ = with_images(self.teachers_, n_images)
+
+    def _keep_best(self) -> None:
+        super()._keep_best()
+        if hasattr(self, "teachers_"):
+            self.best_teachers_ = self.teachers_  # no copy: steps make a new table
+
+    def _restore_best(self) -> None:
+        super()._restore_best()
+        if hasattr(self, "best_teachers_"):
+            self.teachers_ = self.best_teachers_
+            del self.best_teachers_
 
     def _continue(self) -> None:
         super()._continue()
@@ -465,21 +506,28 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
             works = [(n_steps, k, 0, W) for k, W in enumerate(self.ranker_W_)]
         settings: Settings = float(self.C), self.variant, block_size(rows, self.n_features_in_, self.pairs_per_query)
         if self._distribute is not None and self.n_rankers > 1:
-            tasks = ((*_needed(rows, self._draw(sampler, *which)), settings, W) for *which, W in works)
+            drawn = [self._draw(sampler, *which) for *which, _ in works]
+            tasks = ((*_needed(rows, some), settings, W) for some, W in zip(drawn, self.ranker_W_, strict=True))
             found = []
-            for W, (learned, *figures) in zip(self.ranker_W_, self._distribute(_learn_there, tasks), strict=True):
+            for W, some, (learned, taus, *figures) in zip(
+                self.ranker_W_, drawn, self._distribute(_learn_there, tasks), strict=True
+            ):
                 W[:] = learned
+                self._record_steps(some, taus)
                 found.append(figures)
         else:
             # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
             with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
                 run = map if n_threads == 1 else pool.map
-                if len(works) == 1:
-                    found = [_learn(rows, self._draw(sampler, n_steps), settings, self.W_, run)[1:]]
-                else:
-                    found = list(
-                        run(lambda work: _learn(rows, self._draw(sampler, *work[:-1]), settings, work[-1])[1:], works)
-                    )
+
+                def learn(work: Any, inner_run: Run = map) -> Any:
+                    triplets = self._draw(sampler, *work[:-1])
+                    return triplets, *_learn(rows, triplets, settings, work[-1], inner_run)[1:]
+
+                found = []
+                for triplets, taus, *figures in [learn(works[0], run)] if len(works) == 1 else run(learn, works):
+                    self._record_steps(triplets, taus)
+                    found.append(figures)
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
             for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
@@ -502,9 +550,19 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         first, pairs = self.n_steps_ + ahead, self.pairs_per_query
         return sampler.draw_pass((self.seed_, ranker), first, n_steps, pairs_per_query=pairs, shard=shard)
 
+    def _record_steps(self, triplets: np.ndarray, taus: np.ndarray) -> None:
+        """Add steps of a ranker to the table; W is the mean of the rankers."""
+        if hasattr(self, "teachers_"):
+            first = self.teachers_.shape[0] - self.n_images_  # images of fits before this one
+            images = first + self._training_rows(self.n_images_).astype(np.int32)
+            self.teachers_ = with_steps(self.teachers_, images[triplets], taus / np.float32(self.n_rankers))
+
     def _finish(self) -> None:
         if hasattr(self, "ranker_W_"):
             del self.ranker_W_
+        if hasattr(self, "teachers_") and self.variant in ("symmetric", "online-symmetric"):
+            self.teachers_ = sp.csr_array(self.teachers_ + self.teachers_.T)
+            self.teachers_.data *= np.float32(0.5)
         if self.variant == "symmetric":
             _symmetrise(self.W_)
         elif self.variant == "psd":
@@ -512,13 +570,14 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
 
 
 def _learn(rows: Rows, triplets: np.ndarray, settings: Settings, W: np.ndarray, run: Run = map) -> Any:
-    """Learn from triplets, in blocks of queries or one by one; W, the sum of losses, how many violated."""
+    """Learn from triplets, in blocks of queries or one by one; W, the taus, the sum of losses, how many violated."""
     C, variant, size = settings
+    taus = np.zeros(len(triplets), np.float32)
     if variant == "dissim":
-        return W, *dissim_pass(rows, triplets, C, W)
+        return W, taus, *dissim_pass(rows, triplets, C, W)
     if variant == "online-symmetric" or not size:
-        return W, *oasis_pass(rows, triplets, C, variant == "online-symmetric", W)
-    return W, *learn_blocks(rows, triplets, C, W, size, run)
+        return W, taus, *oasis_pass(rows, triplets, C, variant == "online-symmetric", W, taus)
+    return W, taus, *learn_blocks(rows, triplets, C, W, size, run, taus=taus)
 
 
 def _learn_there(rows: Rows, triplets: np.ndarray, settings: Settings, W: np.ndarray) -> Any:

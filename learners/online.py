@@ -184,6 +184,9 @@ class OnlineLearner(ResumingLearner):
                 if hasattr(self, kept):
                     setattr(self, kept, writable(getattr(self, kept)))
 
+    def _grow(self, n_images: int) -> None:
+        """Prepare the state for images that `partial_fit` adds; nothing by default."""
+
     def _keep_best(self) -> None:
         """Keep a copy of the present model as the best one."""
         for name in self._learned:
@@ -307,13 +310,15 @@ class OnlineLearner(ResumingLearner):
             self.seed_ = draw_seed(self.random_state)
             self.history_ = []
             self.held_out_ = None
+            self.n_images_ = X.shape[0]
             self._begin_phase("train", n_steps)
         else:
             if self.phase_ != "done":
                 raise ValueError(f"{type(self).__name__} is a checkpoint of an unfinished fit; call resume first")
             self._continue()
+            self._grow(X.shape[0])
             self.phase_, self.target_step_ = "train", self.n_steps_ + n_steps
-        self.n_images_ = X.shape[0]
+            self.n_images_ = X.shape[0]
         self.steps_done_, self.steps_total_ = 0, n_steps
         return self._run(X, y, callback, progress)
 
@@ -427,8 +432,8 @@ class OnlineLearner(ResumingLearner):
 
     def _begin_phase(self, phase: str, n_steps: int) -> None:
         self._forget_preparation()
-        self._start()
         self.phase_, self.n_steps_, self.target_step_ = phase, 0, n_steps
+        self._start()
 
     def _end_phase(self) -> None:
         if self.phase_ == "search" and self._refits():

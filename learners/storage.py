@@ -1,4 +1,4 @@
-"""A fitted learner as a folder: `learner.json`, and one .npy file an array. No pickle.
+"""A fitted learner as a folder: `learner.json`, and one .npy file per array, three per sparse one. No pickle.
 
 The names of the array files hold the checksum of what is in them, and `learner.json`, replaced last and in one step,
 names the files. So a folder is the old learner or the new one, never half of each, and the same learner always makes
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -16,9 +17,12 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 FORMAT = 1
 _FILE = "learner.json"
+_CSR = ("data", "indices", "indptr")
+_log = logging.getLogger(__name__)
 
 
 def save(folder: str | os.PathLike[str], name: str, params: dict[str, Any], state: dict[str, Any]) -> None:
@@ -36,13 +40,20 @@ def save(folder: str | os.PathLike[str], name: str, params: dict[str, Any], stat
         shutil.rmtree(target, ignore_errors=True)  # of a process that was killed
         target.mkdir(parents=True)
     try:
-        arrays, plain = {}, {}
+        arrays: dict[str, Any] = {}
+        tables: dict[str, Any] = {}
+        plain: dict[str, Any] = {}
         for key, value in state.items():
             if isinstance(value, np.ndarray):
                 arrays[key] = _write_array(target, key, value)
+            elif sp.issparse(value):
+                parts = {part: _write_array(target, f"{key}{part}", getattr(value, part)) for part in _CSR}
+                tables[key] = {"shape": list(value.shape), **parts}
             else:
                 plain[key] = value
         record = {"format": FORMAT, "class": name, "params": params, "state": plain, "arrays": arrays}
+        if tables:
+            record["tables"] = tables
         _write_record(target, record)
         if target != folder:
             os.replace(target, folder)
@@ -50,7 +61,8 @@ def save(folder: str | os.PathLike[str], name: str, params: dict[str, Any], stat
         if target != folder:
             shutil.rmtree(target, ignore_errors=True)
         raise
-    named = {entry["file"] for entry in arrays.values()}
+    entries = [*arrays.values(), *(table[part] for table in tables.values() for part in _CSR)]
+    named = {entry["file"] for entry in entries}
     for path in folder.iterdir():
         if path.suffix in {".npy", ".tmp"} and path.name not in named:
             path.unlink()
@@ -64,7 +76,8 @@ def load(
     Raises
     ------
     ValueError
-        No learner there, another format version, or a missing or damaged file.
+        No learner there, another format version, or a missing or damaged file. A damaged sparse array is skipped with
+        a warning in the log.
     """
     folder = Path(folder)
     try:
@@ -80,6 +93,12 @@ def load(
         state = dict(record["state"])
         for key, entry in record["arrays"].items():
             state[key] = _read_array(folder, entry, mmap_mode, verify)
+        for key, table in record.get("tables", {}).items():
+            try:
+                parts = [_read_array(folder, table[part], mmap_mode, verify) for part in _CSR]
+                state[key] = sp.csr_array(tuple(parts), shape=tuple(table["shape"]))
+            except ValueError as error:  # it explains the learner, and is not needed to use it
+                _log.warning("%s is skipped: %s", key, error)
     except (KeyError, TypeError, AttributeError):
         raise ValueError(f"{folder}: {_FILE} is damaged; train again") from None
     return name, params, state

@@ -263,7 +263,13 @@ def explain(
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,
-    pairs: Annotated[int, typer.Option("--pairs", min=1, max=100, help="Number of pairs listed and drawn.")] = 8,
+    pairs: Annotated[
+        int,
+        typer.Option("--pairs", min=1, max=100, help="Number of pairs, or of teachers on each side, listed and drawn."),
+    ] = 8,
+    teachers: Annotated[
+        bool, typer.Option("--teachers", help="List the training images that made the two similar instead.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole explanation as JSON.")] = False,
 ) -> None:
     """Explain a match: what each pair of blocks, or of cells of a network's map, adds to the score.
@@ -271,18 +277,29 @@ def explain(
     All pairs sum to the score that search shows. The picture shows the strongest pairs in both images, and a heat map
     of the score. Default learner: as of search.
 
+    With --teachers: which training images oasis put together, or kept apart, to come to the score. These sum to it as
+    well. Also for vectors that are not made of blocks.
+
     \b
     Examples:
       visterm explain a.jpg pear/7.jpg --output why.png
       visterm explain id:12 id:40 --learner cosine --json
+      visterm explain a.jpg pear/7.jpg --teachers
     """
     from visterm.pipeline.search.explanation import explain_with_pixels
     from visterm.pipeline.search.explanation_picture import draw_explanation
+    from visterm.pipeline.search.teachers import explain_teachers, in_words
 
     chosen = one_name(learner)
     if file is not None:
+        if teachers:
+            raise UserError("--output draws blocks; leave out --teachers, or print the teachers without --output")
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
+    if teachers:
+        taught = explain_teachers(searcher, query, result, chosen, learned=learned, n_teachers=pairs)
+        print(json.dumps(taught) if as_json else "\n".join(in_words(taught)))
+        return
     made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs, learned=learned)
     explanation = made.data
     if file is not None:

@@ -19,8 +19,17 @@ from visterm.pipeline.store.files import locked
 from visterm.pipeline.store.models import check_trained, load_trained
 from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.teachers import TaughtImages
 
-from .batches import STEPS_PER_MARK, UPDATABLE, TrainingData, collect_batches, learn_batch, prepare_learner
+from .batches import (
+    STEPS_PER_MARK,
+    UPDATABLE,
+    FeedbackBatch,
+    TrainingData,
+    collect_batches,
+    learn_batch,
+    prepare_learner,
+)
 from .held_out import HeldOut, largest_fall
 from .marks import RelevanceMarks
 from .versions import InForce, LearnerVersions
@@ -159,6 +168,10 @@ class FeedbackTrainer:
             return load_trained(self.run, learner, verify=False)
         return self._versions.load_in_force(learner)
 
+    def load_teachers(self, learner: str, table: Any) -> TaughtImages | None:
+        """Load what taught the version in force, see `LearnerVersions.load_teachers`."""
+        return self._versions.load_teachers(learner, table)
+
     def status(self) -> dict[str, Any]:
         """Counts of marks, and the versions of the learners.
 
@@ -211,9 +224,13 @@ class FeedbackTrainer:
     ) -> None:
         """Train the next version, measure it, and use or refuse it; fill in the answer."""
         import numpy as np
+        from scipy import sparse
 
         model = self._versions.load(learner, 0)
         prepare_learner(model, learner)
+        records = hasattr(model, "teachers_")
+        if records:
+            model.teachers_ = sparse.csr_array((0, 0), dtype=np.float32)  # of the marks alone
         for batch in data.batches:
             learn_batch(model, batch)
         scores = {"after": data.held_out.scores(model)}
@@ -241,7 +258,12 @@ class FeedbackTrainer:
         result = {key: value for key, value in answer.items() if key not in ("accepted", "reason", "to_version")}
         record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **UPDATABLE[learner]}, {"base": state.base})
         record |= {"marks": sorted(n for batch in data.batches for n in batch.numbers), "result": result}
-        self._versions.save(learner, version, model, visterms, record)
+        taught = None
+        if records:
+            X = sparse.vstack([batch.X for batch in data.batches], format="csr") if data.batches else None
+            X = sparse.csr_matrix((0, model.n_features_in_), dtype=np.float32) if X is None else X
+            taught = TaughtImages(X, [row for batch in data.batches for row in _rows(batch, data)], model.teachers_)
+        self._versions.save(learner, version, model, visterms, record, taught)
         state.before.append((state.version, None))
         state.version = state.last = version
         self._versions.put_in_force(learner, state)
@@ -272,6 +294,13 @@ class FeedbackTrainer:
         with locked(folder / ".lock", wait=True), explained:
             check_trained(self.run, learner)
             yield self._versions.in_force(learner, damaged=damaged)
+
+
+def _rows(batch: FeedbackBatch, data: TrainingData) -> list[dict[str, Any]]:
+    """What is known of the rows of a batch, as `TaughtImages` has it."""
+    marks = [data.marks[number] for number in batch.numbers]
+    query = {"sha256": marks[0].query, "mark": None}
+    return [query, *({"sha256": one.sha256, "mark": {"number": one.number, "time": one.time}} for one in marks)]
 
 
 def _nothing_new(data: TrainingData, has_learned: bool) -> str:

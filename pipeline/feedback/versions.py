@@ -4,7 +4,7 @@ A step of OASIS or of diagonal AROMA changes W only between visterms of the imag
 block of W: exact, and small beside a full W. The trained learner, the base, is never written to.
 
     runs/<run>/feedback/<learner>/in_force.json     which version is used; replaced in one step
-    runs/<run>/feedback/<learner>/<n>/              visterms.npy, block.npy, record.json
+    runs/<run>/feedback/<learner>/<n>/              visterms.npy, block.npy, record.json, teachers/
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from visterm.pipeline.store.files import discard, publish, write_record
 from visterm.pipeline.store.models import check_trained, load_files, load_trained
 from visterm.pipeline.store.records import damage, fingerprint, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.teachers import TaughtImages, load_teachers, save_teachers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,8 +123,16 @@ class LearnerVersions:
         except UserError:
             return []  # damaged: reset and update must still work
 
-    def save(self, learner: str, version: int, model: Any, visterms: np.ndarray, record: dict[str, Any]) -> None:
-        """Save a new version: the submatrix of W for some visterms, int (n,)."""
+    def save(
+        self,
+        learner: str,
+        version: int,
+        model: Any,
+        visterms: np.ndarray,
+        record: dict[str, Any],
+        taught: TaughtImages | None = None,
+    ) -> None:
+        """Save a new version: the submatrix of W for some visterms, int (n,), and what taught it, with a table."""
         import numpy as np
 
         if not (self.run.feedback(learner) / "in_force.json").exists():  # versions without it are damage
@@ -132,6 +141,8 @@ class LearnerVersions:
             np.save(folder / "visterms.npy", visterms.astype(np.int32), allow_pickle=False)
             block = np.asarray(getattr(model, _ARRAY[learner]))[np.ix_(visterms, visterms)]
             np.save(folder / "block.npy", block, allow_pickle=False)
+            if taught is not None:
+                save_teachers(folder, taught)
 
     def load(self, learner: str, version: int) -> Any:
         """Load the base with the block of a version, mapped copy-on-write: writing to its arrays changes no file."""
@@ -158,6 +169,32 @@ class LearnerVersions:
                 f"{_repair_hint(self.run, learner)}"
             ) from None
         return model
+
+    def load_teachers(self, learner: str, table: Any) -> TaughtImages | None:
+        """Load the images of the base and of the version in force, with the table of both; None if there are none.
+
+        `table` is that of the base.
+        """
+        from scipy import sparse
+
+        base = load_teachers(self.run.learner(learner))
+        if base is None:
+            return None
+        version = self.in_force(learner).version
+        of_marks = load_teachers(self.run.feedback(learner) / str(version)) if version else None
+        if version and of_marks is None:
+            return None
+        if of_marks is None:
+            return base._replace(table=table)
+        stack: Any = sparse.vstack
+        if not sparse.issparse(base.X):
+            of_marks = of_marks._replace(X=of_marks.X.toarray())
+            import numpy as np
+
+            stack = np.vstack
+        X = stack([base.X, of_marks.X])
+        whole = sparse.csr_array(sparse.block_diag([table, of_marks.table], format="csr"))
+        return TaughtImages(sparse.csr_array(X) if sparse.issparse(X) else X, base.rows + of_marks.rows, whole)
 
     def load_in_force(self, learner: str) -> Any:
         """Load the version that is used."""

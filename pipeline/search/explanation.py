@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.errors import UserError
 
 from .matched_words import words_in_common
+from .teachers import explain_teachers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ def explain_pair(
     *,
     n_pairs: int = PAIRS,
     learned: float | None = None,
+    n_teachers: int = 0,
 ) -> dict[str, Any]:
     """Compute what each block of a query and of a result adds to their score.
 
@@ -64,6 +66,8 @@ def explain_pair(
         Most pairs of blocks to list.
     learned : float, optional
         The share of what was learned, as for `Searcher.search`.
+    n_teachers : int
+        With so many of the training images that made the two similar, and as many that made them less so.
 
     Returns
     -------
@@ -80,6 +84,7 @@ def explain_pair(
           ``n_query_blocks`` and ``n_result_blocks`` (how many have the visterm of that block), ``contribution`` (of
           all of them together), ``share`` (of ``positive - negative``, which is the score where nothing lowers it) and
           ``words`` (colours and texture that both blocks show, "" if none);
+        - with `n_teachers`, ``teachers``: see `explain_teachers`;
         - with MuSL ``bits``: ``n_query_blocks`` and ``n_result_blocks`` with each visterm that its metric uses, and
           the ``contribution``. A block's heat lacks the bits whose visterm its image does not have.
 
@@ -89,7 +94,9 @@ def explain_pair(
         An image cannot be found or read, has changed since it was extracted, or has nothing to compare; or the learner
         cannot be used.
     """
-    return explain_with_pixels(searcher, query, result, learner, n_pairs=n_pairs, learned=learned).data
+    return explain_with_pixels(
+        searcher, query, result, learner, n_pairs=n_pairs, learned=learned, n_teachers=n_teachers
+    ).data
 
 
 def explain_with_pixels(
@@ -100,6 +107,7 @@ def explain_with_pixels(
     *,
     n_pairs: int = PAIRS,
     learned: float | None = None,
+    n_teachers: int = 0,
 ) -> PairExplanation:
     """As `explain_pair`, with the pixels of both images, which a picture of it needs."""
     from visterm.retrieval import explain
@@ -158,6 +166,10 @@ def explain_with_pixels(
             }
             for pair in parts.pairs
         ]
+    if n_teachers:
+        explanation["teachers"] = explain_teachers(
+            searcher, query, result, name, learned=learned, n_teachers=n_teachers
+        )
     return PairExplanation(explanation, pair[0].pixels, pair[1].pixels)
 
 

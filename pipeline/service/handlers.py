@@ -25,6 +25,7 @@ from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER, Filter
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
+from visterm.pipeline.search.teachers import explain_teachers
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.models import LEARNER_NAMES
 from visterm.pipeline.store.run import Run
@@ -368,6 +369,7 @@ class RequestHandlers:
         result: int,
         learner: str | None,
         learned: float | None = None,
+        n_teachers: int = 0,
     ) -> PairExplanation:
         """Explain the score of a result for a query, given by id or by the hash of an upload."""
         learner = self.learner(snapshot, learner)
@@ -376,10 +378,25 @@ class RequestHandlers:
                 self.image(snapshot, image_id)
         query = number if upload is None else self.upload_pixels(upload)
         explanation = explain_with_pixels(snapshot.searcher, query, result, learner, learned=learned)
+        if n_teachers:
+            explanation.data.update(self.teachers(snapshot, query, result, learner, learned, n_teachers))
         if upload is not None:
             explanation.data["query"]["name"] = "upload"
         explanation.data["version"] = snapshot.searcher.version
         return explanation
+
+    def teachers(
+        self, snapshot: Snapshot, query: Any, result: int, learner: str, learned: float | None, n_teachers: int
+    ) -> dict[str, Any]:
+        """Explain a score by training images; with the reason where the learner has no table of them."""
+        try:
+            made = explain_teachers(snapshot.searcher, query, result, learner, learned=learned, n_teachers=n_teachers)
+        except UserError as error:
+            return {"teachers": None, "no_teachers": str(error)}
+        for image in (one[side] for one in made["pairs"] for side in ("query", "result")):
+            row = snapshot.searcher.place.get(image["id"])
+            image["thumbnail"] = None if row is None else self.image_summary(snapshot, row)["thumbnail"]
+        return {"teachers": made}
 
     def draw(self, explanation: PairExplanation) -> bytes:
         """Draw an explanation as PNG."""

@@ -87,15 +87,17 @@ def add_search_routes(app: FastAPI, handlers: RequestHandlers) -> None:
         upload: Annotated[schemas.Sha256 | None, Query()] = None,
         learner: Annotated[schemas.Name | None, Query()] = None,
         learned: Annotated[schemas.Learned | None, Query()] = None,
+        teachers: Annotated[int, Query(ge=0, le=50)] = 0,
         format: Annotated[Literal["json", "png"], Query()] = "json",
     ) -> Response:
         """Explain the score of a result for exactly one of: id, upload.
 
-        A score is exactly the sum of the contributions of pairs of blocks.
+        A score is exactly the sum of the contributions of pairs of blocks. With `teachers` also of pairs of training
+        images: so many of those that raise the score are listed, and as many of those that lower it.
         """
         _check_one_query(schemas.ImageRequest(id=id, upload=upload), "id, upload")
         snapshot = handlers.snapshot
-        explanation = await pool.run(handlers.explain, snapshot, id, upload, result, learner, learned)
+        explanation = await pool.run(handlers.explain, snapshot, id, upload, result, learner, learned, teachers)
         if format == "json":
             return JsonResponse(explanation.data)
         return Response(await pool.run(handlers.draw, explanation), media_type="image/png")

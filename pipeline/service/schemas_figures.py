@@ -38,6 +38,52 @@ class ExplainedPair(ExplainedBit):
     words: str = Field(description="Colours and texture that both blocks show")
 
 
+class TeacherImage(BaseModel):
+    """A training image."""
+
+    id: int | None = Field(description="null: no longer in the collection")
+    path: str | None
+    labels: list[str]
+    thumbnail: str | None = Field(description="Address, relative to the service's root")
+
+
+class TeacherMark(BaseModel):
+    """The relevance mark that a teacher comes from."""
+
+    number: int
+    time: str
+
+
+class Teacher(BaseModel):
+    """Two training images that learning put together or kept apart."""
+
+    query: TeacherImage = Field(description="Like the query")
+    result: TeacherImage = Field(description="Like the result")
+    together: bool = Field(description="Put together; false: kept apart")
+    like_query: float = Field(description="Cosine of its first image and the query")
+    like_result: float
+    contribution: float = Field(description="To the score")
+    label: str | None = Field(description="That both have")
+    mark: TeacherMark | None
+
+
+class Teachers(BaseModel):
+    """Which training images made a query and a result similar; unlearned + common + learned is the score."""
+
+    learner: str
+    query: str
+    result: str
+    score: float
+    unlearned: float = Field(description="Score without learning")
+    common: float = Field(description="Learned, for every result of the query alike")
+    learned: float = Field(description="Learned about this pair: the sum of all teachers")
+    pairs: list[Teacher] = Field(
+        description="Those that raise the score, then those that lower it, the strongest first"
+    )
+    rest: float = Field(description="Sum of the contributions that are not listed")
+    n_rest: int
+
+
 class Explanation(BaseModel):
     """Why a query and a result match."""
 
@@ -50,6 +96,8 @@ class Explanation(BaseModel):
     result: ExplainedImage
     pairs: list[ExplainedPair] = Field(description="The strongest first")
     bits: list[ExplainedBit] | None = Field(default=None, description="Of a learner that compares bits, such as MuSL")
+    teachers: Teachers | None = Field(default=None, description="If asked for")
+    no_teachers: str | None = Field(default=None, description="Why there are none")
     version: str
 
 

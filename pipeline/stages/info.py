@@ -14,6 +14,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.models import LEARNER_NAMES, TRAINED, how_to_train
 from visterm.pipeline.store.records import damage, is_up_to_date, read_metrics, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.teachers import is_explaining
 
 from .drift import measure_drift
 from .evaluate import evaluation_record
@@ -66,6 +67,8 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         n_steps = record.get("result", {}).get("steps")
         steps = f"{n_steps:,} steps" if n_steps else "trained"
         description["learners"][name] = steps if is_current else f"{steps} (out of date: train again)"
+        if size := sum(size for file, size in record.get("sizes", {}).items() if is_explaining(file)):
+            description.setdefault("teachers", {})[name] = f"{size / 1e6:.1f} MB"
     if unfinished := [name for name in TRAINED if _whole_record(checkpoint_path(run, name)) is not None]:
         description["unfinished"] = {
             name: f"training was interrupted; '{how_to_train(run, name)}' with the same settings resumes it"

@@ -24,6 +24,7 @@ from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
+from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
 from .dask_cluster import connected
@@ -160,6 +161,8 @@ def _train(
         if all(name in image.labels for image in images):
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
+    if "record_teachers" in learner.get_params():
+        learner.set_params(record_teachers=len(images) <= MOST_IMAGES)
     _check_feasible(learner_name, learner, config, X, y, time_limit)
     if time_limit is not None and not learner.validates:
         console.warn(f"--time-limit does not end the training of {learner_name}, which cannot stop early")
@@ -201,6 +204,8 @@ def _train(
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
+        if hasattr(learner, "teachers_"):
+            save_teachers(target, TaughtImages(X, [{"id": image.id} for image in images]))
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
         record["result"] = {

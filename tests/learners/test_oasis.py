@@ -12,7 +12,8 @@ from visterm.learners.triplets import TripletSampler
 def learn(kernel, X, W, triplet, *options):
     """Update W by one triplet; loss before it, as the kernel found it."""
     rows = as_rows(sp.csr_array(np.asarray(X, np.float32)))
-    losses, _ = kernel(rows, np.array([triplet], np.int32), *options, W)
+    taus = () if kernel is dissim_pass else (np.zeros(1, np.float32),)
+    losses, _ = kernel(rows, np.array([triplet], np.int32), *options, W, *taus)
     return losses
 
 

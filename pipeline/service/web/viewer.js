@@ -22,6 +22,7 @@ import {
 } from "./dom.js";
 import { drawExplanation } from "./explain.js";
 import { altText, markButtons } from "./grid.js";
+import { drawTeachers, TEACHERS } from "./teachers.js";
 import { info, named } from "./words.js";
 import { zoomable } from "./zoom.js";
 
@@ -239,6 +240,7 @@ export async function drawViewer(given) {
       result: image.id,
       learner: given.learner,
       learned: given.learned,
+      teachers: TEACHERS,
     });
     if (!stage.isConnected) return;
     stage.replaceChildren(
@@ -247,6 +249,7 @@ export async function drawViewer(given) {
         { query_block: query.address, result_block: thumbnail(image, 1024) },
         given.best,
       ),
+      drawTeachers(explanation),
     );
     announce(
       `Explanation ready: ${plural(explanation.pairs.length, `${explanation.parts} pair`)} ` +

@@ -38,6 +38,11 @@ const MEANINGS = {
     "Relevant and not relevant results teach the learner what you mean. Nothing changes " +
       "before you update the ranking.",
   ],
+  teachers: [
+    "teachers",
+    "Learning put pairs of your labelled or marked images together and kept others apart. A pair " +
+      "counts where one is like the query and the other like the result.",
+  ],
   explain: [
     "explanations",
     "Bright parts add to the score, dimmed parts do not. Numbers join the blocks that match best.",

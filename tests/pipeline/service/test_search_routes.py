@@ -163,6 +163,17 @@ def test_explanation(client, photos):
     (answer,) = client.upload(photos.data("plum/1.jpg")).json()
     same = client.get("/explain", params={"upload": answer["upload"], "result": second, "learner": "cosine"}).json()
     assert same["score"] == pytest.approx(found["score"], abs=1e-5)
+    taught = client.described(
+        schemas_figures.Explanation, "/explain", id=first, result=second, learner="oasis", teachers=2
+    )
+    teachers = taught["teachers"]
+    assert teachers["unlearned"] + teachers["common"] + teachers["learned"] == pytest.approx(taught["score"], abs=1e-5)
+    assert client.get("/" + teachers["pairs"][0]["query"]["thumbnail"]).status_code == 200
+    none = client.described(
+        schemas_figures.Explanation, "/explain", id=first, result=second, learner="cosine", teachers=2
+    )
+    assert none["teachers"] is None
+    assert "oasis has one" in none["no_teachers"]
     png = client.get("/explain", params={"id": first, "result": second, "format": "png"})
     assert png.content.startswith(b"\x89PNG")
     client.check_error(client.get("/explain", params={"id": first, "result": 12345}), 404, "12345")

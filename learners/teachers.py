@@ -1,0 +1,304 @@
+"""Which training images made two images similar: a learned similarity as a sum over pairs of training images.
+
+Every step of OASIS adds tau q (p+ - p-)' to W (`oasis`), and q, p+ and p- are images that it was trained on. Let these
+be the rows of Z, as the learner has them, and T[a, b] the sum of tau over the steps in which a was the query and b the
+relevant image, less those in which b was the irrelevant one. Then
+
+    W = W0 + Z' T Z,    S(q, x) = z' W0 g + (Z z)' T (Z g)
+
+with W0 the start: the identity or zero. Without whitening z = q and g = x. Whitening (`whitening`) has unit rows Z,
+z = A (q - m) / |A (q - m)| and g = A x = A (x - m) + A m. What A m gives is the same for all images of a query's
+ranking, and stands by itself here, so that an image x is compared with teachers as the query is.
+
+Of an image beside which a share a of what was learned counts (`blend`), the terms are z' ((1 - a) I + a W0) g and
+a (Z z)' T (Z g).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from sklearn.utils.validation import check_is_fitted
+
+from .base import SimilarityLearner
+from .rows import FASTMATH
+from .sums import product
+
+_CHECKED = 16  # images whose similarities by the table are compared with those of the learner
+_TOLERANCE = 1e-3  # of the largest similarity; rounding stays far below
+_NO_TABLE = "there is no table of teachers: fit an OASIS with record_teachers=True"
+
+
+def with_images(table: sp.csr_array, n_images: int) -> sp.csr_array:
+    """Return a table with rows and columns for more images."""
+    n = table.shape[0] + n_images
+    indptr = np.concatenate([table.indptr, np.full(n_images, table.indptr[-1], table.indptr.dtype)])
+    return sp.csr_array((table.data, table.indices, indptr), shape=(n, n))
+
+
+def with_steps(table: sp.csr_array, triplets: np.ndarray, taus: np.ndarray) -> sp.csr_array:
+    """Return a table with some steps added.
+
+    Parameters
+    ----------
+    table : CSR of float32, shape (n_images, n_images)
+    triplets : int array of shape (n, 3)
+        Query, relevant and irrelevant image, as rows of the table.
+    taus : float32 array of shape (n,)
+        The steps; 0 where none was taken.
+    """
+    taken = np.flatnonzero(taus)
+    queries, relevant, irrelevant = triplets[taken].astype(np.int32).T
+    entries = np.concatenate([taus[taken], -taus[taken]])
+    places = np.tile(queries, 2), np.concatenate([relevant, irrelevant])
+    return sp.csr_array(table + sp.coo_array((entries, places), shape=table.shape).tocsr())
+
+
+class PairTeachers(NamedTuple):
+    """What made a query and a result similar: ``unlearned + common + sum(contributions) + rest`` is the score.
+
+    A teacher is an entry of the table: two training images that the steps put together (``weights`` above 0) or kept
+    apart. It raises the score where it put together what is like the query and what is like the result.
+    """
+
+    score: float
+    unlearned: float  # score without learning
+    common: float  # learned, and the same for every result of the query; 0 without whitening
+    queries: np.ndarray  # int64 (n,), rows of the training images: the strongest that raise the score, then those that
+    images: np.ndarray  # lower it, each from the strongest on
+    weights: np.ndarray  # float32 (n,), entries of the table
+    like_query: np.ndarray  # float32 (n,), cosine of `queries` and the query, in the vectors that were learned in
+    like_result: np.ndarray  # float32 (n,), cosine of `images` and the result
+    contributions: np.ndarray  # float32 (n,)
+    rest: float  # sum of the contributions of all other teachers
+    n_rest: int  # those that contribute anything
+
+    @property
+    def learned(self) -> float:
+        """What was learned about the two: the sum over all teachers."""
+        return float(self.contributions.sum(dtype=np.float64)) + self.rest
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def _insert(value, place, values, places):
+    """Insert a value into a descending list, whose last one is dropped."""
+    i = len(values) - 1
+    while i > 0 and values[i - 1] < value:
+        values[i], places[i] = values[i - 1], places[i - 1]
+        i -= 1
+    values[i], places[i] = value, place
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def strongest(indptr, indices, data, u, v, values, places):
+    """Sum u' T v over the entries of T, and find the largest terms; the sum and the number of terms that are not 0.
+
+    `values` (2, n), zeros, and `places` (2, n) receive the terms and their entries: those above 0, and those below with
+    the sign turned.
+    """
+    total, count = 0.0, 0
+    for a in range(len(indptr) - 1):
+        if u[a] == np.float32(0.0):
+            continue
+        for k in range(indptr[a], indptr[a + 1]):
+            term = u[a] * data[k] * v[indices[k]]
+            if term == np.float32(0.0):
+                continue
+            total += float(term)
+            count += 1
+            if term > values[0, -1]:
+                _insert(term, k, values[0], places[0])
+            elif -term > values[1, -1]:
+                _insert(-term, k, values[1], places[1])
+    return total, count
+
+
+class Teachers:
+    """The table of a learner with the images that it was trained on.
+
+    Parameters
+    ----------
+    learner : OASIS, or Blend of one
+        Fitted with ``record_teachers=True``.
+    X : CSR or dense of shape (n_images, d)
+        The images of `fit`, followed by those of each `partial_fit`: the rows of ``teachers_``.
+
+    Attributes
+    ----------
+    table : CSR of float32, shape (n_images, n_images)
+
+    Raises
+    ------
+    ValueError
+        The learner has no table, or table and images do not give the similarities of the learner: the table is damaged,
+        or these are other images.
+
+    Notes
+    -----
+    Not in the papers. AROMA and LEGO have no such table. A step of diagonal AROMA multiplies q p' with the variances,
+    entry by entry, which leaves no product of images; in factored AROMA and LEGO, where W stays a sum over pairs of
+    training images, each step joins all images of all steps before it: the table would be full, and name no teacher.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from visterm.learners import OASIS, Teachers
+    >>> X = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
+    >>> learner = OASIS(n_steps=5000, record_teachers=True, random_state=0).fit(X, ["a", "a", "b", "b"])
+    >>> teachers = Teachers(learner, X).of_pair(X[:1], X[1:2])
+    >>> bool(np.isclose(teachers.unlearned + teachers.common + teachers.learned, teachers.score))
+    True
+    >>> int(teachers.queries[0]), int(teachers.images[0])
+    (0, 1)
+    """
+
+    def __init__(self, learner: Any, X: Any) -> None:
+        self._learner: Any = learner if isinstance(learner, SimilarityLearner) else learner.learner
+        check_is_fitted(self._learner)
+        table = getattr(self._learner, "teachers_", None)
+        if table is None:
+            raise ValueError(_NO_TABLE)
+        if X.shape[0] != table.shape[0]:
+            raise ValueError(f"the table is of {table.shape[0]} images, got {X.shape[0]}")
+        try:
+            table.check_format(full_check=True)
+            if not np.isfinite(table.data).all():
+                raise ValueError("it holds no numbers")
+        except ValueError as error:
+            raise ValueError(f"the table of teachers is damaged ({error})") from None
+        self.table: sp.csr_array = table
+        self._Z = self._learner.whitened(X)
+        self._weigh(learner)
+        A_m = self._learner._shift()[None] if self._learner.is_whitened() else None
+        self._A_m = A_m
+        self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
+        some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
+        with np.errstate(over="ignore", invalid="ignore"):  # of damaged numbers
+            wanted, given = self._similarity.similarity(X[some], X[some]), self.similarity(X[some], X[some])
+        if not np.abs(given - wanted).max() <= _TOLERANCE * np.abs(wanted).max():
+            raise ValueError(
+                "the table of teachers does not give the similarities of the learner: it is damaged, or these are not "
+                "the images of its training"
+            )
+
+    def with_share(self, learner: Any) -> Teachers:
+        """Return the same table for another share of the same learner: a `Blend`, or the learner itself."""
+        other = copy.copy(self)
+        other._weigh(learner)
+        return other
+
+    def _weigh(self, learner: Any) -> None:
+        """Set the weights of the two terms to those of a learner, or of a share of it."""
+        look, learned = (0.0, 1.0) if isinstance(learner, SimilarityLearner) else learner._weights()
+        self._similarity: Any = learner
+        self._learned = float(learned)
+        self._unlearned = float(look) + (self._learned if self._learner._starts_at_vectors() else 0.0)
+
+    def similarity(self, Q: Any, X: Any) -> np.ndarray:
+        """Similarity by the table alone: float64 (n_queries, n_images); for checks, as W is faster."""
+        z, g = self._learner.whitened(Q), self._gallery(X, centred=False)
+        by_table = (self.table.T @ self._likeness(z).astype(np.float64)).T @ self._likeness(g)
+        return self._unlearned * _dense(z @ g.T) + self._learned * by_table
+
+    def of_pair(self, q: Any, x: Any, n: int = 8) -> PairTeachers:
+        """Find the teachers of a query and a result.
+
+        Parameters
+        ----------
+        q, x : CSR or dense of shape (1, d)
+        n : int, default=8
+            List so many of the teachers that raise the score, and as many that lower it, at most.
+        """
+        z, g = self._learner.whitened(q), self._gallery(x, centred=True)
+        u, v = (self._likeness(side)[:, 0].astype(np.float32) for side in (z, g))
+        T = self.table
+        values, places = np.zeros((2, n), np.float32), np.zeros((2, n), np.int64)
+        total, count = strongest(T.indptr, T.indices, T.data, u, v, values, places)
+        at = np.concatenate([some[: np.count_nonzero(amounts)] for some, amounts in zip(places, values, strict=True)])
+        queries = np.searchsorted(T.indptr, at, side="right") - 1
+        images, weights = T.indices[at].astype(np.int64), T.data[at]
+        contributions = (self._learned * (u[queries] * weights * v[images])).astype(np.float32)
+        score = float(self._similarity.similarity(q, x)[0, 0])
+        unlearned = self._unlearned * float(_dense(z @ g.T)[0, 0])
+        learned, common = self._learned * total, 0.0
+        if self._A_m is not None and self._of_A_m is not None:
+            common = self._unlearned * float((z @ self._A_m.T)[0, 0]) + self._learned * float(u @ self._of_A_m)
+        length = float(np.linalg.norm(_dense(g))) or 1.0
+        return PairTeachers(
+            score,
+            unlearned,
+            common,
+            queries,
+            images,
+            weights,
+            u[queries],
+            v[images] / np.float32(length),
+            contributions,
+            learned - float(contributions.sum(dtype=np.float64)),
+            count - len(at),
+        )
+
+    def of_images(self, q: Any, x: Any) -> np.ndarray:
+        """What each training image taught about a query and a result: float64 (n_images,).
+
+        A teacher counts half for each of its two images.
+        """
+        u, v = (self._likeness(side)[:, 0] for side in (self._learner.whitened(q), self._gallery(x, centred=True)))
+        return self._learned * (u * (self.table @ v) + v * (self.table.T @ u)) / 2
+
+    def without(self, rows: Any) -> Any:
+        """Return a copy of the learner without all that some training images took part in.
+
+        Parameters
+        ----------
+        rows : int array
+            Rows of the images.
+
+        Returns
+        -------
+        OASIS
+            Rows and columns of its table are empty for these images, and W is less their part, exactly. It is not the
+            learner that would have been trained without them: later steps were taken in their presence.
+        """
+        rows = np.unique(np.asarray(rows))
+        T, Z = self.table, self._Z
+        gone = np.zeros(T.shape[0], bool)
+        gone[rows] = True
+        rest = T.tocoo()
+        queries, images = rest.coords
+        kept = ~(gone[queries] | gone[images])
+        of_rows, of_columns = T[rows], sp.csr_array(T[:, rows].multiply((~gone)[:, None]))
+        learner = copy.copy(self._learner)
+        W = np.array(learner.W_)
+        for left, right in ((Z[rows], of_rows @ Z), (of_columns.T @ Z, Z[rows])):
+            if sp.issparse(left):
+                part = sp.coo_array(left.T @ right)
+                np.subtract.at(W, part.coords, part.data)
+            else:
+                for one, other in zip(left, right, strict=True):
+                    W -= np.outer(one, other)
+        learner.W_ = W
+        places = queries[kept], images[kept]
+        learner.teachers_ = sp.coo_array((rest.data[kept], places), shape=T.shape).tocsr()
+        return learner
+
+    def _gallery(self, X: Any, *, centred: bool) -> Any:
+        """Gallery side g of images, in the vectors that were learned in."""
+        learner = self._learner
+        X = learner._check_images(X)
+        if not learner.is_whitened():
+            return X
+        sides = product(X, learner.whitening_)
+        return sides - learner._shift() if centred else sides
+
+    def _likeness(self, sides: Any) -> np.ndarray:
+        """Inner products of the training images and others: dense (n_images, n)."""
+        return _dense(self._Z @ sides.T)
+
+
+def _dense(X: Any) -> np.ndarray:
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
