@@ -63,7 +63,7 @@ class Graph:
 
     @classmethod
     def build(cls, sides: np.ndarray, ids: np.ndarray, n_threads: int) -> Graph:
-        """Build the graph of a gallery: half a millisecond per image and thread."""
+        """Build the graph of a gallery."""
         n, d = sides.shape
         library = faiss()
         index = library.IndexHNSWSQ(d, library.ScalarQuantizer.QT_8bit, LINKS, library.METRIC_INNER_PRODUCT)
@@ -118,7 +118,7 @@ class Graph:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, folder / _FILE)
-        except RuntimeError as error:  # FAISS has no other
+        except (RuntimeError, TypeError, UnicodeError) as error:  # of FAISS; and of a path that is no UTF-8
             raise OSError(f"{folder / _FILE} cannot be written: {_first_line(error)}") from None
         finally:
             temporary.unlink(missing_ok=True)

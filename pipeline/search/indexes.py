@@ -107,11 +107,9 @@ def _graph_index(
     index = None
     try:
         graph.faiss()
-        last = read_record(folder)
         if is_up_to_date(folder, record):
+            record["recall"] = (read_record(folder) or record).get("recall")  # that of the index as it was built
             index = TwoStageIndex.load(folder, *arguments, **options)
-        elif last is not None:
-            console.say(f"the index for {name} is damaged or of other vectors; building it again")
     except ImportError as error:
         console.warn(f"{name} searches exactly, without an index: {error}")
         return exact
@@ -125,7 +123,7 @@ def _graph_index(
     else:
         with console.phase(f"building the index of {count(len(gallery.images), 'image')} for {name}"):
             index = TwoStageIndex(*arguments, **options)
-    _measure(index, exact, gallery.X, name, record, console)
+        _measure(index, exact, gallery.X, name, record, console)
     _save(folder, record, index, run, name, console)
     return index
 
@@ -142,11 +140,12 @@ def _measure(index: TwoStageIndex, exact: ExactIndex, X: Any, name: str, record:
 def _save(folder: Path, record: dict[str, Any], index: TwoStageIndex | None, run: Run, name: str, console: Any) -> None:
     """Write the record of an index to the run, and its graph if it has one; a warning where that is not possible."""
     try:
-        with run.locked(), publish(folder, record) as target:
-            if index is not None:
-                index.save(target)
-        if folder.name != name:  # an earlier version kept one per learner
-            discard(folder.with_name(name))
+        with run.locked():
+            with publish(folder, record) as target:
+                if index is not None:
+                    index.save(target)
+            if folder.name == VECTORS:  # an earlier version kept one per learner
+                discard(folder.with_name(name))
     except (UserError, OSError) as error:
         console.warn(f"the index for {name} cannot be saved: {error}")
 

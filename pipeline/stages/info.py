@@ -112,7 +112,7 @@ def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, A
     recalls = {}
     for name in (*LEARNER_NAMES, "vectors"):
         record = _whole_record(run.folder / "index" / name)
-        if record and extractor and record["inputs"]["extractor"] == extractor["content"] and "recall" in record:
+        if record and extractor and record["inputs"]["extractor"] == extractor["content"] and record.get("recall"):
             recalls[name] = record["recall"]
     return recalls
 

@@ -16,6 +16,7 @@ PLACES = {  # artifacts, and the command that repairs each
     "learners/musl.checkpoint": "train --learner musl --force --run fruit",
     "tuning/oasis": "tune --learner oasis --force --run fruit",
     "index/oasis": "index --rebuild --learner oasis --run fruit",
+    "index/vectors": "index --rebuild --learner cosine --run fruit",
     "evaluations/oasis": "evaluate --learner oasis --force --run fruit",
 }
 
@@ -52,8 +53,8 @@ def flip(file):
 
 @pytest.fixture
 def whole(mine):
-    """The finished run with a checkpoint, a tuning and an index, which are as good as empty."""
-    for place in ("learners/musl.checkpoint", "tuning/oasis", "index/oasis"):
+    """The finished run with a checkpoint, a tuning and two indexes, which are as good as empty."""
+    for place in ("learners/musl.checkpoint", "tuning/oasis", "index/oasis", "index/vectors"):
         with publish(mine / "runs/fruit" / place, make_record("any", {}, {"extractor": ""})):
             pass
     assert json_of("info", cwd=mine)["damaged"] == []
@@ -84,8 +85,16 @@ def test_repair_and_the_commands_it_names_leave_nothing_damaged(whole, damage):
         if not place.startswith("tuning"):
             damage(whole / "runs/fruit" / place / "record.json")
     refused("repair", cwd=whole)  # with the other lines
-    for command in ("extractor", "learners/oasis", "learners/musl.checkpoint", "evaluations/oasis", "index/oasis"):
-        visterm(*PLACES[command].split(), cwd=whole)
+    places = (
+        "extractor",
+        "learners/oasis",
+        "learners/musl.checkpoint",
+        "evaluations/oasis",
+        "index/oasis",
+        "index/vectors",
+    )
+    for place in places:
+        visterm(*PLACES[place].split(), cwd=whole)
     assert json_of("info", cwd=whole)["damaged"] == []
     assert json_of("repair", cwd=whole)["damaged"] == []
 
