@@ -24,12 +24,12 @@ MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "vectors_table", "both", "forest", "incremental"),
     *("edit", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison", "open", "annotators"),
     *("wsabie", "musl", "search", "dense", "two_stage", "milvus", "service", "checks", "webpage", "feedback", "growth"),
-    *("configurations", "spatial", "tuning", "scale"),
+    *("configurations", "spatial", "tuning", "library", "scale"),
 )
 LONG = ("scale", "tuning")  # take hours: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.
 PHOTOS = (
-    *("photo_sizes", "deep", "vectors_table", "both", "open", "dense", "webpage"),
+    *("photo_sizes", "deep", "vectors_table", "both", "open", "dense", "library", "webpage"),
     *("feedback", "configurations", "spatial", "tuning"),
 )
 # Commands outside this folder that merge records of their own, and the module whose records theirs follow.
