@@ -1,6 +1,7 @@
 """When a picture was taken, as its EXIF says."""
 
 import datetime
+import warnings
 
 from PIL import ExifTags, Image
 
@@ -35,6 +36,12 @@ def date_taken(path: StrPath) -> str | None:
     Of JPEG and PNG files only the first `HEAD_BYTES` are read.
     """
     head = read_file(path, first=HEAD_BYTES)
+    with warnings.catch_warnings():  # of the process, so that threads may let a warning slip
+        warnings.filterwarnings("ignore", module="PIL")
+        return _date_in_file(head, path)
+
+
+def _date_in_file(head: bytes, path: StrPath) -> str | None:
     if head.startswith(_JPEG):
         return _date_in(_exif_of_jpeg(head))
     if head.startswith(_PNG):

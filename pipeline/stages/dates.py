@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Container
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,9 +30,11 @@ def read_dates(collection: Collection, root: Path, console: Console, among: Cont
     if not images:
         return
     with (
+        warnings.catch_warnings(),
         console.phase("reading dates", len(images), "images") as phase,
         ThreadPoolExecutor(min(_THREADS, len(images))) as pool,
     ):
+        warnings.filterwarnings("ignore", module="PIL")  # of broken EXIF; set here, before there are threads
         for start in range(0, len(images), _AT_ONCE):
             some = images[start : start + _AT_ONCE]
             dates = pool.map(date_of, [path for _, path in some])
