@@ -76,6 +76,9 @@ def test_equal_scores_fall_by_the_smallest_step():
 
 
 RANX = """
+import os
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # compiling takes minutes, and these few queries a second
 import numpy as np
 from ranx import Qrels, Run, evaluate
 
