@@ -276,7 +276,7 @@ def _precisions(scores, relevant, own, places, values):
     for hit in range(len(places)):
         rank += between[hit] + 1
         total += (hit + 1) / rank
-    return total / len(places), float(between[0] == 0)
+    return total / len(places), 1.0 if between[0] == 0 else 0.0
 
 
 def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> float:
