@@ -63,7 +63,7 @@ def extract() -> None:
     from visterm.features import VistermExtractor
 
     images = [np.random.default_rng(i).integers(0, 256, (128, 160, 3), np.uint8) for i in range(4)]
-    VistermExtractor(n_visterms=32, n_colors=4, random_state=0).fit(images).transform(images)
+    VistermExtractor(n_visterms=12, n_colors=4, random_state=0).fit(images).transform(images)
 
 
 def _done(task: tuple[str, ...]) -> None:

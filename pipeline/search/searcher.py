@@ -202,7 +202,10 @@ class Searcher:
         def choose() -> str:
             if of_labels:
                 return best_annotator(self.run, self.annotators, self._console.say)
-            return default_learner(self.run, self.learners[:-1], self._console.say, self.config.train.world)
+            # One that was trained on other features is better named than passed over: using it says what to do.
+            able, world = self.learners[:-1], self.config.train.world
+            known = able or [name for name in TRAINED if name in self.run.learners()]
+            return default_learner(self.run, known, self._console.say, world, cosine=bool(able))
 
         return self._once(("default", "of labels" if of_labels else "of images"), choose)
 

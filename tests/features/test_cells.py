@@ -48,6 +48,7 @@ SETTINGS = {
     "stride": 16,
     "cells": (1, 3),
     "tf": "sqrt",
+    "enlarge_to": None,
     "random_state": 0,
 }  # 10 for each of 10 cells
 

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from running import CLASSES, SMALL, json_of, refused, visterm
+from running import CLASSES, SMALL, json_of, refused, set_all, visterm
 
 from visterm.features import VistermExtractor
 from visterm.learners import OASIS
@@ -26,6 +26,8 @@ from visterm.pipeline.stages import train as train_stage
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import write_record
 from visterm.pipeline.store.run import Run
+
+FEW_FOR_A_FOREST = set_all(features={"codebook.kind": "forest", "n_visterms": 3})  # seen when the codebook is learned
 
 
 def in_a_process(*arguments, cwd):
@@ -329,7 +331,7 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
     assert "no image could be read" in refused("features", "none", cwd=tmp_path)
     refused("features", "missing", cwd=tmp_path)
     write_images(tmp_path / "fruit", ["a/1.jpg"])
-    refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=tmp_path)
+    refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=tmp_path)
     assert not (tmp_path / "runs").exists()
     (tmp_path / "runs").write_text("a file in the place of the folder")
     assert "cannot be written" in refused("features", "fruit", cwd=tmp_path)
@@ -344,7 +346,7 @@ def test_a_refused_run_leaves_nothing_behind(tmp_path, write_images):
         (["features", "fruit", "--run", "a/b"], "one plain word"),
         (["features", "fruit", "--config", "none.yaml"], "no such configuration file"),
         (["features", "fruit", "--set", "features.n_visterm=3"], "did you mean n_visterms?"),
-        (["features", "fruit", "--run", "new", "--set", "features.n_visterms=100000"], "n_visterms"),
+        (["features", "fruit", "--run", "new", *FEW_FOR_A_FOREST], "n_visterms"),
         (["train", "--run", "none"], "no run none in runs"),
         (["train", "--learner", "oassis"], "did you mean oasis?"),
         (["train", "--set", "oasis.C=-1"], "oasis.C"),
@@ -590,7 +592,7 @@ def test_demo_prints_the_path_of_its_report_last(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_used_does_not_stay(mine, write_images):
-    refused("features", "fruit", "--set", "features.n_visterms=100000", cwd=mine)
+    refused("features", "fruit", *FEW_FOR_A_FOREST, cwd=mine)
     write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
     assert "--force" in refused("features", "elsewhere/fruit", cwd=mine)
     assert json_of("features", "fruit", cwd=mine)["n_images"] == 30

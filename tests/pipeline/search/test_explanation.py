@@ -305,7 +305,7 @@ def test_images_of_the_run_are_read_once(folder, searcher, tmp_path, monkeypatch
 
 def test_large_photos_are_explained_in_their_own_coordinates(tmp_path, write_images):
     """JPEGs are scaled down while they are decoded, in `features` as in explanations."""
-    write_images(tmp_path / "photos", [f"pear/{i}.jpg" for i in range(6)])
+    write_images(tmp_path / "photos", [f"{label}/{i}.jpg" for label in ("pear", "plum") for i in range(6)])
     for i, side in enumerate((600, 1100, 2100)):  # divided by 1, 2 and 4
         small = cv2.imread(str(tmp_path / f"photos/pear/{i}.jpg"))
         cv2.imwrite(str(tmp_path / f"photos/pear/{i}.jpg"), cv2.resize(small, (side, side * 3 // 4)))

@@ -169,11 +169,14 @@ def test_a_learner_without_export_says_so(finished):
     assert line == "visterm: musl: MuSL compares by metrics that the label of each gallery image chooses: no export"
 
 
-@pytest.mark.parametrize(("kind", "module"), [("faiss", "faiss"), ("parquet", "pyarrow"), ("onnx", "onnx")])
-def test_a_missing_package_is_named(kind, module, finished, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "module", "extra"),
+    [("faiss", "faiss", "ann"), ("parquet", "pyarrow", "parquet"), ("onnx", "onnx", "onnx")],
+)
+def test_a_missing_package_is_named(kind, module, extra, finished, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, module, None)
     line = refused("export", "--to", f"npz,{kind}", "--output", tmp_path / "out", cwd=finished)
-    assert f"pip install 'visterm[{kind}]'" in line
+    assert f"pip install 'visterm[{extra}]'" in line
     assert not (tmp_path / "out").exists()
 
 
