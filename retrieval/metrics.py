@@ -124,8 +124,8 @@ def ndcg_at(relevant: Any, n_relevant: Any, k: int) -> Any:
 
     Examples
     --------
-    >>> ndcg_at([False, True], n_relevant=1, k=2) == 1 / np.log2(3)
-    True
+    >>> round(ndcg_at([False, True], n_relevant=1, k=2), 4)  # 1 / log2(3)
+    0.6309
     """
     relevant = _as_lists(relevant)
     if not 1 <= k <= relevant.shape[-1]:

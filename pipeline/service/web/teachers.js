@@ -56,7 +56,7 @@ const table = (caption, teachers) =>
             el(
               "tr",
               {},
-              ["Like the query", "", "Like the result", "Because", "Score"].map((name, i) =>
+              ["Like the query", "With", "Like the result", "Because", "Score"].map((name, i) =>
                 el("th", { scope: "col", class: i === 4 ? "n" : null }, name),
               ),
             ),

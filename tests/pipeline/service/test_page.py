@@ -301,12 +301,14 @@ def test_metrics_of_musl_are_tabs(page, ids):
 
 @pytest.mark.slow
 def test_results_follow_the_share_of_what_was_learned(page, ids):
-    page.ask(ids["fig/2.jpg"])
+    for number in (ids[f"fig/{i}.jpg"] for i in range(1, 19)):  # one whose first result changes
+        (whole,), (look,), (chosen,) = (
+            page.request.get(f"search?id={number}&{asked}").json() for asked in ("learned=1", "learner=cosine", "")
+        )
+        if whole["results"][0]["id"] != look["results"][0]["id"]:
+            break
+    page.ask(number)
     slider = page.get_by_role("slider", name="Share of what was learned")
-    number = ids["fig/2.jpg"]
-    (whole,), (look,), (chosen,) = (
-        page.request.get(f"search?id={number}&{asked}").json() for asked in ("learned=1", "learner=cosine", "")
-    )
     assert (whole["learned"], look["learned"], chosen["learned"] < 1) == (1, 1, True)
     expect(slider).to_have_value(str(chosen["learned"]))  # what training chose
     assert "learned" not in page.url
@@ -319,9 +321,9 @@ def test_results_follow_the_share_of_what_was_learned(page, ids):
     expect(slider).to_be_focused()
     assert page.url.endswith("&learned=0")
     page.tile(0).locator("a.open").focus()
-    with page.expect_response("**/explain?*learned=0") as explained:
+    with page.expect_response("**/explain?*learned=0*") as explained:
         page.keyboard.press("e")
-    assert explained.value.json()["score"] == look["results"][0]["score"]
+    assert explained.value.json()["score"] == pytest.approx(look["results"][0]["score"], abs=2e-6)
     page.keyboard.press("Escape")
     page.wait_for_url(lambda address: "open" not in address)
     page.reload()
