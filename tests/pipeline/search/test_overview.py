@@ -18,7 +18,7 @@ def odd(finished, tmp_path_factory):
     """The run with a copy of an image, and a plum among the apples."""
     folder = copy_run(finished, tmp_path_factory.mktemp("overview"))
     shutil.copy(folder / "fruit/pear/1.jpg", folder / "fruit/pear/copy.jpg")
-    (folder / "fruit/plum/1.jpg").rename(folder / "fruit/apple/plum.jpg")
+    (folder / "fruit/plum/2.jpg").rename(folder / "fruit/apple/plum.jpg")
     visterm("features", "fruit", cwd=folder)
     return Searcher(folder / "runs" / "fruit")
 
