@@ -110,7 +110,7 @@ class FitsTriplets:
         if getattr(self, "validation_fraction", None) is not None:
             raise ValueError("triplets do not say which images to hold out: use validation_fraction=None")
         given = GivenTriplets(triplets, X.shape[0])
-        return self.fit(X, given, callback=callback, progress=progress)  # type: ignore[attr-defined]
+        return self.fit(X, given, callback=callback, progress=progress)  # type: ignore[attr-defined]  # of the learner that has this base
 
 
 def steps_through(given: GivenTriplets) -> int:

@@ -202,7 +202,7 @@ class Searcher:
         def choose() -> str:
             if of_labels:
                 return best_annotator(self.run, self.annotators, self._console.say)
-            # One that was trained on other features is better named than passed over: using it says what to do.
+            # If none can be used, take one of other features: using it raises the error that says what to do.
             able, world = self.learners[:-1], self.config.train.world
             known = able or [name for name in TRAINED if name in self.run.learners()]
             return default_learner(self.run, known, self._console.say, world, cosine=bool(able))
