@@ -13,10 +13,12 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 import sklearn  # noqa: F401 - it sets environment variables when it is first imported
@@ -215,6 +217,15 @@ def data() -> Path:
     if not (folder / "caltech101").is_dir():
         pytest.skip(f"no real images at {folder}; VISTERM_DATA names their folder")
     return folder.resolve()
+
+
+@pytest.fixture(scope="session")
+def umap():
+    """UMAP without compilation, which takes half a minute; uncompiled, a few images take a second."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of TensorFlow, which nobody needs
+        patch.setattr(numba.config, "DISABLE_JIT", True)
+        return pytest.importorskip("umap")
 
 
 @pytest.fixture(scope="session")

@@ -166,9 +166,7 @@ class TestSimilarityNeighbors:
                 SimilarityNeighbors(Cosine(), **params).fit(*synonyms)
 
 
-@pytest.mark.slow
-def test_feeds_umap(synonyms):
-    umap = pytest.importorskip("umap")
+def test_feeds_umap(synonyms, umap):
     X, y = synonyms
     distances = SimilarityNeighbors(OASIS(**STEPS), n_neighbors=59).fit(X, y).transform(X).toarray()
     with warnings.catch_warnings():

@@ -24,7 +24,7 @@ def odd(finished, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def overview(odd):
+def overview(odd, umap):
     return make_overview(odd)
 
 
