@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from . import validation
 from .checks import plain_labels, plain_supervision, refuse_none
 from .online import Callback, OnlineLearner
-from .rows import FASTMATH, readonly
+from .rows import FASTMATH, Int, readonly
 from .sums import product
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,9 @@ _ONE, _TWO, _THREE, _FOUR = (np.uint64(k) for k in (1, 2, 3, 4))  # of the same 
 # Inlined by force: compiled apart it would round a little otherwise than the copies in kernels, and the linker would
 # take the one or the other, as this process compiles kernels or finds them in the cache.
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def combine_rows(indices, data, start, end, M, width, size, out):
+def combine_rows(
+    indices: np.ndarray, data: np.ndarray, start: Int, end: Int, M: np.ndarray, width: Int, size: Int, out: np.ndarray
+) -> None:
     """Out = the sum of data[i] times row indices[i] of M, for i of start to end - 1.
 
     M has one dimension; row j begins at j * width, and its first `size` numbers are read. All whole numbers are uint64.

@@ -35,7 +35,19 @@ from threadpoolctl import threadpool_limits
 from .checks import check_integer
 from .given_triplets import FitsTriplets
 from .online import OnlineLearner
-from .rows import FASTMATH, Rows, dense_rows, difference, entry_cost, mean_entries, row_dot, squared_norm, widest_row
+from .rows import (
+    FASTMATH,
+    Float,
+    Int,
+    Rows,
+    dense_rows,
+    difference,
+    entry_cost,
+    mean_entries,
+    row_dot,
+    squared_norm,
+    widest_row,
+)
 from .sums import inner_products, product
 from .triplets import TripletSampler
 from .whitening import WhiteningMixin, check_whiten
@@ -65,7 +77,7 @@ _STEEP = np.float32(1e6)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def diagonal_pass(rows, triplets, r, model):
+def diagonal_pass(rows: Rows, triplets: np.ndarray, r: Float, model: np.ndarray) -> tuple[float, int]:
     """Learn from the triplets in turn (figure 1); sum of the losses and number of violating triplets.
 
     `model` is float32 (d, 2 d): W in its even and Sigma in its odd columns, so that the two entries that an update
@@ -128,7 +140,7 @@ _W, _Y, _Y2, _Y3, _TOP = range(5)  # rows of `sums`; the last is the largest y
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _update_row(W, Sigma, q, pending, least):
+def _update_row(W: np.ndarray, Sigma: np.ndarray, q: Float, pending: np.ndarray, least: Float) -> None:
     """Add the pending updates to a row of W and Sigma."""
     a, c, b0, b1, b2 = pending[_A], pending[_C], pending[_B0], pending[_B1], pending[_B2]
     for j in range(len(W)):
@@ -139,7 +151,22 @@ def _update_row(W, Sigma, q, pending, least):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sum_one(W0, W1, W2, W3, S0, S1, S2, S3, q0, q1, q2, q3, w, y):
+def _sum_one(
+    W0: np.ndarray,
+    W1: np.ndarray,
+    W2: np.ndarray,
+    W3: np.ndarray,
+    S0: np.ndarray,
+    S1: np.ndarray,
+    S2: np.ndarray,
+    S3: np.ndarray,
+    q0: Float,
+    q1: Float,
+    q2: Float,
+    q3: Float,
+    w: np.ndarray,
+    y: np.ndarray,
+) -> None:
     """Add four rows to the sums that a query with one pair needs; one by one, these would be loaded four times."""
     for j in range(len(w)):
         w[j] += q0 * W0[j] + q1 * W1[j] + q2 * W2[j] + q3 * W3[j]
@@ -147,7 +174,25 @@ def _sum_one(W0, W1, W2, W3, S0, S1, S2, S3, q0, q1, q2, q3, w, y):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sum_several(W0, W1, W2, W3, S0, S1, S2, S3, q0, q1, q2, q3, w, y, y2, y3, top):
+def _sum_several(
+    W0: np.ndarray,
+    W1: np.ndarray,
+    W2: np.ndarray,
+    W3: np.ndarray,
+    S0: np.ndarray,
+    S1: np.ndarray,
+    S2: np.ndarray,
+    S3: np.ndarray,
+    q0: Float,
+    q1: Float,
+    q2: Float,
+    q3: Float,
+    w: np.ndarray,
+    y: np.ndarray,
+    y2: np.ndarray,
+    y3: np.ndarray,
+    top: np.ndarray,
+) -> None:
     """Add four rows to the sums that a query with several pairs needs."""
     for j in range(len(w)):
         w[j] += q0 * W0[j] + q1 * W1[j] + q2 * W2[j] + q3 * W3[j]
@@ -159,7 +204,19 @@ def _sum_several(W0, W1, W2, W3, S0, S1, S2, S3, q0, q1, q2, q3, w, y, y2, y3, t
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def sweep(W, Sigma, updates, q, pending, least, queries, several, first, last, sums):
+def sweep(
+    W: np.ndarray,
+    Sigma: np.ndarray,
+    updates: bool,
+    q: np.ndarray,
+    pending: np.ndarray,
+    least: Float,
+    queries: np.ndarray,
+    several: np.ndarray,
+    first: Int,
+    last: Int,
+    sums: np.ndarray,
+) -> None:
     """Add the pending updates of query q to rows first to last of W and Sigma, and sum these rows for other queries.
 
     `queries` (n, d), and `several` tells which of them have several pairs; `sums` (n, 5, d) receives the sums.
@@ -188,7 +245,9 @@ def sweep(W, Sigma, updates, q, pending, least, queries, several, first, last, s
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def diagonal_pairs(X, triplets, r, sums, n_queries, pending, most):
+def diagonal_pairs(
+    X: np.ndarray, triplets: np.ndarray, r: Float, sums: np.ndarray, n_queries: Int, pending: np.ndarray, most: Float
+) -> tuple[int, int, int, Float, float, int]:
     """Learn from the triplets in turn, as far as the sums of their queries reach.
 
     `sums` (n_parts, n, 5, d) holds those of the next `n_queries`; `pending` (5, d) receives the updates, of one query,
@@ -277,7 +336,8 @@ def dense_diagonal_pass(
     last_rows = [min(row + height, d) for row in first_rows]
     starts = np.flatnonzero(np.diff(triplets[:, 0], prepend=-1))
     several = np.diff(starts, append=len(triplets)) > 1
-    q, updates, least = np.zeros(d, np.float32), 0, 1.0
+    q, updates = np.zeros(d, np.float32), 0
+    least: Float = 1.0
     seen, ahead, losses, violating = 0, 1, 0.0, 0
     while True:
         first = np.searchsorted(starts, seen, side="right") - 1 if seen < len(triplets) else len(starts)
@@ -299,7 +359,7 @@ def dense_diagonal_pass(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add_rows(matrix, rows, weights, n, out):
+def _add_rows(matrix: np.ndarray, rows: np.ndarray, weights: np.ndarray, n: Int, out: np.ndarray) -> None:
     """Add a weighted sum of n rows of a matrix."""
     for i in range(n):
         row, weight = matrix[rows[i]], weights[i]
@@ -308,7 +368,7 @@ def _add_rows(matrix, rows, weights, n, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sparse_dot(dense, columns, values, n):
+def _sparse_dot(dense: np.ndarray, columns: np.ndarray, values: np.ndarray, n: Int) -> Float:
     """Inner product of a dense and a sparse vector."""
     dot = np.float32(0.0)
     for j in range(n):
@@ -317,7 +377,17 @@ def _sparse_dot(dense, columns, values, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def factored_pass(rows, triplets, r, W, Lambda, Omega, U, V, weights):
+def factored_pass(
+    rows: Rows,
+    triplets: np.ndarray,
+    r: Float,
+    W: np.ndarray,
+    Lambda: np.ndarray,
+    Omega: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    weights: np.ndarray,
+) -> tuple[int, int, float, int]:
     """Learn from the triplets in turn (figure 2) until U and V are full.
 
     W, Lambda and Omega are only read; U and V, (n_pending, d), and `weights` receive what is to be added to them: in
@@ -427,7 +497,7 @@ def _slices(d: int) -> list[slice]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _combine(matrix, weights, k, out, start, end):
+def _combine(matrix: np.ndarray, weights: np.ndarray, k: Int, out: np.ndarray, start: Int, end: Int) -> None:
     """out[start:end] less a weighted sum of the first k rows of a matrix."""
     for i in range(k):
         row, weight = matrix[i], weights[i]
@@ -436,7 +506,18 @@ def _combine(matrix, weights, k, out, start, end):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def factored_block(margins, D, E, q_norms, p_norms, r, d, of_S, of_T, weights):
+def factored_block(
+    margins: np.ndarray,
+    D: np.ndarray,
+    E: np.ndarray,
+    q_norms: np.ndarray,
+    p_norms: np.ndarray,
+    r: Float,
+    d: Int,
+    of_S: np.ndarray,
+    of_T: np.ndarray,
+    weights: np.ndarray,
+) -> tuple[np.ndarray, float, int]:
     """Learn from a block of triplets in turn (figure 2), in inner products.
 
     The k updates are U = of_S[:k, :k] S[chosen] and V = of_T[:k, :k] T[chosen], with `weights`, as `fold` takes them.

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from .rows import FASTMATH, Rows, dense_rows, difference
+from .rows import FASTMATH, Float, Int, Rows, dense_rows, difference
 
 Run = Callable[..., Iterable[Any]]  # `map`, or that of a pool of threads
 
@@ -120,7 +120,7 @@ def learn_blocks(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def inner(a, b, indptr, indices, data):
+def inner(a: Int, b: Int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Float:
     """Inner product of rows a and b."""
     i, j = indptr[a], indptr[b]
     end_i, end_j = indptr[a + 1], indptr[b + 1]
@@ -134,7 +134,7 @@ def inner(a, b, indptr, indices, data):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add(out, weight, x):
+def _add(out: np.ndarray, weight: Float, x: np.ndarray) -> None:
     for c in range(len(out)):
         out[c] += weight * x[c]
 
@@ -143,7 +143,19 @@ def _add(out, weight, x):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sparse_steps(rows, C, earlier, earlier_G, earlier_moved, triplets, starts, V, G, moved, taus):
+def _sparse_steps(
+    rows: Rows,
+    C: Float,
+    earlier: np.ndarray,
+    earlier_G: np.ndarray,
+    earlier_moved: np.ndarray,
+    triplets: np.ndarray,
+    starts: np.ndarray,
+    V: np.ndarray,
+    G: np.ndarray,
+    moved: np.ndarray,
+    taus: np.ndarray,
+) -> tuple[float, int]:
     """Learn the triplets of a block; sum of the losses and number of violating triplets."""
     indptr, indices, data, norms = rows
     d = V.shape[1]
@@ -196,13 +208,33 @@ def _sparse_steps(rows, C, earlier, earlier_G, earlier_moved, triplets, starts, 
 
 # Rows of W are read from memory, four at a time: as many requests wait at once, and sums are loaded a quarter as often.
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add_four(out, x0, w0, x1, w1, x2, w2, x3, w3):
+def _add_four(
+    out: np.ndarray,
+    x0: Float,
+    w0: np.ndarray,
+    x1: Float,
+    w1: np.ndarray,
+    x2: Float,
+    w2: np.ndarray,
+    x3: Float,
+    w3: np.ndarray,
+) -> None:
     for c in range(len(out)):
         out[c] += (x0 * w0[c] + x1 * w1[c]) + (x2 * w2[c] + x3 * w3[c])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add_to_four(w0, x0, w1, x1, w2, x2, w3, x3, g):
+def _add_to_four(
+    w0: np.ndarray,
+    x0: Float,
+    w1: np.ndarray,
+    x1: Float,
+    w2: np.ndarray,
+    x2: Float,
+    w3: np.ndarray,
+    x3: Float,
+    g: np.ndarray,
+) -> None:
     for c in range(len(g)):
         w0[c] += x0 * g[c]
         w1[c] += x1 * g[c]
@@ -211,7 +243,17 @@ def _add_to_four(w0, x0, w1, x1, w2, x2, w3, x3, g):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _sparse_tile(rows, W, left, right, old, G, moved, new, V):
+def _sparse_tile(
+    rows: Rows,
+    W: np.ndarray,
+    left: Int,
+    right: Int,
+    old: np.ndarray,
+    G: np.ndarray,
+    moved: np.ndarray,
+    new: np.ndarray,
+    V: np.ndarray,
+) -> None:
     """W <- W + Q' G of the queries `old`, then V = Q W of the queries `new`, in the columns from left to right."""
     indptr, indices, data, _ = rows
     for a in range(len(old)):
@@ -269,7 +311,18 @@ class _Sparse:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _dense_steps(X, norms, C, triplets, starts, products, V, G, moved, taus):
+def _dense_steps(
+    X: np.ndarray,
+    norms: np.ndarray,
+    C: Float,
+    triplets: np.ndarray,
+    starts: np.ndarray,
+    products: np.ndarray,
+    V: np.ndarray,
+    G: np.ndarray,
+    moved: np.ndarray,
+    taus: np.ndarray,
+) -> tuple[float, int]:
     """Learn the triplets of a block; `products` (B, B) are the queries' inner products."""
     one, zero = np.float32(1.0), np.float32(0.0)
     p = np.empty(X.shape[1], np.float32)

@@ -9,6 +9,8 @@ import numpy as np
 from numba import njit
 from sklearn.utils import check_random_state
 
+from .rows import Float, Int
+
 
 def stream(*numbers: int) -> np.ndarray:
     """Random state for the draw functions, a function of `numbers` alone: (1,) uint64."""
@@ -24,7 +26,7 @@ _TWO_32 = np.uint64(1 << 32)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _next(state):
+def _next(state: np.ndarray) -> Int:
     state[0] += _GAMMA
     z = state[0]
     z = (z ^ (z >> _U30)) * _MIX_1
@@ -33,7 +35,7 @@ def _next(state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_below(n, state):
+def draw_below(n: Int, state: np.ndarray) -> Int:
     """Uniform integer in 0..n-1 for n < 2**32, without bias (Lemire 2019)."""
     bound = np.uint64(n)
     product = (_next(state) >> _U32) * bound
@@ -45,13 +47,13 @@ def draw_below(n, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_uniform(state):
+def draw_uniform(state: np.ndarray) -> Float:
     """Uniform number in [0, 1), 53 bits."""
     return np.float64(_next(state) >> _U11) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def shuffled(n, state):
+def shuffled(n: Int, state: np.ndarray) -> np.ndarray:
     """0..n-1 in random order (Fisher and Yates)."""
     order = np.empty(n, np.int32)
     for i in range(n):  # np.arange would take longer to compile than all else here

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_leaf(columns, values, directions, thresholds):
+def find_leaf(columns: np.ndarray, values: np.ndarray, directions: np.ndarray, thresholds: np.ndarray) -> int:
     """Leaf that a sparse vector arrives at. Node i has the children 2 i + 1 and 2 i + 2, leaves come last."""
     node = 0
     while node < len(thresholds):
@@ -47,7 +47,7 @@ def find_leaf(columns, values, directions, thresholds):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def first_at_least(places, start, end, place):
+def first_at_least(places: np.ndarray, start: int, end: int, place: int) -> int:
     """First index in start..end-1 of the sorted `places` that holds `place` or more; `end` if none does."""
     while start < end:
         middle = (start + end) // 2
@@ -59,7 +59,13 @@ def first_at_least(places, start, end, place):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def search_pass(queries, lists, tree, nearest, similarities):
+def search_pass(
+    queries: tuple[np.ndarray, ...],
+    lists: tuple[np.ndarray, ...],
+    tree: tuple[np.ndarray, ...],
+    nearest: np.ndarray,
+    similarities: np.ndarray,
+) -> None:
     """Fill in the k nearest places of every query, nearest first, of equal ones the smaller; -1 where none is left.
 
     Only images with a positive similarity are neighbours.

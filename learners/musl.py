@@ -39,7 +39,7 @@ from .base import Callback, Distribute, ResumingLearner
 from .checks import check_integer, plain_labels, refuse_none
 from .draws import draw_seed
 from .maps import Map
-from .rows import FASTMATH, readonly
+from .rows import FASTMATH, Float, Int, readonly
 from .sums import product
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,9 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def least_cut(columns, first, last, A, degree):
+def least_cut(
+    columns: tuple[np.ndarray, ...], first: Int, last: Int, A: np.ndarray, degree: np.ndarray
+) -> tuple[float, int, Float, Float]:
     """Stump of features first..last-1 with the least cut: the cut, the feature, the values next to the threshold.
 
     Each feature's images are moved to one side of the threshold one after another: from the lowest value up to zero,
@@ -107,7 +109,15 @@ def least_cut(columns, first, last, A, degree):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def weigh_pairs(pairs, category, H, positive, negative, A, degree):
+def weigh_pairs(
+    pairs: np.ndarray,
+    category: np.ndarray,
+    H: np.ndarray,
+    positive: np.ndarray,
+    negative: np.ndarray,
+    A: np.ndarray,
+    degree: np.ndarray,
+) -> None:
     """Write into A the weights of the pairs of every two images, those of negative pairs negated, and its row sums.
 
     `positive` and `negative`, (C, T + 1), hold the weight of a pair of a category at a distance.
@@ -127,7 +137,7 @@ def weigh_pairs(pairs, category, H, positive, negative, A, degree):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def separate(side, pairs, category, H, counts):
+def separate(side: np.ndarray, pairs: np.ndarray, category: np.ndarray, H: np.ndarray, counts: np.ndarray) -> None:
     """Add a stump's distances to H; count the pairs of each category by kind (1: positive) and distance."""
     counts[:] = 0
     for i in range(len(side)):
@@ -137,7 +147,7 @@ def separate(side, pairs, category, H, counts):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def hamming(a, b, distances):
+def hamming(a: np.ndarray, b: np.ndarray, distances: np.ndarray) -> None:
     """Write the number of bits in which codes a (m, words) and b (n, words) differ."""
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):

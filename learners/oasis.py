@@ -35,6 +35,8 @@ from .metric import positive_part
 from .online import OnlineLearner
 from .rows import (
     FASTMATH,
+    Float,
+    Int,
     Rows,
     dense_rows,
     difference,
@@ -55,14 +57,16 @@ Settings = tuple[float, str | None, int]  # C, variant, and queries of a block: 
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def add_to_row(W, row, weight, columns, values, n):
+def add_to_row(W: np.ndarray, row: Int, weight: Float, columns: np.ndarray, values: np.ndarray, n: Int) -> None:
     """Add weight times a sparse vector to a row of W."""
     for j in range(n):
         W[row, columns[j]] += weight * values[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def oasis_pass(rows, triplets, C, symmetrise, W, taus):
+def oasis_pass(
+    rows: Rows, triplets: np.ndarray, C: Float, symmetrise: bool, W: np.ndarray, taus: np.ndarray
+) -> tuple[float, int]:
     """Learn from the triplets in turn (section 2.1); sum of the losses and number of violating triplets.
 
     With `symmetrise`, W <- (W + W') / 2 after every update: a symmetric W takes tau / 2 (q p' + p q'). `taus` (n,)
@@ -99,7 +103,7 @@ def oasis_pass(rows, triplets, C, symmetrise, W, taus):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _quadratic(columns, values, n, W):
+def _quadratic(columns: np.ndarray, values: np.ndarray, n: Int, W: np.ndarray) -> Float:
     """Quadratic form x' W x of a sparse x."""
     total = np.float32(0.0)
     for i in range(n):
@@ -108,7 +112,9 @@ def _quadratic(columns, values, n, W):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
+def _inner(
+    columns_a: np.ndarray, values_a: np.ndarray, n_a: Int, columns_b: np.ndarray, values_b: np.ndarray, n_b: Int
+) -> Float:
     """Inner product of two sparse vectors."""
     i, j = 0, 0
     total = np.float32(0.0)
@@ -125,7 +131,7 @@ def _inner(columns_a, values_a, n_a, columns_b, values_b, n_b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def dissim_pass(rows, triplets, C, W):
+def dissim_pass(rows: Rows, triplets: np.ndarray, C: Float, W: np.ndarray) -> tuple[float, int]:
     """Learn from the triplets in turn, as dissimilarities; sum of the losses and number of violating triplets."""
     indptr, indices, data, _ = rows
     width = 2 * widest_row(indptr)

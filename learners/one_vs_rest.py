@@ -28,7 +28,7 @@ from threadpoolctl import ThreadpoolController
 from .annotation import Labels, combine_rows
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
-from .rows import FASTMATH, Rows, dense_rows, mean_entries
+from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
 
 _BLOCK = 64  # images whose steps are one product: twice as many take longer for the products among themselves
 
@@ -37,7 +37,7 @@ blas = functools.cache(ThreadpoolController)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_images(usable, n, state):
+def draw_images(usable: np.ndarray, n: Int, state: np.ndarray) -> np.ndarray:
     """Draw images, uniform over the usable ones: int32 (n,)."""
     drawn = np.empty(n, np.int32)
     for step in range(n):
@@ -47,7 +47,9 @@ def draw_images(usable, n, state):
 
 # Inlined by force, for the reason given in annotation.py.
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _find_steps(scores, own, norm, largest, signs, steps):
+def _find_steps(
+    scores: np.ndarray, own: np.ndarray, norm: Float, largest: Float, signs: np.ndarray, steps: np.ndarray
+) -> tuple[float, int]:
     """Set the step tau_i s_i of every label; sum of the losses and number of violations. `signs` are all -1."""
     one, zero = np.float32(1.0), np.float32(0.0)
     signs[own] = one
@@ -63,7 +65,14 @@ def _find_steps(scores, own, norm, largest, signs, steps):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def one_vs_rest_pass(rows, label_start, labels, images, C, W):
+def one_vs_rest_pass(
+    rows: Rows,
+    label_start: np.ndarray,
+    labels: np.ndarray,
+    images: np.ndarray,
+    C: Float,
+    W: np.ndarray,
+) -> tuple[float, int]:
     """Learn all labels from the images in turn; sum of the losses and number of violations, over images and labels."""
     indptr, indices, data, norms = rows
     n_labels, largest = W.shape[1], np.float32(C)
@@ -87,7 +96,15 @@ def one_vs_rest_pass(rows, label_start, labels, images, C, W):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def learn_block(gram, norms, label_start, labels, images, C, scores):
+def learn_block(
+    gram: np.ndarray,
+    norms: np.ndarray,
+    label_start: np.ndarray,
+    labels: np.ndarray,
+    images: np.ndarray,
+    C: Float,
+    scores: np.ndarray,
+) -> tuple[float, int]:
     """Learn from some images in turn, given their scores before the first step; losses and violations as above.
 
     A step of image b changes the scores of image a by x_a'x_b, which `gram` holds, times the step. `scores`
@@ -108,7 +125,15 @@ def learn_block(gram, norms, label_start, labels, images, C, scores):
     return losses, violating
 
 
-def dense_one_vs_rest_pass(X, norms, label_start, labels, images, C, W):
+def dense_one_vs_rest_pass(
+    X: np.ndarray,
+    norms: np.ndarray,
+    label_start: np.ndarray,
+    labels: np.ndarray,
+    images: np.ndarray,
+    C: float,
+    W: np.ndarray,
+) -> tuple[float, int]:
     """The same as `one_vs_rest_pass` for images of few zeros, X (n, d): the steps of a block as matrix products."""
     losses, violating = 0.0, 0
     # One thread: the sums of a product depend on the number of threads.

@@ -20,14 +20,16 @@ from numba import njit
 from .annotation import Labels
 from .draws import draw_below, stream
 from .linear import LinearAnnotator
-from .rows import FASTMATH, Rows, dense_rows, mean_entries
+from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
 
 # Two images share a few visterms, and most entries of dense vectors, whose steps have to be larger.
 _SPARSE_C, _DENSE_C = 0.01, 0.1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_comparisons(label_start, labels, usable, n_labels, n, state):
+def draw_comparisons(
+    label_start: np.ndarray, labels: np.ndarray, usable: np.ndarray, n_labels: Int, n: Int, state: np.ndarray
+) -> np.ndarray:
     """Draw images, one of the labels of each, and one that it lacks, all uniform: int32 (n, 3)."""
     drawn = np.empty((n, 3), np.int32)
     for step in range(n):
@@ -45,7 +47,7 @@ def draw_comparisons(label_start, labels, usable, n_labels, n, state):
 
 # Sums in the order written: reordered they become vectors of scattered numbers, which is a fifth slower.
 @njit(cache=True, nogil=True, error_model="numpy")
-def pamir_pass(rows, comparisons, C, W):
+def pamir_pass(rows: Rows, comparisons: np.ndarray, C: Float, W: np.ndarray) -> tuple[float, int]:
     """Learn from (image, its label, other label) in turn; sum of the losses and number of violating ones."""
     indptr, indices, data, norms = rows
     losses, violating = 0.0, 0
@@ -68,7 +70,9 @@ def pamir_pass(rows, comparisons, C, W):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def dense_pamir_pass(X, norms, comparisons, C, W):
+def dense_pamir_pass(
+    X: np.ndarray, norms: np.ndarray, comparisons: np.ndarray, C: Float, W: np.ndarray
+) -> tuple[float, int]:
     """The same for images of few zeros, X (n, d), with W transposed, (n_labels, d): loops over neighbouring numbers."""
     losses, violating = 0.0, 0
     for step in range(len(comparisons)):

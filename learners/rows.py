@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
@@ -12,6 +14,10 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 # Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
 # array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+# A number in a kernel, of any width: what Python hands in, or what an array of NumPy gives.
+Int = int | np.integer[Any]
+Float = float | np.floating[Any]
 
 _ROWS_AT_ONCE = 100_000
 
@@ -94,7 +100,7 @@ def readonly(array: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def widest_row(indptr):
+def widest_row(indptr: np.ndarray) -> Int:
     """Largest number of entries of an image."""
     widest = 0
     for i in range(len(indptr) - 1):
@@ -103,7 +109,7 @@ def widest_row(indptr):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def squared_norm(values, n):
+def squared_norm(values: np.ndarray, n: Int) -> Float:
     """Sum of squares of values[:n]."""
     total = np.float32(0.0)
     for i in range(n):
@@ -112,7 +118,7 @@ def squared_norm(values, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def row_dot(W, row, columns, values, n):
+def row_dot(W: np.ndarray, row: Int, columns: np.ndarray, values: np.ndarray, n: Int) -> Float:
     """Inner product of a row of W with a sparse vector."""
     dot = np.float32(0.0)
     for j in range(n):
@@ -121,7 +127,9 @@ def row_dot(W, row, columns, values, n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def difference(a, b, indptr, indices, data, columns, values):
+def difference(
+    a: Int, b: Int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, columns: np.ndarray, values: np.ndarray
+) -> Int:
     """Write row a - row b, without its zeros; number of entries. The buffers hold both rows' entries."""
     i, j = indptr[a], indptr[b]
     end_i, end_j = indptr[a + 1], indptr[b + 1]

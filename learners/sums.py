@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 from sklearn.preprocessing import normalize
 
-from .rows import readonly
+from .rows import Int, readonly
 
 # A tile of B, 128 KB, stays in the cache while all rows of A pass over it.
 _COLUMNS = 512
@@ -26,7 +26,7 @@ _DEPTH = 64
 # No fastmath: sums must keep their order. The vector units work across columns. Rows of a C-contiguous array are
 # cut one at a time: of a cut of two dimensions Numba would not know that its rows are contiguous.
 @njit(cache=True, nogil=True)
-def _add_one_row(a, B, top, bottom, left, right, out):
+def _add_one_row(a: np.ndarray, B: np.ndarray, top: Int, bottom: Int, left: Int, right: Int, out: np.ndarray) -> None:
     """Out += a[top:bottom] B[top:bottom, left:right] for one row."""
     k = top
     while k + 3 < bottom:  # four at a time: the sums are loaded and stored a quarter as often
@@ -43,7 +43,21 @@ def _add_one_row(a, B, top, bottom, left, right, out):
 
 
 @njit(cache=True, nogil=True)
-def _add_four_rows(a, b, c, d, B, top, bottom, left, right, a_out, b_out, c_out, d_out):
+def _add_four_rows(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    d: np.ndarray,
+    B: np.ndarray,
+    top: Int,
+    bottom: Int,
+    left: Int,
+    right: Int,
+    a_out: np.ndarray,
+    b_out: np.ndarray,
+    c_out: np.ndarray,
+    d_out: np.ndarray,
+) -> None:
     """The same for four rows at once, of an even number of entries: what is loaded of B serves all of them."""
     for k in range(top, bottom, 2):
         a0, b0, c0, d0 = a[k], b[k], c[k], d[k]
@@ -57,7 +71,7 @@ def _add_four_rows(a, b, c, d, B, top, bottom, left, right, a_out, b_out, c_out,
 
 
 @njit(cache=True, nogil=True)
-def _multiply(A, B, out):
+def _multiply(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
     """Out = A B for C-contiguous A and B; every entry is summed in the order of A's columns."""
     (n, depth), width = A.shape, B.shape[1]
     out[:] = 0
@@ -78,7 +92,7 @@ def _multiply(A, B, out):
 
 
 @njit(cache=True, nogil=True)
-def _multiply_sparse(indptr, indices, data, B, out):
+def _multiply_sparse(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
     """Out = A B for a CSR array A and a C-contiguous B; the rows of B are read four at a time, in the order of A's."""
     out[:] = 0
     for i in range(len(out)):
@@ -97,7 +111,7 @@ def _multiply_sparse(indptr, indices, data, B, out):
 
 
 @njit(cache=True, nogil=True)
-def _inner_products(A, B, out):
+def _inner_products(A: np.ndarray, B: np.ndarray, out: np.ndarray) -> None:
     """out[i] = the inner product of row i of A and row i of B, summed in double precision."""
     for i in range(A.shape[0]):
         total = 0.0

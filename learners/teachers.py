@@ -25,7 +25,7 @@ from numba import njit
 from sklearn.utils.validation import check_is_fitted
 
 from .base import SimilarityLearner
-from .rows import FASTMATH
+from .rows import FASTMATH, Float, Int
 from .sums import product
 
 _CHECKED = 16  # images whose similarities by the table are compared with those of the learner
@@ -84,7 +84,7 @@ class PairTeachers(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _insert(value, place, values, places):
+def _insert(value: Float, place: Int, values: np.ndarray, places: np.ndarray) -> None:
     """Insert a value into a descending list, whose last one is dropped."""
     i = len(values) - 1
     while i > 0 and values[i - 1] < value:
@@ -94,7 +94,15 @@ def _insert(value, place, values, places):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def strongest(indptr, indices, data, u, v, values, places):
+def strongest(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    u: np.ndarray,
+    v: np.ndarray,
+    values: np.ndarray,
+    places: np.ndarray,
+) -> tuple[float, int]:
     """Sum u' T v over the entries of T, and find the largest terms; the sum and the number of terms that are not 0.
 
     `values` (2, n), zeros, and `places` (2, n) receive the terms and their entries: those above 0, and those below with

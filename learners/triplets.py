@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from .draws import draw_below, draw_uniform, shuffled, stream
-from .rows import readonly
+from .rows import Float, Int, readonly
 
 # Draws by rejection before the exact, slower walk takes over. Both have the same distribution.
 _TRIES = 64
@@ -80,7 +80,7 @@ class TripletTables(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _overlap(a, b, tables):
+def _overlap(a: Int, b: Int, tables: tuple[Any, ...]) -> Float:
     """Inner product of the affinities of two images: shared labels, or Pr(a, b)."""
     i, j = tables[ROW_START][a], tables[ROW_START][b]
     end_i, end_j = tables[ROW_START][a + 1], tables[ROW_START][b + 1]
@@ -98,7 +98,7 @@ def _overlap(a, b, tables):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _pick(sums, start, end, state):
+def _pick(sums: np.ndarray, start: Int, end: Int, state: np.ndarray) -> Int:
     """Index in start..end-1, in proportion to the weights that `sums` adds up."""
     target = draw_uniform(state) * sums[end - 1]
     low, high = start, end - 1
@@ -112,7 +112,7 @@ def _pick(sums, start, end, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _acceptance(query, image, tables):
+def _acceptance(query: Int, image: Int, tables: tuple[Any, ...]) -> Float:
     """Share of the walks from `query` to `image` that count: makes the walk uniform, or cuts it off."""
     overlap = _overlap(query, image, tables)
     if image == query or overlap <= tables[CUTOFF]:
@@ -121,7 +121,7 @@ def _acceptance(query, image, tables):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _walk(query, tables, state):
+def _walk(query: Int, tables: tuple[Any, ...], state: np.ndarray) -> Int:
     """Related image by going through all walks from `query`, for queries where rejection is slow; -1 if none."""
     chosen, total = -1, 0.0
     for i in range(tables[ROW_START][query], tables[ROW_START][query + 1]):
@@ -141,7 +141,7 @@ def _walk(query, tables, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_related(query, tables, state):
+def _draw_related(query: Int, tables: tuple[Any, ...], state: np.ndarray) -> Int:
     """Positive by walking from the query to one of its labels and from there to one of its images."""
     for _ in range(_TRIES):
         i = _pick(tables[ROW_WEIGHTS], tables[ROW_START][query], tables[ROW_START][query + 1], state)
@@ -154,7 +154,7 @@ def _draw_related(query, tables, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_unrelated(query, tables, state):
+def _draw_unrelated(query: Int, tables: tuple[Any, ...], state: np.ndarray) -> Int:
     """Negative by trying images, and in the end by counting the unrelated ones."""
     for _ in range(_TRIES):
         image = np.int32(draw_below(tables[N_IMAGES], state))
@@ -170,7 +170,17 @@ def _draw_unrelated(query, tables, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_by_class(class_of, class_start, by_class, place, check_negatives, state, usable, queries, triplets):
+def _draw_by_class(
+    class_of: np.ndarray,
+    class_start: np.ndarray,
+    by_class: np.ndarray,
+    place: np.ndarray,
+    check_negatives: bool,
+    state: np.ndarray,
+    usable: np.ndarray,
+    queries: np.ndarray,
+    triplets: np.ndarray,
+) -> None:
     """Triplets from labels, of `queries` or, if these are none, of a query drawn for each: a few reads each."""
     n_images = len(class_of)
     for step in range(len(triplets)):
@@ -190,7 +200,7 @@ def _draw_by_class(class_of, class_start, by_class, place, check_negatives, stat
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw_by_walking(tables, state, queries, triplets):
+def _draw_by_walking(tables: tuple[Any, ...], state: np.ndarray, queries: np.ndarray, triplets: np.ndarray) -> None:
     """Triplets from several labels or clicks; `queries` as above."""
     for step in range(len(triplets)):
         query = queries[step] if len(queries) else tables[USABLE][draw_below(len(tables[USABLE]), state)]
@@ -203,7 +213,7 @@ def _draw_by_walking(tables, state, queries, triplets):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _find_usable(tables, usable):
+def _find_usable(tables: tuple[Any, ...], usable: np.ndarray) -> None:
     """Mark images with a related and an unrelated image; each search ends with the first one found."""
     for query in range(tables[N_IMAGES]):
         related = False

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.special import stdtrit
 
-from .rows import readonly
+from .rows import Int, readonly
 
 # Enough for a standard error of the mean well below 0.01; more would take longer than the training between validation
 # checks.
@@ -253,7 +253,9 @@ def choose_queries(n: int, seed: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _precisions(scores, relevant, own, places, values):
+def _precisions(
+    scores: np.ndarray, relevant: np.ndarray, own: Int, places: np.ndarray, values: np.ndarray
+) -> tuple[float, float]:
     """Average precision of a row of scores, and precision at 1.
 
     `places` are the relevant images, the best first, `values` their scores.

@@ -21,12 +21,12 @@ from numba import njit
 from .annotation import Labels
 from .draws import stream
 from .linear import LinearAnnotator
-from .rows import FASTMATH, Rows, dense_rows, mean_entries
+from .rows import FASTMATH, Float, Int, Rows, dense_rows, mean_entries
 from .warp_loss import check_decay_steps, draw_other, draw_pairs, learning_rates, steps_to_half, warp_weights
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _score(indices, x, W, label, contiguous):
+def _score(indices: np.ndarray, x: np.ndarray, W: np.ndarray, label: Int, contiguous: bool) -> Float:
     """w_i' x; of images without zeros a loop over neighbouring numbers."""
     dot = np.float32(0.0)
     if contiguous:
@@ -39,7 +39,18 @@ def _score(indices, x, W, label, contiguous):
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _move(indices, x, norm, W, label, score, step, max_norm, scale, squared):
+def _move(
+    indices: np.ndarray,
+    x: np.ndarray,
+    norm: Float,
+    W: np.ndarray,
+    label: Int,
+    score: Float,
+    step: Float,
+    max_norm: Float,
+    scale: np.ndarray,
+    squared: np.ndarray,
+) -> None:
     """w_i <- w_i + step x, and back to `max_norm` where it has become longer.
 
     w_i is scale[i] times row i of W, so that scaling back takes one operation; squared[i] is |w_i|^2.
@@ -54,7 +65,17 @@ def _move(indices, x, norm, W, label, score, step, max_norm, scale, squared):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def linear_warp_pass(rows, labels, pairs, state, weights, rates, max_norm, contiguous, W):
+def linear_warp_pass(
+    rows: Rows,
+    labels: tuple[np.ndarray, ...],
+    pairs: np.ndarray,
+    state: np.ndarray,
+    weights: np.ndarray,
+    rates: np.ndarray,
+    max_norm: Float,
+    contiguous: bool,
+    W: np.ndarray,
+) -> tuple[float, int]:
     """Learn from (image, one of its labels) in turn; sum of the losses and number of violating pairs.
 
     W is (n_labels, d); `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws.

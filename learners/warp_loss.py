@@ -13,12 +13,15 @@ from numba import njit
 
 from .checks import check_integer
 from .draws import draw_below
+from .rows import Int
 
 _LEAST_DECAY, _DECAY_PER_PAIR = 10_000, 6  # of "auto"; chosen on Caltech-101 and Corel-5K, by validation
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_pairs(label_start, labels, usable, state, pairs):
+def draw_pairs(
+    label_start: np.ndarray, labels: np.ndarray, usable: np.ndarray, state: np.ndarray, pairs: np.ndarray
+) -> None:
     """Draw images, and of each one of its labels: pairs (n_steps, 2) int32."""
     for step in range(len(pairs)):
         image = usable[draw_below(len(usable), state)]
@@ -62,7 +65,7 @@ def check_decay_steps(decay_steps: Any) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_other(own, n_labels, state):
+def draw_other(own: np.ndarray, n_labels: Int, state: np.ndarray) -> Int:
     """Label that is not one of `own`, which are sorted; uniform over the others."""
     label = draw_below(n_labels - len(own), state)
     for other in own:

@@ -33,7 +33,7 @@ from .annotation import Labels, OnlineAnnotator, combine_rows
 from .checks import check_integer
 from .draws import stream
 from .maps import Affine, Map
-from .rows import FASTMATH, Rows, mean_entries
+from .rows import FASTMATH, Float, Int, Rows, mean_entries
 from .sums import product
 from .warp_loss import (
     check_decay_steps,
@@ -59,13 +59,13 @@ _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _flat(vectors, first):
+def _flat(vectors: np.ndarray, first: Int) -> tuple[np.ndarray, Int]:
     """All numbers in one dimension from component `first` of the first vector on, and how far vectors are apart."""
     return vectors.reshape(vectors.size)[first:], np.uint64(vectors.shape[1])
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _score(W, row, z, size):
+def _score(W: np.ndarray, row: Int, z: np.ndarray, size: Int) -> Float:
     """f_i(x) = W_i' z."""
     dot = np.float32(0.0)
     for k in range(size):
@@ -74,7 +74,7 @@ def _score(W, row, z, size):
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _shorten(vectors, row, size, squared, max_norm):
+def _shorten(vectors: np.ndarray, row: Int, size: Int, squared: Float, max_norm: Float) -> None:
     """Scale a vector back if it has become longer than `max_norm`; `squared` is its squared length."""
     if squared > max_norm * max_norm:
         scale = max_norm / np.sqrt(squared)
@@ -83,7 +83,7 @@ def _shorten(vectors, row, size, squared, max_norm):
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _move(vectors, row, step, direction, size, max_norm):
+def _move(vectors: np.ndarray, row: Int, step: Float, direction: np.ndarray, size: Int, max_norm: Float) -> None:
     """Add to a vector, and scale it back where it has become longer than `max_norm`."""
     squared = np.float32(0.0)
     for k in range(size):
@@ -94,7 +94,18 @@ def _move(vectors, row, step, direction, size, max_norm):
 
 
 @njit(nogil=True, error_model="numpy", fastmath=FASTMATH, forceinline=True)
-def _move_visterms(indices, data, start, end, V, width, amount, g, size, max_norm):
+def _move_visterms(
+    indices: np.ndarray,
+    data: np.ndarray,
+    start: Int,
+    end: Int,
+    V: np.ndarray,
+    width: Int,
+    amount: Float,
+    g: np.ndarray,
+    size: Int,
+    max_norm: Float,
+) -> None:
     """Add amount x_j g to each V_j of an image, and scale back the longer ones; two at a time share the reads of g."""
     i = start
     while i + _ONE < end:
@@ -114,7 +125,19 @@ def _move_visterms(indices, data, start, end, V, width, amount, g, size, max_nor
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def warp_pass(rows, labels, pairs, state, weights, rates, max_norm, first, last, V, W):
+def warp_pass(
+    rows: Rows,
+    labels: tuple[np.ndarray, ...],
+    pairs: np.ndarray,
+    state: np.ndarray,
+    weights: np.ndarray,
+    rates: np.ndarray,
+    max_norm: Float,
+    first: Int,
+    last: Int,
+    V: np.ndarray,
+    W: np.ndarray,
+) -> tuple[float, int]:
     """Learn from the pairs in turn; sum of the losses and number of violating pairs.
 
     `weights[N]` is L where the N-th draw is the first to violate, and its length bounds the draws. Row j of V is the
@@ -152,7 +175,18 @@ def warp_pass(rows, labels, pairs, state, weights, rates, max_norm, first, last,
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def owpc_pass(rows, labels, pairs, harmonic, rates, max_norm, first, last, V, W):
+def owpc_pass(
+    rows: Rows,
+    labels: tuple[np.ndarray, ...],
+    pairs: np.ndarray,
+    harmonic: np.ndarray,
+    rates: np.ndarray,
+    max_norm: Float,
+    first: Int,
+    last: Int,
+    V: np.ndarray,
+    W: np.ndarray,
+) -> tuple[float, int]:
     """Learn from the pairs in turn, each with all labels that violate it (OWPC-SGD, section 6.4).
 
     With k violating labels each of them has the weight L(k) / k of equation 6; `harmonic[k]` is L(k).

@@ -53,7 +53,7 @@ _TILE = 256  # rows and columns of A that are added to at once
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def lego_step(a, b, c, eta, margin):
+def lego_step(a: float, b: float, c: float, eta: float, margin: float) -> tuple[float, float]:
     """Step t and det from a = u' A u, b = v' A v and c = u' A v, for a triplet with a loss."""
     D = max(a * b - c * c, 0.0)
     low, high = 0.0, eta * (margin + a - b)
@@ -75,7 +75,16 @@ def lego_step(a, b, c, eta, margin):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def _add_steps(G, H, of_G, of_H, k, z, out, coefficients):
+def _add_steps(
+    G: np.ndarray,
+    H: np.ndarray,
+    of_G: np.ndarray,
+    of_H: np.ndarray,
+    k: int,
+    z: int,
+    out: np.ndarray,
+    coefficients: np.ndarray,
+) -> None:
     """Bring row z of Z A Z' in `out`, and what A z is in rows of Y, from the A of the block's start to that of now."""
     coefficients[:] = 0.0
     coefficients[z] = 1.0
@@ -87,7 +96,9 @@ def _add_steps(G, H, of_G, of_H, k, z, out, coefficients):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def lego_block(products, eta, margin, of_G, of_H):
+def lego_block(
+    products: np.ndarray, eta: float, margin: float, of_G: np.ndarray, of_H: np.ndarray
+) -> tuple[int, float]:
     """Learn from n triplets in turn, in inner products: `products` is Z A Z', (2 n, 2 n), with all u before all v.
 
     The steps are A <- A - g g' + h h' with the first rows of of_G Y and of_H Y, of shape (n, 2 n), as g and h.
@@ -132,7 +143,7 @@ def lego_block(products, eta, margin, of_G, of_H):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def pair_step(d, y, eta):
+def pair_step(d: float, y: float, eta: float) -> float:
     """Step s of the paper for a distance d > 0 that is to be y."""
     b = 1.0 - eta * y * d
     root = np.sqrt(b * b + 4.0 * eta * d * d)
@@ -142,7 +153,9 @@ def pair_step(d, y, eta):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
-def lego_pairs_block(products, eta, near, far, of_F, signs):
+def lego_pairs_block(
+    products: np.ndarray, eta: float, near: float, far: float, of_F: np.ndarray, signs: np.ndarray
+) -> tuple[int, float]:
     """As `lego_block`, from the pairs (q, p+) and (q, p-) of each triplet in turn.
 
     The steps are A <- A + sign f f' with the first rows of of_F Y, of shape (2 n, 2 n), as f.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from visterm.pipeline.store.files import write_bytes
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 PAIRS_DRAWN = 8
@@ -103,7 +106,9 @@ _HUES = ("#F0E442", "#56B4E9", "#E69F00", "#CC79A7", "#009E73", "#FFFFFF", "#D55
 _INK = "#16181d"
 
 
-def _draw_pairs(figure, axes, sides, pictures, pairs) -> None:
+def _draw_pairs(
+    figure: Figure, axes: list[Axes], sides: list[Any], pictures: list[np.ndarray], pairs: list[Any]
+) -> None:
     """Numbered blocks in both images, the same colour and number on both sides, and lines between them."""
     from matplotlib.patches import ConnectionPatch, Rectangle
     from matplotlib.patheffects import withStroke
@@ -140,7 +145,9 @@ def _draw_pairs(figure, axes, sides, pictures, pairs) -> None:
             )  # fmt: skip
 
 
-def _badge_position(box, right: bool, taken, side) -> tuple[float, float]:
+def _badge_position(
+    box: tuple[float, ...], right: bool, taken: list[tuple[float, float]], side: Mapping[str, Any]
+) -> tuple[float, float]:
     """A point on the outline of a box, on the side of the other image if there is room between the badges."""
     x, y, w, h = box
     edge = x + w if right else x
@@ -148,13 +155,13 @@ def _badge_position(box, right: bool, taken, side) -> tuple[float, float]:
     candidates += [(x + w * at, y + h * up) for at in (0.5, 0.0 if right else 1.0) for up in (0.0, 1.0, 0.5)]
     apart = 0.07 * max(side["width"], side["height"])
 
-    def nearest(point):
+    def nearest(point: tuple[float, float]) -> float:
         return min((abs(point[0] - a) ** 2 + abs(point[1] - b) ** 2) ** 0.5 for a, b in taken) if taken else apart
 
     return next((point for point in candidates if nearest(point) >= apart), max(candidates, key=nearest))
 
 
-def _draw_heat(figure, axes, sides, pictures) -> None:
+def _draw_heat(figure: Figure, axes: list[Axes], sides: list[Any], pictures: list[np.ndarray]) -> None:
     """Heat maps over the grey images, in one colour scale with a legend."""
     import cv2
     import numpy as np
@@ -190,7 +197,7 @@ def _draw_heat(figure, axes, sides, pictures) -> None:
     bar.set_label("score from 1 % of the image's area", fontsize=9)
 
 
-def _write_text(figure, axes, explanation, pairs) -> None:
+def _write_text(figure: Figure, axes: list[list[Axes]], explanation: Mapping[str, Any], pairs: list[Any]) -> None:
     """Title, names, and how much of the score the drawn pairs add."""
     from visterm.features import printable
 

@@ -15,6 +15,8 @@ from visterm.pipeline.console import count
 from visterm.pipeline.store.files import write_bytes
 
 if TYPE_CHECKING:
+    from visterm.pipeline.report.page import InlineThumbnails
+
     from .searcher import Searcher
 
 
@@ -81,7 +83,13 @@ def _files(query: Mapping[str, Any]) -> list[str]:
     return [file for file in (query["file"], *(result["file"] for result in query["results"])) if file]
 
 
-def _render(searcher: Searcher, answers, queries, thumbnails, learner: str) -> bytes:
+def _render(
+    searcher: Searcher,
+    answers: Sequence[Mapping[str, Any]],
+    queries: list[dict[str, Any]],
+    thumbnails: InlineThumbnails,
+    learner: str,
+) -> bytes:
     from visterm.pipeline.report.page import template
 
     names = [answer["query"] for answer in answers]

@@ -250,11 +250,11 @@ class Database:
             self.renew_copy()
         self._db.close()
 
-    def __getitem__(self, key: str):
+    def __getitem__(self, key: str) -> Any:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row and row[0]
 
-    def __setitem__(self, key: str, value) -> None:
+    def __setitem__(self, key: str, value: Any) -> None:
         if self[key] != value:  # an unchanged catalogue needs no new copy
             self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
