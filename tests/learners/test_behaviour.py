@@ -421,6 +421,7 @@ class TestEarlyStopping:
             assert array.tobytes() == states[best][name].tobytes(), name
             assert not hasattr(watched, f"best_{name}")
 
+    @pytest.mark.slow
     def test_refit_is_fit_for_the_best_number_of_steps(self, watched, synonyms):
         refitted = clone(watched).set_params(refit=True).fit(*synonyms)
         best = watched.fit(*synonyms).best_step_
@@ -671,6 +672,7 @@ class TestOpenWorld:
         assert_same_models(one, other)
         assert one.worlds_ != other.worlds_
 
+    @pytest.mark.slow
     def test_a_checkpoint_goes_on_to_the_same_model(self, opened, several, tmp_path):
         """Killed after each pass in turn: the model, the share and the figures are those without interruption."""
         X, y = several

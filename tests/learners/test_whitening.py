@@ -287,6 +287,7 @@ class TestState:
             assert loaded.get_params() == learner.get_params()
             np.testing.assert_array_equal(loaded.similarity(X, X), learner.similarity(X, X))
 
+    @pytest.mark.slow
     def test_ended_anywhere_they_go_on_to_the_same_model(self, learner, images, tmp_path, monkeypatch):
         """Ended in any chunk of the search or the refit."""
         monkeypatch.setattr(OnlineLearner, "_chunk_steps", lambda self, rows: 80)

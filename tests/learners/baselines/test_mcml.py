@@ -111,6 +111,7 @@ class TestLoss:
 
 
 class TestOptimum:
+    @pytest.mark.slow
     @pytest.mark.parametrize("trace_penalty", [0.0, 0.1, 0.3])
     def test_is_that_of_projected_gradient(self, overlapping, trace_penalty):
         """It lies on the border of the cone: the metric has less than full rank."""

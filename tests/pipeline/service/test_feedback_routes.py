@@ -11,6 +11,7 @@ from visterm.pipeline.service import reloader, schemas
 from visterm.pipeline.store import append_only
 
 
+@pytest.mark.slow
 def test_update_and_undo(own, serving, photos):
     with serving(own) as client:
         number = photos.id("plum/0.jpg")

@@ -79,6 +79,7 @@ def test_every_damaged_record_is_named_with_the_command_that_repairs_it(whole, d
         assert f"damaged:     {line}" in table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [loop, pytest.param(folder, marks=pytest.mark.slow)])
 def test_repair_and_the_commands_it_names_leave_nothing_damaged(whole, damage):
     for place in PLACES:

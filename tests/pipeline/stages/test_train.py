@@ -74,6 +74,7 @@ def test_every_learner_has_a_section_and_a_class():
     assert set(TRAINED.values()) == set(LEARNERS) - {"Cosine", "RCA", "Xing"}
 
 
+@pytest.mark.slow
 def test_one_report_holds_them_all(done):
     folder = done / "runs/fruit/evaluations" / EVERY_ONE
     metrics = json.loads((folder / "metrics.json").read_text())
