@@ -210,27 +210,27 @@ class AnnotatorMixin:
 
     def _note_labels(self, y: Any, *, reset: bool) -> None:
         """Store the labels, or refuse labels that were not in the first fit."""
-        found, has_none = _distinct(y)
+        classes, has_none = _distinct(y)
         if reset:
             if self._first_classes is not None:
                 known = np.unique(plain_labels(self._first_classes))
-                if len(new := np.setdiff1d(found, known)):
+                if len(new := np.setdiff1d(classes, known)):
                     raise ValueError(f"{len(new)} labels are not in classes, such as {new[0].item()!r}")
-                found = known
-            self.classes_ = found
+                classes = known
+            self.classes_ = classes
             self.labels_per_image_ = None
             if sp.issparse(y):
                 per_image = np.diff(self._labels(y).indptr)
                 self.labels_per_image_ = max(1, round(float(per_image[per_image > 0].mean()))) if per_image.any() else 1
-            if len(found) < 2:
-                raise ValueError(f"labels must name at least two classes, got {len(found)} class")
+            if len(classes) < 2:
+                raise ValueError(f"labels must name at least two classes, got {len(classes)} class")
             if has_none:
-                _log.warning("%d of %d labels have no image", has_none, len(found))
+                _log.warning("%d of %d labels have no image", has_none, len(classes))
         elif sp.issparse(y):
-            if len(found) != len(self.classes_):
-                raise ValueError(f"y must have {len(self.classes_)} columns as in the first fit, got {len(found)}")
+            if len(classes) != len(self.classes_):
+                raise ValueError(f"y must have {len(self.classes_)} columns as in the first fit, got {len(classes)}")
         else:
-            new = np.setdiff1d(found, self.classes_)
+            new = np.setdiff1d(classes, self.classes_)
             if len(new):
                 raise ValueError(f"{len(new)} labels were not in the first fit, such as {new[0].item()!r}; use fit")
 
@@ -346,7 +346,7 @@ def _distinct(y: Any) -> tuple[np.ndarray, int]:
         sums = np.asarray(y.sum(axis=0)).ravel()
         return np.arange(y.shape[1]), int((sums == 0).sum())
     refuse_none(y)
-    found = np.unique(plain_labels(y))
-    if 2 * len(found) > len(y):  # fractions may be labels, but not if hardly any occurs twice
+    classes = np.unique(plain_labels(y))
+    if 2 * len(classes) > len(y):  # fractions may be labels, but not if hardly any occurs twice
         check_classification_targets(y)
-    return found, 0
+    return classes, 0

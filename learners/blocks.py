@@ -112,9 +112,9 @@ def learn_blocks(
         ]
         if block is not None:  # first: it takes longest
             tasks.insert(0, partial(images.steps, before, block))
-        found = list(run(lambda task: task(), tasks))
+        outcomes = list(run(lambda task: task(), tasks))
         if block is not None:
-            losses, violating = losses + found[0][0], violating + found[0][1]
+            losses, violating = losses + outcomes[0][0], violating + outcomes[0][1]
         before, block = block, following
     return losses, violating
 

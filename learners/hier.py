@@ -265,11 +265,11 @@ class HIER(OneVsRestPA):
     def label_scores(self, X: Any) -> np.ndarray:
         """Probability of every label for every image: float32 of shape (n, n_labels)."""
         scores = super().label_scores(X)
-        found = expit(scores * np.asarray(self.slopes_) + np.asarray(self.intercepts_))
+        probabilities = expit(scores * np.asarray(self.slopes_) + np.asarray(self.intercepts_))
         if self.labels_per_image_ is not None:
-            return found
-        sums = row_means(found) * np.float32(found.shape[1])
-        return found / np.where(sums > 0, sums, np.float32(1))[:, None]
+            return probabilities
+        sums = row_means(probabilities) * np.float32(probabilities.shape[1])
+        return probabilities / np.where(sums > 0, sums, np.float32(1))[:, None]
 
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Probabilities p: float32 of shape (n, n_labels). Labels of the gallery are not read."""
@@ -314,14 +314,14 @@ class HIER(OneVsRestPA):
         return (1 + _FOLDS) * super()._step_cost(rows)
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
-        found = super()._pass(rows, sampler, n_steps)
+        figures = super()._pass(rows, sampler, n_steps)
         label_start, labels, usable = sampler
         for fold in range(_FOLDS):
             others = readonly(usable[usable % _FOLDS != fold])
             if len(others):
                 state = stream(self.seed_, 1 + fold, self.n_steps_)
                 self._learn(rows, (label_start, labels, others), n_steps, state, self.fold_weights_[fold])
-        return found
+        return figures
 
     def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
         if not X.has_canonical_format:  # sums are in the order of the columns

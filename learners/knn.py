@@ -256,11 +256,11 @@ class KNNAnnotator(AnnotatorMixin, SimilarityLearner):
     def label_scores(self, X: Any) -> np.ndarray:
         """Votes of the nearest training images for every label: float32 of shape (n, n_labels)."""
         places, votes = self._search(X)
-        found = places >= 0
+        is_near = places >= 0
         if self.weights == "uniform":
-            votes = found.astype(np.float32)
-        start = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
-        votes = sp.csr_array((votes[found], places[found], start), (len(places), self.n_images_))
+            votes = is_near.astype(np.float32)
+        start = np.concatenate([[0], np.cumsum(is_near.sum(axis=1))])
+        votes = sp.csr_array((votes[is_near], places[is_near], start), (len(places), self.n_images_))
         return (votes @ _label_rows(self.label_start_, self.labels_, len(self.classes_))).toarray()
 
     def _search(self, X: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -470,16 +470,16 @@ class MuSL(ResumingLearner):
                 for t in range(self.n_steps_, self._n_bits):
                     for k in learned:
                         weigh_pairs(pairs, category, H[k], *self._pair_weights(k, counts[k]), A, degree)
-                        found = []
+                        cuts = []
                         for start in range(0, len(parts), n_jobs):
-                            found += parallel(
+                            cuts += parallel(
                                 joblib.delayed(least_cut)(columns, first, last, A, degree)
                                 for first, last in parts[start : start + n_jobs]
                             )
                             # What is learned of this round is not read, and learned again, after a resume.
                             if progress is not None:
                                 progress(self)
-                        _, feature, below, above = min(found)  # of equal cuts the first feature
+                        _, feature, below, above = min(cuts)  # of equal cuts the first feature
                         if feature >= 0:
                             self.stump_features_[k, t] = feature
                             self.stump_thresholds_[k, t] = _between(below, above)
@@ -698,9 +698,9 @@ class MuSL(ResumingLearner):
         out = np.zeros((len(queries), len(gallery)), np.float32)
         for k in range(self._n_metrics):
             for rows, weight in ((metrics == k, 1), (metrics < 0, 1 / self._n_metrics)):
-                found = np.empty((len(queries), np.count_nonzero(rows)), np.float32)
-                hamming(np.ascontiguousarray(queries[:, k]), gallery[rows, k], found)
-                out[:, rows] += np.float32(weight) * found
+                differing = np.empty((len(queries), np.count_nonzero(rows)), np.float32)
+                hamming(np.ascontiguousarray(queries[:, k]), gallery[rows, k], differing)
+                out[:, rows] += np.float32(weight) * differing
         return out
 
     def compare_bits(self, q: Any, x: Any, y: Any = None) -> tuple[np.ndarray, np.ndarray]:

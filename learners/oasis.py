@@ -514,13 +514,13 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
         if self._distribute is not None and self.n_rankers > 1:
             drawn = [self._draw(sampler, *which) for *which, _ in works]
             tasks = ((*_needed(rows, some), settings, W) for some, W in zip(drawn, self.ranker_W_, strict=True))
-            found = []
+            outcomes = []
             for W, some, (learned, taus, *figures) in zip(
                 self.ranker_W_, drawn, self._distribute(_learn_there, tasks), strict=True
             ):
                 W[:] = learned
                 self._record_steps(some, taus)
-                found.append(figures)
+                outcomes.append(figures)
         else:
             # The threads are ours: tiles give the same sums whatever their number, which BLAS does not promise.
             with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
@@ -530,17 +530,17 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
                     triplets = self._draw(sampler, *work[:-1])
                     return triplets, *_learn(rows, triplets, settings, work[-1], inner_run)[1:]
 
-                found = []
+                outcomes = []
                 for triplets, taus, *figures in [learn(works[0], run)] if len(works) == 1 else run(learn, works):
                     self._record_steps(triplets, taus)
-                    found.append(figures)
+                    outcomes.append(figures)
         self._mix(n_steps)
         if self.psd_every is not None and (self.n_steps_ + n_steps) % self.psd_every == 0:
             for W in [self.W_] if self.n_rankers == 1 else self.ranker_W_:
                 _project_psd(W)
             if self.n_rankers > 1:
                 np.mean(self.ranker_W_, axis=0, out=self.W_)
-        losses, violating = np.sum(found, axis=0) / (1 if self.lock_free else self.n_rankers)
+        losses, violating = np.sum(outcomes, axis=0) / (1 if self.lock_free else self.n_rankers)
         return losses, violating
 
     def _mix(self, n_steps: int) -> None:

@@ -453,22 +453,22 @@ class OnlineLearner(ResumingLearner):
         self, sums: dict[str, Any], watch: Callable[[], float] | None, measure_images: Callable[[], float] | None
     ) -> None:
         """Add a pass to the history, and keep the state if it is the best so far."""
-        found = None if watch is None or not self._looks() else watch()
+        validation = None if watch is None or not self._looks() else watch()
         self.history_.append(
             {
                 "phase": self.phase_,
                 "step": self.n_steps_,
-                "validation": found,
+                "validation": validation,
                 "loss": sums["loss"] / sums["steps"] if sums["steps"] else None,
                 "violating": sums["violating"] / sums["steps"] if sums["steps"] else None,
             }
         )
         # In the open world the start is there all the same, as a share of 0.
         eligible = self.n_steps_ > 0 or (self._starts_informed() and not self._is_open())
-        if found is not None and eligible and found > getattr(self, "best_validation_", -1.0):
-            self.best_validation_, self.best_step_ = found, self.n_steps_
+        if validation is not None and eligible and validation > getattr(self, "best_validation_", -1.0):
+            self.best_validation_, self.best_step_ = validation, self.n_steps_
             assert measure_images is not None
-            self.validation_map_ = found if self.validation_measure == "mAP" else measure_images()
+            self.validation_map_ = validation if self.validation_measure == "mAP" else measure_images()
             self.validation_p1_ = self._p1()
             if self._choice is not None:
                 choice, self.scale_ = self._choice

@@ -196,6 +196,6 @@ class PAMIR(LinearAnnotator):
         if X is None:
             return pamir_pass(rows, comparisons, C, self.W_)
         W = np.ascontiguousarray(self.W_.T)  # (n_labels, d): the weights of a label as neighbours
-        found = dense_pamir_pass(X, rows[3], comparisons, C, W)
+        figures = dense_pamir_pass(X, rows[3], comparisons, C, W)
         self.W_[:] = W.T
-        return found
+        return figures

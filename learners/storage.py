@@ -82,13 +82,13 @@ def load(
     folder = Path(folder)
     try:
         record = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-        found, name, params = record["format"], record["class"], record["params"]
+        version, name, params = record["format"], record["class"], record["params"]
     except OSError as error:
         raise ValueError(f"{folder}: no learner is saved here ({_FILE}: {error.strerror})") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{folder}: {_FILE} is damaged; train again") from None
-    if found != FORMAT:
-        raise ValueError(f"{folder}: saved in format {found!r}, this version reads {FORMAT}; train again")
+    if version != FORMAT:
+        raise ValueError(f"{folder}: saved in format {version!r}, this version reads {FORMAT}; train again")
     try:
         state = dict(record["state"])
         for key, entry in record["arrays"].items():

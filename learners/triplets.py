@@ -524,12 +524,12 @@ def _threshold_of_share(affinities: sp.csr_array, share: float) -> float:
     bound = np.cumsum((affinities.astype(bool) @ pairs_of)[rows])  # at least as many pairs
     rows = np.sort(rows[: max(1, np.searchsorted(bound, _PAIRS, side="right"))])
     products = sp.coo_array(affinities[rows] @ affinities.T)
-    found = products.data[rows[products.coords[0]] != products.coords[1]]
-    if not len(found):
+    values = products.data[rows[products.coords[0]] != products.coords[1]]
+    if not len(values):
         return 0.0  # no two images share a query: nothing is related
-    kept = max(1, round(share * len(found)))
+    kept = max(1, round(share * len(values)))
     # A little less, as the kernel may add up the products in another order.
-    return float(np.partition(found, len(found) - kept)[len(found) - kept]) * (1 - 1e-9)
+    return float(np.partition(values, len(values) - kept)[len(values) - kept]) * (1 - 1e-9)
 
 
 def _sums_by_row(data: np.ndarray, indptr: np.ndarray) -> np.ndarray:

@@ -308,18 +308,18 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray
 def precisions(scores: np.ndarray, relevant: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Average precision and precision at 1 of each query: (n_queries, 2), NaN where no image is relevant."""
     scores, relevant, own = readonly(scores), readonly(relevant), readonly(own)
-    found = np.full((len(scores), 2), np.nan)
+    by_query = np.full((len(scores), 2), np.nan)
     for row in range(len(scores)):
         places = np.flatnonzero(relevant[row])
         places = places[places != own[row]]
         if len(places):
             values = scores[row, places]
             order = np.argsort(-values, kind="stable")  # by NumPy: Numba would compile its sort for five seconds
-            found[row] = _precisions(scores[row], relevant[row], own[row], places[order], values[order])
-    return found
+            by_query[row] = _precisions(scores[row], relevant[row], own[row], places[order], values[order])
+    return by_query
 
 
 def mean_of(precisions: np.ndarray) -> float:
     """Mean over the queries that have a relevant image; 0.0 if none has."""
-    found = precisions[~np.isnan(precisions)]
-    return float(found.mean()) if len(found) else 0.0
+    known = precisions[~np.isnan(precisions)]
+    return float(known.mean()) if len(known) else 0.0

@@ -230,6 +230,6 @@ class LinearWARP(LinearAnnotator):
         if dense_rows(rows, self.n_features_in_) is None:
             return linear_warp_pass(*given, False, self.W_.T)
         W = np.ascontiguousarray(self.W_.T)  # (n_labels, d): the weights of a label as neighbours
-        found = linear_warp_pass(*given, True, W)
+        figures = linear_warp_pass(*given, True, W)
         self.W_[:] = W.T
-        return found
+        return figures

@@ -494,11 +494,11 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
 
     def _pass(self, rows: Rows, sampler: Labels, n_steps: int) -> tuple[float, float]:
         rates = learning_rates(self.learning_rate, self._decay_steps, self.n_steps_, n_steps)
-        found = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")(
+        figures = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")(
             joblib.delayed(self._member_pass)(rows, sampler, rates, member, first, last)
             for member, (first, last) in enumerate(self._members())
         )
-        losses, violating = np.mean(found, axis=0)
+        losses, violating = np.mean(figures, axis=0)
         return losses, violating
 
     def _member_pass(self, rows: Rows, labels: Labels, rates: np.ndarray, member: int, first: int, last: int) -> Any:
@@ -522,11 +522,11 @@ class WSABIE(WhiteningMixin, OnlineAnnotator):
 
         def watch() -> float:
             chosen, self.member_weights_ = self.member_weights_, np.ones(len(self._members()))
-            found = precision_at_1()
+            precision = precision_at_1()
             # The weights go with the best state: those of a better one replace them.
-            better = found > getattr(self, "best_validation_", -1.0)
+            better = precision > getattr(self, "best_validation_", -1.0)
             self.member_weights_ = self._choose_weights(images, labels) if better else chosen
-            return found
+            return precision
 
         return watch
 

@@ -250,17 +250,17 @@ class MCML(MahalanobisMixin, OnlineLearner):
             )
             return value, gradient.ravel()
 
-        found = scipy.optimize.minimize(
+        optimum = scipy.optimize.minimize(
             loss,
             np.asarray(self.components_, np.float64).ravel(),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": n_steps, "maxcor": _MEMORY, "ftol": self.tol, "gtol": self.tol},
         )
-        self._set_components(found.x.reshape(d, d).astype(np.float32))
-        _, _, wrong = collapse_loss(found.x.reshape(d, d), X, sampler, self.trace_penalty)
+        self._set_components(optimum.x.reshape(d, d).astype(np.float32))
+        _, _, wrong = collapse_loss(optimum.x.reshape(d, d), X, sampler, self.trace_penalty)
         # The loop divides what a pass returns by its steps.
-        return found.fun * n_steps, wrong / len(sampler) * n_steps
+        return optimum.fun * n_steps, wrong / len(sampler) * n_steps
 
     def _set_components(self, components: np.ndarray) -> None:
         self.components_, self.A_ = components, components.T @ components

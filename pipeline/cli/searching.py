@@ -160,9 +160,9 @@ def search(
     if any(filters.values()) and not len(searcher.gallery.rows_of(searcher.filter(**filters))):
         raise UserError(f"no image passes {_options(filters)}; folders are relative to {searcher.root}")
     if query_label:
-        found = searcher.search_label(asked, k or RESULTS, chosen, offset=offset, **filters)
+        answers = searcher.search_label(asked, k or RESULTS, chosen, offset=offset, **filters)
     else:
-        found = searcher.search(
+        answers = searcher.search(
             asked,
             k or RESULTS,
             chosen,
@@ -179,21 +179,21 @@ def search(
     if page is not None:
         share = 1.0 if query_label else searcher.share(chosen, learned)
         by = chosen if share == 1 else f"{chosen}, {share:.0%} of what was learned"
-        write_results_page(page, searcher, found, learner=by, of_labels=bool(query_label))
+        write_results_page(page, searcher, answers, learner=by, of_labels=bool(query_label))
         if output is None and not as_json:
             print(page)
-            report_errors(found)
+            report_errors(answers)
             return
         console.say(f"pictures in {page}")
     columns = ["query", "rank", "id", "path", "score", "labels"]
     rows = [
         [answer["query"], r["rank"], r["id"], r["path"], r["score"], ";".join(r["labels"])]
-        for answer in found
+        for answer in answers
         for r in answer["results"]
     ]
-    if not print_rows(found, columns, rows, wanted):
-        _print_tables(found, "results", "path")
-    report_errors(found)
+    if not print_rows(answers, columns, rows, wanted):
+        _print_tables(answers, "results", "path")
+    report_errors(answers)
 
 
 @command

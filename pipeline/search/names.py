@@ -40,20 +40,20 @@ class NameIndex:
         text = fold(text).strip()
         if not text:
             return list(range(min(limit, len(self._starts))))
-        found: dict[int, None] = {}
+        numbers: dict[int, None] = {}
         for wanted in (f"\n{text}\n", f"\n{text}", *(f"{before}{text}" for before in _WORD_STARTS), text):
-            self._collect(wanted, limit, found)
-            if len(found) >= limit:
+            self._collect(wanted, limit, numbers)
+            if len(numbers) >= limit:
                 break
-        return list(found)[:limit]
+        return list(numbers)[:limit]
 
-    def _collect(self, wanted: str, limit: int, found: dict[int, None]) -> None:
+    def _collect(self, wanted: str, limit: int, numbers: dict[int, None]) -> None:
         from bisect import bisect_right
 
         at = self._text.find(wanted)
-        while at >= 0 and len(found) < limit:
+        while at >= 0 and len(numbers) < limit:
             number = bisect_right(self._starts, at + (wanted[0] == "\n")) - 1
-            found[number] = None
+            numbers[number] = None
             end = self._text.find("\n", at + 1)  # one hit per name is enough
             at = self._text.find(wanted, max(end, at + 1))
 

@@ -101,15 +101,15 @@ def explain_teachers(
     teachers, rows = open_teachers(searcher, name)
     model = searcher.blend(name, learned)
     names, vectors = zip(*(_vector(searcher, given) for given in (query, result)), strict=True)
-    found = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
+    pair = teachers.with_share(model).of_pair(vectors[0], vectors[1], n=n_teachers)
     listed = []
     for a, b, weight, like_query, like_result, contribution in zip(
-        found.queries,
-        found.images,
-        found.weights,
-        found.like_query,
-        found.like_result,
-        found.contributions,
+        pair.queries,
+        pair.images,
+        pair.weights,
+        pair.like_query,
+        pair.like_result,
+        pair.contributions,
         strict=True,
     ):
         sides = [_shown(searcher, rows[row]) for row in (a, b)]
@@ -131,13 +131,13 @@ def explain_teachers(
         "learner": name,
         "query": names[0],
         "result": names[1],
-        "score": round(found.score, 6),
-        "unlearned": float(f"{found.unlearned:.6g}"),
-        "common": float(f"{found.common:.6g}"),
-        "learned": float(f"{found.learned:.6g}"),
+        "score": round(pair.score, 6),
+        "unlearned": float(f"{pair.unlearned:.6g}"),
+        "common": float(f"{pair.common:.6g}"),
+        "learned": float(f"{pair.learned:.6g}"),
         "pairs": listed,
-        "rest": float(f"{found.rest:.6g}"),
-        "n_rest": found.n_rest,
+        "rest": float(f"{pair.rest:.6g}"),
+        "n_rest": pair.n_rest,
     }
 
 
@@ -166,14 +166,14 @@ def _image(searcher: Searcher, row: dict[str, Any]) -> Image | None:
     return None if place is None else searcher.images[place]
 
 
-def in_words(found: dict[str, Any]) -> list[str]:
+def in_words(pair: dict[str, Any]) -> list[str]:
     """Return the teachers of a pair as lines of a table."""
-    names = [one_line(found[side]) for side in ("query", "result")]
-    parts = [f"without learning {found['unlearned']:.4f}"]
-    if found["common"]:
-        parts.append(f"learned for every result of this query {found['common']:.4f}")
-    parts.append(f"learned about this pair {found['learned']:.4f}, mostly from:")
-    lines = [f"{names[0]} and {names[1]}: {found['score']:.4f} by {found['learner']}", ", ".join(parts)]
+    names = [one_line(pair[side]) for side in ("query", "result")]
+    parts = [f"without learning {pair['unlearned']:.4f}"]
+    if pair["common"]:
+        parts.append(f"learned for every result of this query {pair['common']:.4f}")
+    parts.append(f"learned about this pair {pair['learned']:.4f}, mostly from:")
+    lines = [f"{names[0]} and {names[1]}: {pair['score']:.4f} by {pair['learner']}", ", ".join(parts)]
     rows = [
         (
             f"{one['contribution']:8.4f}",
@@ -182,14 +182,14 @@ def in_words(found: dict[str, Any]) -> list[str]:
             _name(one["result"]),
             because(one),
         )
-        for one in found["pairs"]
+        for one in pair["pairs"]
     ]
     heads = ("    adds", "like the query", "", "like the result", "because")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
     for row in [heads, *rows]:
         lines.append("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    if found["n_rest"]:
-        lines.append(f"{found['rest']:8.4f}  the other {found['n_rest']:,}")
+    if pair["n_rest"]:
+        lines.append(f"{pair['rest']:8.4f}  the other {pair['n_rest']:,}")
     return lines
 
 

@@ -77,10 +77,10 @@ def _connect(parts: SplitResult, deadline: float) -> http.client.HTTPConnection:
     """Connect to a host at a public address, and to no other."""
     host, port = str(parts.hostname), _PORTS[parts.scheme]
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise FetchError(f"{host[:100]}: no such host") from None
-    addresses = [entry[4][0] for entry in found]
+    addresses = [entry[4][0] for entry in entries]
     if not addresses or not all(is_public(str(address)) for address in addresses):
         raise FetchError(f"{host[:100]} is not a public address; this service fetches from no other")
     left = max(deadline - time.monotonic(), 0.1)

@@ -41,13 +41,13 @@ def add_figure_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
 
         def read() -> dict[str, Any]:
             folder = evaluation_folder(handlers.run, name)
-            found = read_figures(folder, n_queries=queries, n_confusions=confusions)
+            figures = read_figures(folder, n_queries=queries, n_confusions=confusions)
             rows = snapshot.searcher.gallery.rows_by_path
-            for query in (*found["best"], *found["worst"]):
+            for query in (*figures["best"], *figures["worst"]):
                 for shown in (query, *query["results"]):
                     row = rows.get(shown.get("path", shown.get("query")))
                     shown["image"] = None if row is None else handlers.image_summary(snapshot, row)
-            return found
+            return figures
 
         return JsonResponse(await pool.run(read))
 

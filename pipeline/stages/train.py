@@ -444,21 +444,21 @@ def _say_how_it_went(
 
 def _say_worlds(learner_name: str, learner: Any, y: Any, console: Console) -> None:
     """Say how much of what was learned counts, and what it does for classes that are trained on and for others."""
-    found = learner.worlds_
+    worlds = learner.worlds_
     names = ("classes that it was trained on", "other classes", "both in one gallery")
     figures = [
         f"{figure:.3f} ({cosine:.3f}) for {name}"
-        for name, figure, cosine in zip(names, found["learner"], found["cosine"], strict=False)
+        for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False)
     ]
     share = "all" if learner.learned_ == 1 else f"{learner.learned_:.0%}"
     beside = "" if learner.learned_ == 1 else ", beside how images look"
-    if len(found["shares"]) > 1 and learner.world_ != "seen" and len(found["learner"]) == 1:
+    if len(worlds["shares"]) > 1 and learner.world_ != "seen" and len(worlds["learner"]) == 1:
         beside += f", the cautious share, as no class could be held out ({_why_no_class(y)})"
     console.say(
         f"{learner_name}: {share} of what was learned counts{beside}; mAP on held-out images (cosine): "
         f"{', '.join(figures)}"
     )
-    for name, figure, cosine in zip(names, found["learner"], found["cosine"], strict=False):
+    for name, figure, cosine in zip(names, worlds["learner"], worlds["cosine"], strict=False):
         if round(figure, 3) < round(cosine, 3):
             console.warn(
                 f"{learner_name} is below cosine on held-out images for {name}: mAP {figure:.3f}, cosine {cosine:.3f}; "

@@ -252,7 +252,7 @@ def _may_pass(error: sqlite3.Error) -> bool:
 
 def _whole_rows(file: Path, table: str, columns: list[str]) -> dict[int, dict[str, Any]]:
     """The rows of a table that can be read, from both ends, and have the checksum they were written with, by number."""
-    found = {}
+    rows = {}
     for order in ("", " DESC"):
         with (
             contextlib.suppress(sqlite3.Error),
@@ -265,8 +265,8 @@ def _whole_rows(file: Path, table: str, columns: list[str]) -> dict[int, dict[st
                 row = dict(zip(own, values, strict=True))
                 checksum = row.pop(_CHECKSUM, None)
                 if checksum is None or checksum == _row_crc32(row):
-                    found[number] = row
-    return found
+                    rows[number] = row
+    return rows
 
 
 def append_row(db: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:

@@ -147,7 +147,7 @@ class Collection(Database):
         columns = "id, status, segment, row, reason, given.labels"
         query = f"SELECT {columns} FROM images LEFT JOIN given USING (path) WHERE id = ?"
         with self.transaction():
-            before = [Excluded(*found) for row in rows for found in self.execute(query, row)]
+            before = [Excluded(*entry) for row in rows for entry in self.execute(query, row)]
             self.executemany("DELETE FROM given WHERE path = (SELECT path FROM images WHERE id = ?)", rows)
             self.executemany(
                 "UPDATE images SET status = 'excluded', segment = NULL, row = NULL, reason = NULL WHERE id = ?", rows
@@ -252,17 +252,17 @@ class Collection(Database):
     def stored(self) -> list[Segment]:
         """All segments that the catalogue names, by number."""
         query = "SELECT segment, count(*) FROM images WHERE status = 'ok' GROUP BY segment ORDER BY segment"
-        found = []
+        segments = []
         for number, living in self.execute(query):
             record = read_segment_record(self.segments / str(number))
             rows = record["shape"][0]
-            found.append(Segment(number, rows, living, sum(record.get("sizes", {}).values()) * living // rows))
-        return found
+            segments.append(Segment(number, rows, living, sum(record.get("sizes", {}).values()) * living // rows))
+        return segments
 
     def mergeable(self) -> list[Segment]:
         """Segments that `compact` rewrites: small ones, if there are several, and those with many dead rows."""
-        found = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
-        return found if len(found) > 1 or any(s.rows > s.living for s in found) else []
+        segments = [s for s in self.stored() if s.living_bytes < MERGED_BYTES / 2 or s.rows - s.living > s.rows / 4]
+        return segments if len(segments) > 1 or any(s.rows > s.living for s in segments) else []
 
     def compact(self) -> dict[str, int]:
         """Merge small segments and those with many dead rows, delete the tombstones, and return the numbers of each.

@@ -93,14 +93,14 @@ def find(db: Database, given: str) -> list[tuple[int, str, str]]:
     inner = os.path.normpath(given)
     if not os.path.isabs(inner) and inner.split(os.sep)[0] not in (os.curdir, os.pardir):
         readings.append(inner)
-    found = [rows for path in dict.fromkeys(readings) if (rows := _at(db, path))]
-    if len(found) > 1 and found[0] != found[1]:
-        first, second = (rows[0] for rows in found)
+    matches = [rows for path in dict.fromkeys(readings) if (rows := _at(db, path))]
+    if len(matches) > 1 and matches[0] != matches[1]:
+        first, second = (rows[0] for rows in matches)
         raise UserError(
             f"{given} is {first[1]} (id:{first[0]}) from here, and {second[1]} (id:{second[0]}) below the root; "
             "give its id or its absolute path"
         )
-    return found[0] if found else []
+    return matches[0] if matches else []
 
 
 def _at(db: Database, path: str) -> list[tuple[int, str, str]]:

@@ -101,13 +101,13 @@ def default_learner(
     if not results:
         say(f"by cosine: run {run.name} has no trained learner")
         return "cosine"
-    found = recommend(results, world)
-    chosen = next(iter(results)) if found is None else found["learner"]
-    if found is not None and chosen == "cosine" and not cosine:
-        figures = found["validation_map"]
+    recommended = recommend(results, world)
+    chosen = next(iter(results)) if recommended is None else recommended["learner"]
+    if recommended is not None and chosen == "cosine" and not cosine:
+        figures = recommended["validation_map"]
         chosen = max((name for name in figures if name != "cosine"), key=lambda name: figures[name])
-    if found is not None and (len(results) > 1 or chosen == "cosine"):
-        say(f"by {chosen}, which held-out images recommend: {figures_of(found)}")
+    if recommended is not None and (len(results) > 1 or chosen == "cosine"):
+        say(f"by {chosen}, which held-out images recommend: {figures_of(recommended)}")
     elif chosen != "oasis":
         only = f"the only learner of run {run.name} that is trained" if len(results) == 1 else "oasis is not trained"
         say(f"by {chosen}, {only}")
