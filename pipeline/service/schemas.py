@@ -252,6 +252,7 @@ class RunInfo(BaseModel):
     problem: str | None = Field(description=_BEHIND)
     models: dict[str, FeedbackModel]
     evaluations: list[str]
+    judging: bool = Field(description="Whether `visterm judge` has drawn results to judge")
     limits: dict[str, int]
 
 

@@ -356,7 +356,7 @@ async function feedback() {
               "shows what it changed.",
       ),
     );
-  const { map_base: before, map_after: after, marks, version } = found.model;
+  const { map_base: before, map_after: after, marks } = found.model;
   /** @param {Schemas["MarkedImage"][]} images @param {string} words */
   const side = (images, words) =>
     el(
@@ -374,9 +374,9 @@ async function feedback() {
     );
   return panel(
     title,
-    `Model ${version} has learned ${plural(marks, "mark")}.` +
+    `Before and after ${plural(marks, "mark")}.` +
       (Number.isFinite(before)
-        ? ` Held-out images without marks: mAP ${figure(before)} before, ${figure(after)} after.`
+        ? ` Held-out images without marks: mAP ${figure(before)}, ${figure(after)}.`
         : ""),
     found.queries.map((query) =>
       el(
