@@ -149,20 +149,53 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     return Overview(ids, points, alike, check, record)
 
 
+def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
+    """Find groups of images that look alike: equal files, and images with nearly equal vectors.
+
+    Parameters
+    ----------
+    searcher : Searcher
+        Its groups are those that the page shows; `make_overview` keeps them.
+
+    Returns
+    -------
+    list of dict
+        ``{"ids": [...], "similarity": smallest cosine of a pair}``, the largest groups first, at most 2,000.
+    """
+    return _groups(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
+
+
+def _look(searcher: Searcher) -> np.ndarray:
+    """Vectors by their main directions, at most N_DIRECTIONS."""
+    import numpy as np
+    from scipy import sparse
+
+    X: Any = searcher.X
+    rows = _fitted_rows(X)
+    size = min(N_DIRECTIONS, X.shape[1] - 1, len(rows) - 1)
+    if size < 2:
+        few = X[:, : min(2, X.shape[1])]
+        return few.toarray() if sparse.issparse(few) else np.asarray(few)
+    return np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
+
+
+def _fitted_rows(X: Any) -> np.ndarray:
+    """Rows that the main directions are computed from."""
+    import numpy as np
+
+    return np.linspace(0, X.shape[0] - 1, min(X.shape[0], _FITTED_ON)).astype(np.intp)
+
+
 def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of few dimensions, float32 with unit rows: by their main directions, and as the learner compares them."""
     import numpy as np
     from scipy import sparse
 
     X: Any = searcher.X
-    n_images, n_features = X.shape
-    rows = np.linspace(0, n_images - 1, min(n_images, _FITTED_ON)).astype(np.intp)
-    size = min(N_DIRECTIONS, n_features - 1, len(rows) - 1)
-    if size < 2:
-        few = X[:, : min(2, n_features)]
-        both = _unit_rows(few.toarray() if sparse.issparse(few) else np.asarray(few))
-        return both, both
-    plain = np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
+    n_features = X.shape[1]
+    plain, rows = _look(searcher), _fitted_rows(X)
+    if min(n_features, len(rows)) < 3:
+        return _unit_rows(plain), _unit_rows(plain)
     learner: Any = searcher.blend(searcher.default_learner())
     if not learner.linear:
         return _unit_rows(plain), _unit_rows(plain)
