@@ -105,7 +105,9 @@ def train(
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
         following = f"visterm evaluate --run {shlex.quote(place.name)}"
-        if len(names) > 1:
+        if any("n_triplets" in summary for summary in summaries):  # there may be no labels to evaluate by
+            following = f"visterm search IMAGE --run {shlex.quote(place.name)}"
+        elif len(names) > 1:
             following += " --learner all"
         elif names != ["oasis"]:
             following += f" --learner {names[0]}"
