@@ -23,7 +23,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
 
 
 def _name_of(command: Any) -> str:
-    return command.info.name if isinstance(command, typer.Typer) else command.__name__.rstrip("_")  # try is a keyword
+    name = command.info.name if isinstance(command, typer.Typer) else command.__name__
+    return str(name).rstrip("_")  # try is a keyword
 
 
 class _GroupedHelp(TyperGroup):

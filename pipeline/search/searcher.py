@@ -499,7 +499,8 @@ class Searcher:
         for given in [images] if isinstance(images, int | str) else images:
             name = given if isinstance(given, str) else f"id:{given}"
             row = self.row_named(name)
-            if row is None and (row := self.gallery.row_of_file(name)) < 0:
+            row = self.gallery.row_of_file(name) if row is None else row
+            if row < 0:
                 raise UserError(f"run {self.run.name} has no image {name}")
             image = self.images[row]
             shown.append({"id": image.id, "path": image.path, "labels": sorted(image.labels)})
