@@ -15,6 +15,7 @@ from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.tables import read_rows
+from visterm.pipeline.store.vectors import extractor_content
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ class LearntFrom(NamedTuple):
 
     images: Sequence[Image]
     triplets: np.ndarray | None = None  # int32 (n, 3): places of query, relevant and irrelevant image
+    uploads: dict[str, Any] = {}  # vectors of queries outside of the run by SHA-256, which follow the images
     warnings: tuple[str, ...] = ()
     source: str = ""  # of the triplets, in words
 
@@ -58,6 +60,18 @@ def check_taught(run: Run, taught: LearntFrom) -> None:
             f"collection.triplets=triplets.csv (columns {','.join(COLUMNS)}); or mark results, relevant ones and "
             "others, on the page of visterm serve"
         )
+
+
+def with_uploads(X: Any, taught: LearntFrom) -> Any:
+    """Add the vectors of queries outside of the run to those of the images."""
+    import numpy as np
+    from scipy import sparse
+
+    if not taught.uploads:
+        return X
+    if sparse.issparse(X):
+        return sparse.vstack([X, *taught.uploads.values()], format="csr")
+    return np.vstack([X, *(vector.toarray() for vector in taught.uploads.values())])
 
 
 def check_labels(config: Config, what: str) -> None:
@@ -95,7 +109,7 @@ def _of_table(file: Path, collection: Collection) -> LearntFrom:
             f"{file}: no triplet of training images{''.join(f'; {line}' for line in warnings)}; paths are relative to "
             f"{collection.root}"
         )
-    return _taught(rows, [f"{file}: {line}" for line in warnings], str(file))
+    return _taught(rows, {}, [f"{file}: {line}" for line in warnings], str(file))
 
 
 def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | None:
@@ -105,31 +119,42 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | 
     by_content: dict[str, Image] = {}
     for image in collection.images():
         by_content.setdefault(image.sha256, image)
-    rows, n_marks, n_left_out = [], 0, 0
-    for query, marks in RelevanceMarks(run.marks).standing().items():
-        here = [mark for mark in marks if mark.sha256 in by_content and mark.sha256 != query]
+    every, extractor = RelevanceMarks(run.marks), extractor_content(run)
+    rows: list[list[Image | str]] = []
+    uploads: dict[str, Any] = {}
+    n_marks, n_left_out = 0, 0
+    for key, marks in every.standing().items():
+        here = [mark for mark in marks if mark.sha256 in by_content and mark.sha256 != key]
         relevant = [by_content[mark.sha256] for mark in here if mark.mark > 0]
         others = [by_content[mark.sha256] for mark in here if mark.mark < 0]
-        if query not in by_content or not relevant or not others:
+        query: Image | str = by_content.get(key, key)
+        vector = None if key in by_content else every.vector(key, extractor)
+        if not relevant or not others or (vector is None and query == key):
             n_left_out += len(marks)
             continue
+        if vector is not None:
+            uploads[key] = vector
         n_marks += len(here)
         n_left_out += len(marks) - len(here)
-        rows += [[by_content[query], one, other] for one in relevant for other in others]
+        rows += [[query, one, other] for one in relevant for other in others]
     if not rows:
         return None
     warnings = []
     if n_left_out:
-        why = "their query or image is not in the run, or the query has marks of one kind only"
+        why = "their query or image is gone, or the query has marks of one kind only"
         warnings.append(f"{count(n_left_out, 'mark')} skipped: {why}")
     order = np.random.default_rng([config.seed, 7]).permutation(len(rows))
-    return _taught([rows[i] for i in order], warnings, count(n_marks, "relevance mark"))
+    return _taught([rows[i] for i in order], uploads, warnings, count(n_marks, "relevance mark"))
 
 
-def _taught(rows: list[list[Image]], warnings: Iterable[str], source: str) -> LearntFrom:
+def _taught(
+    rows: Sequence[Sequence[Image | str]], uploads: dict[str, Any], warnings: Iterable[str], source: str
+) -> LearntFrom:
+    """Number images and uploads of triplets."""
     import numpy as np
 
-    images = sorted({image.id: image for row in rows for image in row}.values(), key=lambda image: image.path)
-    place = {image.id: i for i, image in enumerate(images)}
-    triplets: Any = np.array([[place[image.id] for image in row] for row in rows], np.int32)
-    return LearntFrom(images, triplets, tuple(warnings), source)
+    images = {image.id: image for row in rows for image in row if isinstance(image, Image)}
+    ordered = sorted(images.values(), key=lambda image: image.path)
+    place: dict[Any, int] = {key: i for i, key in enumerate([*(image.id for image in ordered), *uploads])}
+    triplets: Any = [[place[one.id if isinstance(one, Image) else one] for one in row] for row in rows]
+    return LearntFrom(ordered, np.array(triplets, np.int32), uploads, tuple(warnings), source)

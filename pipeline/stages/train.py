@@ -29,7 +29,7 @@ from visterm.pipeline.store.vectors import extractor_content, identity, mapped_v
 
 from .dask_cluster import connected
 from .features import check_features
-from .supervision import LearntFrom, check_taught, learnt_from
+from .supervision import LearntFrom, check_taught, learnt_from, with_uploads
 
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
@@ -116,7 +116,7 @@ def train_record(run: Run, config: Config, learner_name: str, taught: LearntFrom
         file = section.pop("is_a")
         inputs["is_a"] = None if file is None else file_sha256(file)
     if taught.triplets is not None:
-        inputs["triplets"] = fingerprint(taught.triplets.tolist())
+        inputs["triplets"] = fingerprint(taught.triplets.tolist(), list(taught.uploads))
     settings = {learner_name: section, "seed": config.seed}
     if (asked := world_settings(config, learner_name)) != _PAPERS:
         settings["train"] = asked
@@ -172,8 +172,8 @@ def _train(
     clicks = config.collection.clicks is not None
     if kind.one_label:
         check_one_label(learner_name, images, clicks)
-    X = mapped_vectors(run, collection, images)
-    y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, len(images)), [])
+    X = with_uploads(mapped_vectors(run, collection, images), taught)
+    y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, X.shape[0]), [])
     for name in names if len(names) > 1 and not clicks else ():
         if all(name in image.labels for image in images):
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
@@ -227,7 +227,9 @@ def _train(
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
         if hasattr(learner, "teachers_"):
-            save_teachers(target, TaughtImages(X, [{"id": image.id} for image in images]))
+            rows = [{"id": image.id} for image in images]
+            rows += [{"sha256": key, "mark": None} for key in taught.uploads]
+            save_teachers(target, TaughtImages(X, rows))
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
         record["result"] = {

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from running import CLASSES, SMALL, json_of, refused, visterm
+from scipy import sparse
 
 from visterm.learners import OASIS, load_learner
 from visterm.pipeline import FeedbackTrainer, Searcher, open_run
@@ -100,8 +101,15 @@ def test_marks_alone_teach_a_run_without_labels(flat):
     marks = FeedbackTrainer(searcher.run).marks
     for path, mark in (("apple1.jpg", 1), ("apple2.jpg", 1), ("pear0.jpg", -1), ("plum0.jpg", -1)):
         marks.add(image["apple0.jpg"].sha256, image[path], mark, learner="cosine")
+    upload = sparse.csr_matrix(searcher.X[:1])
+    for path, mark in (("apple3.jpg", 1), ("pear3.jpg", -1)):
+        options = {"learner": "cosine", "vector": upload, "extractor": searcher.gallery.content}
+        marks.add("a" * 64, image[path], mark, **options)
     marks.add("0" * 64, image["pear0.jpg"], 1, learner="cosine")
     result = visterm("train", *without, "--learner", "aroma", cwd=flat)
-    assert "aroma learns from 4 triplets of 4 relevance marks" in result.stderr
+    assert "aroma learns from 5 triplets of 6 relevance marks" in result.stderr
     assert "warning: 1 mark skipped" in result.stderr
     assert json_of("train", "--learner", "aroma", cwd=flat)["fresh"]
+    visterm("train", cwd=flat)  # oasis, with the upload among its teachers
+    taught = json_of("explain", "id:1", "id:2", "--teachers", "--learner", "oasis", "--learned", "1", cwd=flat)
+    assert len(taught["pairs"]) > 0
