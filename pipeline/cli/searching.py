@@ -358,10 +358,11 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
 
 @command
 def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
-    """List groups of images that look alike: equal files, and nearly equal vectors.
+    """List groups of images that look alike: equal files, equal pictures, and nearly equal vectors.
 
-    The groups are those of the page, the largest first, each with the smallest cosine of two neighbours in it: 1 for
-    equal pictures, 0.93 and above for such that differ little. Deleted photos are not listed.
+    Pictures are equal in spite of another size, JPEG quality or brightness, and if one is mirrored. The groups are
+    those of the page, the largest first, each with the smallest similarity that put it together, a cosine of vectors or
+    a correlation of pixels. Deleted photos are not listed.
 
     \b
     Examples:
