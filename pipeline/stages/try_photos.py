@@ -8,6 +8,7 @@ and all learners are measured on the same ones. Test images of the photos choose
 from __future__ import annotations
 
 import csv
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -120,6 +121,7 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
                 recommended = recommend(results, own.train.world)
                 if recommended is None:  # all of them were refused, as images are held out
                     raise refusals[0]
+                shutil.rmtree(run.folder)  # a W of 10,000 visterms is a file of 400 MB
                 rows = _rows(kind, recommended, results, vectors, sample)
                 tried += rows
                 chosen = next(row for row in rows if row["learner"] == recommended["learner"])
@@ -227,8 +229,13 @@ def _link(sample: _Sample, root: Path, config: Config, folder: Path) -> Config:
             link = f"{split}/{number:04}{Path(path).suffix}"
             (photos / link).symlink_to(root.absolute() / path)
             writer.writerows([name, link, weight] if clicks else [link, name] for name, weight in labels.items())
-    settings = {"labels": "auto" if clicks else str(table), "clicks": str(table) if clicks else None, "classes": None}
-    return with_settings(config, {f"collection.{name}": value for name, value in settings.items()})
+    settings = {
+        "collection.labels": "auto" if clicks else str(table),
+        "collection.clicks": str(table) if clicks else None,
+        **dict.fromkeys(("collection.classes", "collection.triplets", "cluster.scheduler")),
+        **dict.fromkeys(("collection.vectors.file", "collection.vectors.ids")),
+    }
+    return with_settings(config, settings)
 
 
 def _seconds_of_vectors(run: Run, config: Config, photos: Path, sample: _Sample, console: Console) -> float:
