@@ -62,6 +62,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     _state: tuple[str, ...] = ("n_features_in_", "learned_", "scale_")
 
     # What a learner can. Callers read these, and look for no methods.
+    learns_triplets: bool = False  # has `fit_triplets`, also as `fit` of GivenTriplets
     one_label: bool = False  # learns from one label per image, not from several, nor from clicks
     ranks_labels: bool = False  # has what `AnnotatorMixin` has
     labels_have_vectors: bool = False  # has `similar_labels`

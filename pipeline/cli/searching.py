@@ -1,4 +1,4 @@
-"""Commands for searching: search, annotate, explain, index."""
+"""Commands for searching: search, annotate, explain, duplicates, index."""
 
 from __future__ import annotations
 
@@ -354,6 +354,41 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
     if "" in queries:
         raise UserError("a query is an empty name; give an image file (make: QUERY=image.jpg)")
     return queries
+
+
+@command
+def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """List groups of images that look alike: equal files, equal pictures, and nearly equal vectors.
+
+    Pictures are equal in spite of another size, JPEG quality or brightness, and if one is mirrored. The groups are
+    those of the page, the largest first, each with the smallest similarity that put it together, a cosine of vectors or
+    a correlation of pixels. Deleted photos are not listed.
+
+    \b
+    Examples:
+      visterm duplicates --run photos
+      visterm remove id:12 --run photos
+    """
+    from visterm.pipeline.search.overview import find_duplicates
+
+    searcher, console = open_searcher(run)
+    with console.phase(f"comparing {count(len(searcher.images), 'image')}"):
+        groups = []
+        for group in find_duplicates(searcher):
+            rows = [searcher.place[number] for number in group["ids"]]
+            gone = searcher.deleted(rows)
+            images = [searcher.images[row] for row in rows if row not in gone]
+            if len(images) > 1:
+                of_group = [{"id": image.id, "path": image.path} for image in images]
+                groups.append({"similarity": group["similarity"], "images": of_group})
+    if as_json:
+        print(json.dumps({"run": searcher.run.name, "groups": groups}))
+        return
+    for group in groups:
+        print(f"{count(len(group['images']), 'image')}, {group['similarity']:.4f}")
+        for image in group["images"]:
+            print(f"  id:{image['id']}  {one_line(image['path'])}")
+    console.say(f"{count(len(groups), 'group')} of images that look alike")
 
 
 @command

@@ -122,4 +122,7 @@ def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequen
         if relevant.sum() > len(own):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
             return HeldOut(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise UserError(f"run {run.name}: no labelled images; an update needs some to measure its effect on")
+    raise UserError(
+        f"run {run.name}: no labelled images; an update needs some to measure its effect on. "
+        f"'visterm train --run {run.name}' learns from marks without"
+    )

@@ -31,7 +31,7 @@ from visterm.pipeline.store.recommendation import best_annotator, default_learne
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
-from .answers import Answers
+from .answers import Answers, Pictures
 from .examples import Region, refined
 from .filters import NO_FILTER, Filter
 from .gallery import Gallery
@@ -188,6 +188,17 @@ class Searcher:
             ("deleted", ""), lambda: self._console.say(f"deleted photos are no results; '{update}' removes them")
         )
         return gone
+
+    def _first_there(self, rows: np.ndarray, n: int) -> list[int]:
+        """Places of the first n of some rows whose files are not deleted."""
+        there: list[int] = []
+        for start in range(0, len(rows), n):
+            part = rows[start : start + n].tolist()
+            gone = self.deleted(part)
+            there += [start + i for i, row in enumerate(part) if row not in gone]
+            if len(there) >= n:
+                break
+        return there[:n]
 
     def shares_images(self, other: Searcher) -> bool:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
@@ -466,6 +477,35 @@ class Searcher:
                 answers[i]["results"] = self.results(*zip(*pairs, strict=True), offset=offset) if pairs else []
         return self._shown(answers, wanted)
 
+    def show(self, images: int | str | Iterable[int | str]) -> Pictures:
+        """Show images of the run: in a notebook as pictures, with their ids and labels.
+
+        Parameters
+        ----------
+        images : one or several of int and str
+            Ids (``12`` or ``"id:12"``), and paths: as `search` gives them, or of files.
+
+        Returns
+        -------
+        list of dict
+            ``{"id", "path", "labels"}`` of each.
+
+        Raises
+        ------
+        UserError
+            The run has no such image.
+        """
+        shown = []
+        for given in [images] if isinstance(images, int | str) else images:
+            name = given if isinstance(given, str) else f"id:{given}"
+            row = self.row_named(name)
+            row = self.gallery.row_of_file(name) if row is None else row
+            if row < 0:
+                raise UserError(f"run {self.run.name} has no image {name}")
+            image = self.images[row]
+            shown.append({"id": image.id, "path": image.path, "labels": sorted(image.labels)})
+        return Pictures(shown, self.root, self.config.collection.max_pixels)
+
     def _shown(self, answers: list[dict[str, Any]], wanted: Filter) -> Answers:
         """Add the fields of each result, if the filter is about fields; let notebooks show pictures."""
         for result in (result for answer in answers for result in answer["results"] if wanted.where):
@@ -549,9 +589,13 @@ class Searcher:
         if not blocks:  # no image passes the filter
             return self._shown([{"query": " + ".join(labels), "results": []}], wanted)
         scores = np.concatenate(blocks)  # (n_images,)
-        order = np.argsort(-scores, kind="stable")[offset : offset + k]
+        order = np.argsort(-scores, kind="stable")
         best = order if rows is None else rows[order]
-        answer = {"query": " + ".join(labels), "results": self.results(best, scores[order], offset=offset)}
+        there = self._first_there(best, offset + k)[offset:]
+        answer = {
+            "query": " + ".join(labels),
+            "results": self.results(best[there], scores[order[there]], offset=offset),
+        }
         return self._shown([answer], wanted)
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[dict[str, Any]]:

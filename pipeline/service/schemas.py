@@ -304,7 +304,9 @@ class MapState(BaseModel):
 class AlikeGroup(BaseModel):
     """Images that look alike."""
 
-    similarity: float = Field(description="Smallest cosine of two neighbours in the group")
+    similarity: float = Field(
+        description="Smallest one of the pairs that make the group: a cosine of vectors, or a correlation of pixels"
+    )
     n_images: int
     images: list[ImageSummary]
 

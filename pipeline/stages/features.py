@@ -167,7 +167,14 @@ def check_features(run: Run, config: Config, collection: Collection) -> None:
 def _changed_here(run: Run, config: Config) -> str:
     """Return what --set must give to features, of the settings that the run does not have yet."""
     saved, asked = (
-        flat({section: getattr(some, section).model_dump() for section in ("collection", "split", "features")})
+        flat(
+            {
+                # Of triplets only learners know.
+                "collection": some.collection.model_dump(exclude={"triplets"}),
+                "split": some.split.model_dump(),
+                "features": some.features.model_dump(),
+            }
+        )
         for some in (run.configure(None, []), config)
     )
     changed = {key: value for key, value in asked.items() if saved[key] != value}

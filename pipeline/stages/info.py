@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -19,6 +20,7 @@ from visterm.pipeline.store.teachers import is_explaining
 from .drift import measure_drift
 from .evaluate import evaluation_record
 from .repair import damaged_artifacts
+from .supervision import learnt_from
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings, vector_kind
 
@@ -53,15 +55,17 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "evaluations": {},
         "skipped_files": collection.skipped(),
     }
-    learnt_from = collection.images("train", "validation", labelled=True)
+    taught = None  # where it is not known what learners would learn from
+    if extractor is not None:
+        with contextlib.suppress(UserError):  # of a table of triplets
+            taught = learnt_from(run, config, collection)
     for name in (name for name in TRAINED if name in run.learners()):
         if (record := _whole_record(run.learner(name))) is None:
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         try:
-            is_current = extractor is not None and is_up_to_date(
-                run.learner(name), train_record(run, config, name, learnt_from)
-            )
+            record_now = None if taught is None else train_record(run, config, name, taught)
+            is_current = record_now is not None and is_up_to_date(run.learner(name), record_now)
         except UserError:  # of a damaged extractor
             is_current = False
         n_steps = record.get("result", {}).get("steps")
