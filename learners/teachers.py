@@ -181,7 +181,7 @@ class Teachers:
         self.table: sp.csr_array = table
         self._Z = self._learner.whitened(X)
         self._weigh(learner)
-        A_m = self._learner._shift()[None] if self._learner.is_whitened() else None
+        A_m = self._learner._shift[None] if self._learner.is_whitened() else None
         self._A_m = A_m
         self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
         some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
@@ -301,7 +301,7 @@ class Teachers:
         if not learner.is_whitened():
             return X
         sides = product(X, learner.whitening_)
-        return sides - learner._shift() if centred else sides
+        return sides - learner._shift if centred else sides
 
     def _likeness(self, sides: Any) -> np.ndarray:
         """Inner products of the training images and others: dense (n_images, n)."""

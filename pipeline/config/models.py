@@ -211,7 +211,7 @@ class IndexConfig(Section):
 
     kind: Literal["auto", "exact", "two-stage", "milvus"] = "auto"
     exact_milliseconds: float = Field(default=50.0, gt=0)
-    n_candidates: int | None = Field(default=None, gt=0)  # images scored exactly at the end; null: 1,000, dense 256
+    n_candidates: int | None = Field(default=None, gt=0)  # images scored exactly at the end; null: 1,000, dense 128
     uri: str | None = None  # of Milvus: http://host:19530, or a file that ends in .db; null: a file in the run
 
     @field_validator("uri")
