@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.errors import UserError, system_errors_explained
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import locked
-from visterm.pipeline.store.models import check_trained, load_trained
+from visterm.pipeline.store.models import check_trained, load_trained, trained_record
 from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import TaughtImages
@@ -31,6 +31,7 @@ from .batches import (
     learn_batch,
     prepare_learner,
 )
+from .calibration import Calibration, calibrate, read_calibration
 from .held_out import HeldOut, largest_fall
 from .marks import Mark, RelevanceMarks
 from .tables import teaching_ids, without_taught
@@ -264,6 +265,15 @@ class FeedbackTrainer:
             return load_trained(self.run, learner, verify=False)
         return self._versions.load_in_force(learner)
 
+    def calibration(self, learner: str) -> Calibration | str:
+        """Calibration of the version of a learner that is in force, or why there is none."""
+        if learner == "cosine":
+            return "cosine is not trained"
+        version = self.version(learner)
+        return read_calibration(
+            self._versions.record(learner, version) if version else trained_record(self.run, learner)
+        )
+
     def load_teachers(self, learner: str, table: Any) -> TaughtImages:
         """Load what taught the version in force, see `LearnerVersions.load_teachers`."""
         return self._versions.load_teachers(learner, table)
@@ -384,6 +394,7 @@ class FeedbackTrainer:
         result = {key: value for key, value in answer.items() if key not in unkept}
         record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **UPDATABLE[learner]}, {"base": state.base})
         record |= {"marks": sorted(n for batch in data.batches for n in batch.numbers), "result": result}
+        record["calibration"] = calibrate(data.held_out, made.scores["after"])
         if forgotten:
             record["forgotten"] = sorted(forgotten)
         taught = None
