@@ -16,7 +16,7 @@ from .options import Globals
 GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
     "Start": (learning.demo, learning.try_, collection.features, learning.train, learning.evaluate),
     "Search": (searching.search, searching.annotate, searching.explain, serving.serve),
-    "Improve": (tuning.tune, feedback.commands),
+    "Improve": (tuning.tune, feedback.commands, feedback.forget),
     "Keep": (collection.add, collection.remove, exporting.export, searching.duplicates, collection.info),
     "Rarely": (collection.repair, collection.compact, searching.index, models.commands, human_eval.commands),
 }

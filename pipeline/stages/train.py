@@ -18,6 +18,7 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.evaluation.is_a import parents_of
+from visterm.pipeline.feedback.calibration import measure_calibration
 from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
@@ -249,6 +250,7 @@ def _train(
             if learner.validation_p1_ is not None and learner.cosine_p1_ is not None:  # else resumed from before them
                 first = {"validation_p1": float(learner.validation_p1_), "cosine_p1": float(learner.cosine_p1_)}
                 record["result"] |= first
+        record["calibration"] = measure_calibration(run, learner_name, learner, collection, collection.images())
         if learner.learned_ != 1:
             record["result"]["learned"] = learner.learned_
         if learner.worlds_ is not None:

@@ -4,7 +4,7 @@
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
 import { bars, lineChart } from "./charts.js";
-import { $, box, command, el, figure, plural } from "./dom.js";
+import { $, box, command, el, figure, percent, plural } from "./dom.js";
 import { photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
 import { learnerName, state } from "./state.js";
@@ -18,8 +18,6 @@ import { addView } from "./views.js";
 
 /** @param {Request} values */
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
-/** @param {number} share */
-const percent = (share) => `${Math.round(100 * share)} %`;
 /** @param {string} path */
 const last = (path) => path.split("/").slice(-2).join("/");
 const LABELS = 24; // bars before "Show all"
