@@ -166,9 +166,19 @@ def write_page(folder: Path, experiment: Any, results: Results, *, command: str,
         "code": code,
         "quick": quick,
         "core_seconds": round(seconds),
+        "vectors": checksums(results),
         "findings": [asdict(finding) for finding in page.findings],
     }
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def checksums(results: Results) -> dict[str, list[str]]:
+    """Checksums of the vectors that the results come from, by the set of images."""
+    found: dict[str, set[str]] = {}
+    for result in results:
+        for name, some in result.get("checksums", {}).items():
+            found.setdefault(name, set()).update(some)
+    return {name: sorted(some) for name, some in sorted(found.items())}
 
 
 def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
