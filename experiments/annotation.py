@@ -112,6 +112,7 @@ def facts(results: Results) -> dict[str, Any]:
         "megabytes": {
             key: np.mean([one["bytes"] for one in own]) / 1e6 for key, own in systems.items() if key[0] == ds[-1]
         },
+        "query_us": {key: np.median([one["query_us"] for one in own]) for key, own in systems.items()},
         **(sizes(systems) if full else {}),
         "columns": ["", "p@1", "p@10", "sib@10", "MAP", "training (s)", "a query (µs)", "model (MB)"],
         "rows": {d: [row(name, systems[d, name]) for name in MAIN if (d, name) in systems] for d in ds},
@@ -184,6 +185,7 @@ def above(systems: Systems, ds: Sequence[int], first: str, second: str, figure: 
     return {
         "text": "; ".join(f"{difference(*pair)} at d = {d:,}" for d, pair in pairs.items()),
         "agrees": least > 0 and clearly_above(*pairs[ds[-1]]),
+        "pairs": [pairs[ds[-1]]],
         "least": least,
     }
 

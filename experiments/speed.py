@@ -97,6 +97,12 @@ def facts(results: Results) -> dict[str, Any]:
         "order_of": np.log10,
         "median": np.median,
         "edges": lambda *names: open_text({f"{s}, {c} classes": of_classes[s, c] for s in names for c in classes}),
+        "capped": open_text(
+            {
+                f"{one['images']:,} images": [{"edges": ["n_steps"] * (one["ended"] >= one["settings"]["n_steps"])}]
+                for one in free
+            }
+        ),
         "fixed": fixed,
         "free": free,
         "step_times": [step_time(one) for one in fixed],
