@@ -17,7 +17,7 @@ from .pages import Panel, Plot, Results, draw, open_text, select
 __all__ = ["ALONE", "facts", "jobs", "measure"]
 
 ALONE = False
-FOLDS = 3
+FOLDS = 10
 RANKERS = (1, 5, 10)
 VARIANTS = {
     None: "OASIS",
