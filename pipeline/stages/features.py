@@ -18,6 +18,7 @@ from visterm.pipeline.store.records import make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.vectors import checksums
 
 from .dates import read_dates
 from .edit import READ
@@ -128,6 +129,8 @@ def _report(
     if changes or extracted or _is_damaged(run.collection):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
+        if summary["n_images"]:
+            record["checksums"] = checksums(run, collection)
         file = run.collection / "record.json"
         if file.is_dir():
             discard(file)  # no file can take the place of a folder

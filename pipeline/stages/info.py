@@ -49,6 +49,7 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "classes": len(classes),
         "splits": {split or "none": n for split, n in splits.items()},
         **_describe_extractor(run, extractor, config),
+        **_describe_checksums(run, collection),
         "excluded": status["excluded"],
         **_describe_segments(run, collection, extractor is not None),
         "learners": {},
@@ -140,6 +141,17 @@ def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config)
     model = "EfficientNet-Lite0" if features.kind == "deep" else features.onnx.model
     source = f"read from {vectors}" if vectors is not None else f"made by {model}"
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers, {source}"}
+
+
+def _describe_checksums(run: Run, collection: Collection) -> dict[str, Any]:
+    """Describe the checksums that `features` recorded; nothing once images were added or removed since."""
+    try:
+        record = read_record(run.collection) or {}
+    except UserError:
+        return {}
+    if record.get("result", {}).get("n_images") != collection.counts_by("status")["ok"]:
+        return {}
+    return {"checksums": record["checksums"]} if "checksums" in record else {}
 
 
 def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:
