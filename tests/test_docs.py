@@ -22,6 +22,7 @@ PAGES = (
     "docs/searching.md",
     "docs/explaining.md",
     "docs/feedback.md",
+    "docs/labels.md",
     "docs/embeddings.md",
 )
 
