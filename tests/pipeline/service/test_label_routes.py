@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.search.overview import overview_folder, overview_record
