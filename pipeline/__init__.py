@@ -1,8 +1,8 @@
 """Files, order and people: the stages, the collection on disk, searching, the command line, the report, the service.
 
 ``from visterm.pipeline import Searcher`` searches a run from Python, `explain_pair` explains a result, `open_run` reads
-the vectors and labels of a run, `FeedbackTrainer` learns from relevance marks, `make_overview` makes the map of the
-collection, and `find_duplicates` finds images that look alike.
+the vectors and labels of a run, `LabelEditor` adds and removes labels, `FeedbackTrainer` learns from relevance marks,
+`make_overview` makes the map of the collection, and `find_duplicates` finds images that look alike.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from .search.explanation import explain_pair
     from .search.overview import find_duplicates, make_overview
     from .search.searcher import Searcher
+    from .stages.label import LabelEditor
     from .store.opened import open_run
 
-__all__ = ["FeedbackTrainer", "Searcher", "explain_pair", "find_duplicates", "make_overview", "open_run"]
+__all__ = ["FeedbackTrainer", "LabelEditor", "Searcher", "explain_pair", "find_duplicates", "make_overview", "open_run"]
 
 _MODULES = {
     "FeedbackTrainer": "feedback.update",
+    "LabelEditor": "stages.label",
     "Searcher": "search.searcher",
     "explain_pair": "search.explanation",
     "find_duplicates": "search.overview",

@@ -22,6 +22,7 @@ PAGES = (
     "docs/searching.md",
     "docs/explaining.md",
     "docs/feedback.md",
+    "docs/labels.md",
     "docs/embeddings.md",
 )
 
@@ -95,7 +96,7 @@ def commands_of_pages(repository: Path) -> dict[str, set[str]]:
             called = re.match(r"(?:\.venv/bin/)?visterm ((?:[a-z]+ ?)*)(.*)", line.split(" #")[0])
             if called and not called[2].startswith("<"):  # visterm <command> --json
                 words = called[1].split()
-                n_words = 2 if words and words[0] in ("feedback", "judge", "model") else 1
+                n_words = 2 if words and words[0] in ("feedback", "judge", "label", "model") else 1
                 options = set(re.findall(r"(?<!\S)\[?(--[a-z-]+|-[a-z])\b", called[2]))
                 commands.setdefault(" ".join(words[:n_words]), set()).update(options)
     return commands

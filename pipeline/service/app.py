@@ -28,6 +28,7 @@ from . import schemas
 from .collection_handlers import CollectionHandlers
 from .feedback_handlers import FeedbackHandlers
 from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
+from .label_handlers import LabelHandlers
 from .middleware import AccessMiddleware
 from .responses import error_response
 from .routes_browse import add_browse_routes
@@ -36,6 +37,7 @@ from .routes_fetch import add_fetch_routes
 from .routes_figures import add_figure_routes
 from .routes_human_eval import add_human_eval_routes
 from .routes_images import add_image_routes
+from .routes_labels import add_label_routes
 from .routes_pages import add_page_routes, is_page_request, missing_page
 from .routes_run import add_run_routes
 from .routes_search import UPLOAD_PATHS, add_search_routes
@@ -110,10 +112,12 @@ def create_app(
     )
     _handle_errors(app, handlers)
     feedback, collection = FeedbackHandlers(handlers), CollectionHandlers(handlers)
+    labels = LabelHandlers(handlers)
     add_search_routes(app, handlers)
     add_image_routes(app, collection)
     add_selection_routes(app, collection)
-    add_browse_routes(app, collection)
+    add_browse_routes(app, collection, labels)
+    add_label_routes(app, labels)
     add_fetch_routes(app, handlers)
     add_run_routes(app, feedback)
     add_figure_routes(app, feedback)

@@ -11,6 +11,7 @@ from visterm.pipeline.search.overview import Overview
 
 from . import schemas
 from .handlers import RequestHandlers
+from .label_handlers import LabelHandlers
 from .snapshot import Snapshot
 
 NO_LABEL = 2**16 - 1
@@ -20,8 +21,9 @@ _GROUP = 60  # images of a group that are sent
 class OverviewHandlers:
     """The overview that a run keeps, of which only images of the snapshot are told."""
 
-    def __init__(self, handlers: RequestHandlers):
+    def __init__(self, handlers: RequestHandlers, labels: LabelHandlers):
         self.handlers = handlers
+        self._labels = labels
 
     def state(self, snapshot: Snapshot) -> dict[str, Any]:
         """Make `schemas.MapState`."""
@@ -31,7 +33,7 @@ class OverviewHandlers:
             "images": 0 if overview is None else len(overview.ids),
             "labels": _label_names(snapshot),
             "n_alike": 0 if overview is None else len(_groups(overview, snapshot)),
-            "n_check": 0 if overview is None else len(_doubts(overview, snapshot)),
+            "n_check": 0 if overview is None else len(self._doubts(overview, snapshot)),
         }
 
     def draw(self, snapshot: Snapshot) -> dict[str, Any]:
@@ -71,7 +73,9 @@ class OverviewHandlers:
 
     def check(self, snapshot: Snapshot, label: str | None, offset: int, limit: int) -> dict[str, Any]:
         """Make `schemas.LabelsToCheck`, of one label or of all."""
-        entries = [entry for entry in _doubts(self._overview(), snapshot) if label is None or entry["label"] == label]
+        entries = [
+            entry for entry in self._doubts(self._overview(), snapshot) if label is None or entry["label"] == label
+        ]
         place = snapshot.searcher.place
         return {
             "total": len(entries),
@@ -81,6 +85,18 @@ class OverviewHandlers:
                 for entry in entries[offset : offset + limit]
             ],
         }
+
+    def _doubts(self, overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
+        """Return the labels to check that images still have, and that nobody confirmed."""
+        images, place = snapshot.searcher.images, snapshot.searcher.place
+        confirmed = self._labels.confirmed()
+        return [
+            entry
+            for entry in overview.check
+            if (row := place.get(entry["id"])) is not None
+            and entry["label"] in images[row].labels
+            and (entry["id"], entry["label"]) not in confirmed
+        ]
 
     def _overview(self) -> Overview:
         overview = self.handlers.overview.overview()
@@ -99,8 +115,3 @@ def _groups(overview: Overview, snapshot: Snapshot) -> list[tuple[float, list[in
     place = snapshot.searcher.place
     groups = ((group["similarity"], [number for number in group["ids"] if number in place]) for group in overview.alike)
     return [(similarity, ids) for similarity, ids in groups if len(ids) > 1]
-
-
-def _doubts(overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the labels to check of images that are still there."""
-    return [entry for entry in overview.check if entry["id"] in snapshot.searcher.place]

@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from . import schemas
 from .collection_handlers import CollectionHandlers
+from .label_handlers import LabelHandlers
 from .overview_handlers import OverviewHandlers
 from .responses import JsonResponse
 
 
-def add_browse_routes(app: FastAPI, collection: CollectionHandlers) -> None:
+def add_browse_routes(app: FastAPI, collection: CollectionHandlers, labels: LabelHandlers) -> None:
     """Add the routes of suggestions, albums and the overview."""
-    handlers, overview = collection.handlers, OverviewHandlers(collection.handlers)
+    handlers, overview = collection.handlers, OverviewHandlers(collection.handlers, labels)
     pool = handlers.general_pool
 
     @app.get("/api/suggest", response_model=schemas.Suggestions, tags=["collection"])

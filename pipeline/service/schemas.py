@@ -203,6 +203,50 @@ class RestoreRequest(BaseModel):
     undo: Name
 
 
+class LabelChange(BaseModel):
+    """A label to add to an image, or to remove."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: ImageId
+    label: Name
+    change: Literal["add", "remove"]
+
+
+class LabelEditRequest(BaseModel):
+    """Changes of labels, kept and undone together."""
+
+    model_config = ConfigDict(extra="forbid")
+    edits: list[LabelChange] = Field(min_length=1, max_length=MAX_SELECTED)
+    source: Literal["page", "queue"] = Field(
+        default="page", description="queue: labels that the image has already are confirmed, and not asked about again"
+    )
+
+
+class LabelStep(BaseModel):
+    """A step of label edits."""
+
+    step: int
+    time: str
+    added: list[str]
+    removed: list[str]
+    images: int
+
+
+class LastLabelEdit(BaseModel):
+    """The step that undoing undoes; null: none."""
+
+    last: LabelStep | None
+
+
+class LabelEditResult(LastLabelEdit):
+    """What changed, with the images as they are now."""
+
+    changed: int = Field(description="Number of images")
+    images: list[ImageSummary]
+    version: str
+    behind: str | None = Field(description=_BEHIND)
+
+
 class FetchRequest(BaseModel):
     """The web address of an image."""
 

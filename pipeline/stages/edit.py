@@ -84,6 +84,8 @@ def add(
         pending = [(id_, path) for id_, path in collection.pending() if path in given]
         extracted = extract(run, config, source, collection, pending, console)
         read_dates(collection, root, console, given)
+        if extracted:
+            collection.follow_moved(config)
         skipped = [(path, reason) for path, reason in collection.skipped() if path in given]
         if extracted:
             report_skipped(collection.skipped(), run, console, given)

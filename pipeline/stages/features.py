@@ -76,6 +76,8 @@ def features(run: Run, config: Config, root: Path | None, console: Console, *, f
         if changes or extracted:
             _say_clicked(config, collection, console)
         read_dates(collection, root, console)
+        if extracted:
+            collection.follow_moved(config)
         return _report(run, collection, changes, extracted, started, console)
 
 

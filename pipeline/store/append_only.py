@@ -1,4 +1,4 @@
-"""An append-only SQLite file: the base of relevance marks and judgements."""
+"""An append-only SQLite file: the base of label edits, relevance marks and judgements."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from visterm.pipeline.errors import UserError
 from . import edit
 from .database import Database, gc_paused
 from .files import discard
+from .label_edits import LabelEdit
 from .paths import decoded
 from .scan import Changes, scan_root, scan_vectors
 from .segments import damaged, is_whole, read_images, read_segment, read_segment_record, row_of, stacked, write_segment
@@ -122,6 +123,24 @@ class Collection(Database):
         ``labels``, if any, replace the labels from folders and tables.
         """
         return edit.add(self, paths, labels, config)
+
+    def edit_labels(
+        self, edits: Iterable[tuple[int, str, int]], config: Config, source: str, *, confirm: bool = False
+    ) -> list[LabelEdit]:
+        """Add (1) labels to images and remove (-1) them, by (id, label, change), as one step; return the rows made.
+
+        An edit that changes nothing is not kept, unless ``confirm`` is true: then folders and tables that say something
+        else later do not change the label. UserError for a removed image or what cannot be a label: nothing is changed.
+        """
+        return edit.edit_labels(self, edits, config, source, confirm=confirm)
+
+    def undo_labels(self, config: Config, source: str) -> list[LabelEdit]:
+        """Undo the last step of label edits that is not undone; return the rows made."""
+        return edit.undo_labels(self, config, source)
+
+    def follow_moved(self, config: Config) -> None:
+        """Give the label edits of moved files to the images with their bytes, which extraction has read."""
+        edit.follow_moved(self, config)
 
     def find(self, given: str) -> list[tuple[int, str, str]]:
         """Return id, path and status of matching rows by path, including excluded ones and images whose files are gone.

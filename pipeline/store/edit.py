@@ -6,14 +6,25 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 
 from .database import Database
 from .fields import enter_fields
+from .label_edits import (
+    LABEL_EDITS,
+    LabelEdit,
+    LabelEdits,
+    catch_up,
+    check_label,
+    edits_of,
+    enter_edits,
+    standing_edits,
+)
 from .labels import enter_labels, read_labels
-from .paths import bounds, folder_below, relative
+from .paths import bounds, decoded, folder_below, relative
 from .scan import Changes, compare_files
 from .splits import Layout, draw_splits
 
@@ -65,6 +76,7 @@ def add(db: Database, paths: Sequence[str], labels: Sequence[str], config: Confi
     assert db.root is not None
     changes = Changes()
     with db.transaction():
+        catch_up(db)
         last = db.last_id
         compare_files(db, db.root, paths, db.known(paths), changes, by_hand=True)
         if labels:
@@ -78,6 +90,69 @@ def add(db: Database, paths: Sequence[str], labels: Sequence[str], config: Confi
         enter_fields(db, read.fields, [(id_, path) for id_, path, _ in rows])
         draw_splits(db, config, _layout(db))
     return changes
+
+
+def edit_labels(
+    db: Database, edits: Iterable[tuple[int, str, int]], config: Config, source: str, *, confirm: bool = False
+) -> list[LabelEdit]:
+    """Add and remove labels, as one step; return its rows: `Collection.edit_labels`."""
+    with db.transaction():
+        catch_up(db)
+        rows: dict[tuple[int, str], dict[str, Any]] = {}
+        query = "SELECT path, sha256, labels, status FROM images WHERE id = ? AND status != 'removed'"
+        for id_, label, change in edits:
+            entry = db.execute(query, (id_,)).fetchone()
+            if entry is None or entry[3] == "excluded":
+                name = f"id:{id_}" if entry is None else decoded(entry[0])
+                raise UserError(f"image {name} was removed from the run; no label was changed")
+            path, sha256, text, _ = entry
+            if change == 1:
+                label = check_label(label)
+            weight = (json.loads(text) if text else {}).get(label)
+            if confirm or (weight is None) == (change == 1):
+                image = {"image": id_, "path": decoded(path), "sha256": sha256 or "", "label": label}
+                rows[id_, label] = image | {"change": change, "weight": weight, "source": source}
+        return _enter_step(db, list(rows.values()), config)
+
+
+def undo_labels(db: Database, config: Config, source: str) -> list[LabelEdit]:
+    """Undo the last step of label edits; return the added rows, none without one: `Collection.undo_labels`."""
+    with db.transaction():
+        catch_up(db)
+        if (store := edits_of(db)) is None:
+            return []
+        rows = []
+        for edit in store.last_step():
+            image = {"image": edit.image, "path": edit.path, "sha256": edit.sha256, "label": edit.label}
+            before = {"change": store.before(edit), "weight": edit.weight}
+            rows.append(image | before | {"source": source, "undoes": edit.number})
+        return _enter_step(db, rows, config)
+
+
+def _enter_step(db: Database, rows: list[dict[str, Any]], config: Config) -> list[LabelEdit]:
+    """Save a step of label edits, then bring the catalogue up to date."""
+    if not rows:
+        return []
+    store = LabelEdits(db.folder.parent / LABEL_EDITS)
+    store.append(rows)
+    made = store.since(store.last() - len(rows))
+    catch_up(db)
+    _split_again(db, config)
+    return made
+
+
+def follow_moved(db: Database, config: Config) -> None:
+    """Give the label edits of moved files to the images that extraction found to have their bytes."""
+    if edits_of(db) is not None:
+        with db.transaction():
+            enter_edits(db, standing_edits(db))
+            _split_again(db, config)
+
+
+def _split_again(db: Database, config: Config) -> None:
+    """Give images with their first label a split; take it from those with no label left."""
+    db.execute("UPDATE images SET split = NULL WHERE status != 'removed' AND split IS NOT NULL AND labels IS NULL")
+    draw_splits(db, config, _layout(db))
 
 
 def find(db: Database, given: str) -> list[tuple[int, str, str]]:

@@ -14,6 +14,7 @@ from visterm.pipeline.config.models import CollectionConfig
 from visterm.pipeline.errors import UserError
 
 from .database import Database
+from .label_edits import as_text, changed, standing_edits, unquoted
 from .manifests import read_manifest
 from .paths import decoded
 from .splits import Layout
@@ -69,7 +70,7 @@ def _read_clicks(
     clicks: dict[str, dict[str, float]] = defaultdict(dict)
     unknown: list[str] = []
     for line, row in read_rows(file, ("query", "path", "count")):
-        path, query = os.path.normpath(row["path"]), row["query"]
+        path, query = os.path.normpath(row["path"]), unquoted(row["query"])
         try:
             weight = float(row["count"])
         except ValueError:
@@ -103,7 +104,8 @@ def _warning(file: str, unknown: list[str]) -> str | None:
 
 
 def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, str | None]]) -> list[int]:
-    """Enter the labels of (id, path, labels so far); return the ids of those whose labels changed."""
+    """Enter the labels of (id, path, labels so far), as edited; return the ids of those whose labels changed."""
+    edits = standing_edits(db)
     given = {decoded(path): text for path, text in db.execute("SELECT path, labels FROM given")}
     stale = []
     texts: dict[int, str] = {}  # images of one class share their labels
@@ -111,6 +113,8 @@ def enter_labels(db: Database, labels: Labels, rows: Iterable[tuple[int, str, st
         new, text = labels(path), given.get(path) if given else None
         if text is None and new:
             text = texts.get(id(new)) or texts.setdefault(id(new), json.dumps(new, sort_keys=True))
+        if edits and path in edits:
+            text = as_text(changed(json.loads(text) if text else {}, edits[path]))
         if text != old:
             stale.append((text, id_))
     db.executemany("UPDATE images SET labels = ? WHERE id = ?", stale)

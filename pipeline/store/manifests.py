@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .fields import parse_date
+from .label_edits import unquoted
 from .tables import read_rows
 
 _NAMES = ("path", "file_name")  # columns that name the image; the second one is that of Hugging Face and COCO
@@ -140,8 +141,11 @@ def _read_csv(file: Path) -> tuple[bool, Iterator[_Entry]]:
                 raise UserError(f"{where}: an empty {name}")
             if len(columns) == 2 and has_labels and not row["label"]:
                 raise UserError(f"{where}: an empty label")
-            others = {column: row[column] for column in columns if column and column not in (name, "label")}
-            yield _Entry(where, name, row[name], [row["label"]] if has_labels and row["label"] else [], others)
+            others = {
+                column: unquoted(row[column] or "") for column in columns if column and column not in (name, "label")
+            }
+            own = [unquoted(row["label"])] if has_labels and row["label"] else []
+            yield _Entry(where, name, row[name], own, others)
 
     return has_labels, entries()
 

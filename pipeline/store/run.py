@@ -30,6 +30,7 @@ class Run:
         self.collection = folder / "collection"  # catalogue and segments
         self.extractor = folder / "extractor"  # palette, codebook and idf, or what takes their place
         self.marks = folder / "feedback.sqlite"  # relevance marks
+        self.label_edits = folder / "label_edits.sqlite"  # labels that people added and removed
         self.judgements = folder / "judgements.sqlite"  # tasks and decisions of the human evaluation
 
     def learner(self, name: str) -> Path:

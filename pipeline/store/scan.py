@@ -14,6 +14,7 @@ from visterm.pipeline.errors import UserError
 from .database import Database, Known
 from .fields import enter_fields
 from .files import image_sha256
+from .label_edits import catch_up
 from .labels import Supervision, enter_labels, read_labels
 from .paths import bounds, decoded, folder_below
 from .splits import Layout, assign_splits, mistyped_split
@@ -74,6 +75,7 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
         names = {path: reason for path, reason in names.items() if layout.label(path) in wanted}
         changes.left_out = before - len(paths)
     with db.transaction():
+        catch_up(db)
         last = db.last_id
         _rename_enclosed(db, root)
         known = db.known()
@@ -116,6 +118,7 @@ def scan_vectors(
     """Compare a table of vectors with the catalogue: `Collection.take_vectors`."""
     changes, layout = Changes(), Layout.of(ids)
     with db.transaction():
+        catch_up(db)
         last, known = db.last_id, db.known()
         entered = dict(db.execute("SELECT id, sha256 FROM images WHERE status != 'removed'"))
         if db.root is not None and not replace and len(known.keys() & set(ids)) < len(known) / 2:
