@@ -239,7 +239,7 @@ def test_a_bad_marker_cannot_ruin_the_model(own_run):
     assert test.sum() < held_out.MAX_QUERIES  # so that this is what the held-out check measures
     base = trainer.load("oasis").score(X, y)
     refused = 0
-    for row in some_queries(run, 8):
+    for row in some_queries(run, 16):
         assert session(run, [row], wrong=True)
         before, version = matrix(run), trainer.version("oasis")
         answer = trainer.update()
