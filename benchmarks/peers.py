@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ def run_in(
     *,
     timeout: float = 600,
     threads: int = 1,
+    shared: bool = False,
 ) -> dict[str, np.ndarray]:
     """Run a script in the environment of a peer.
 
@@ -76,6 +78,9 @@ def run_in(
         Seconds for the script; the installation has its own limit.
     threads : int
         Threads of the peer's OpenMP and BLAS.
+    shared : bool
+        The peer sees the packages that visterm uses, too, though not visterm: what it shares with us is not installed
+        again.
 
     Returns
     -------
@@ -87,7 +92,7 @@ def run_in(
     PeerError
         With the last lines that the peer or pip wrote; `PeerTimeout` where the script was not done in time.
     """
-    python = environment(name, requirements)
+    python = environment(name, requirements, shared=shared)
     with tempfile.TemporaryDirectory() as folder:
         text = script.read_text(encoding="utf-8") if isinstance(script, Path) else script
         paths = [Path(folder, file) for file in ("script.py", "inputs.npz", "outputs.npz")]
@@ -113,11 +118,11 @@ def attempt(measure: Callable[..., dict], *arguments) -> list[dict]:
         return []
 
 
-def environment(name: str, requirements: Sequence[str]) -> Path:
+def environment(name: str, requirements: Sequence[str], *, shared: bool = False) -> Path:
     """Python of the peer's environment; creates it if it is missing or its requirements have changed."""
     folder = PEERS / name
     python, record = folder / "bin" / "python", folder / "requirements.json"
-    wanted = json.dumps(sorted(requirements))
+    wanted = json.dumps([shared, *sorted(requirements)])
     PEERS.mkdir(parents=True, exist_ok=True)
     with (PEERS / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be creating it
@@ -125,6 +130,10 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
         if not record.exists() or record.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             _call([sys.executable, "-m", "venv", folder], name, INSTALL_SECONDS)
+            if shared:
+                ours = sysconfig.get_path("purelib")
+                own = sysconfig.get_path("purelib", "venv", vars={"base": str(folder)})
+                Path(own, "shared.pth").write_text(ours)
             pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             _call([*pip, *requirements], name, INSTALL_SECONDS)
             record.write_text(wanted)

@@ -60,7 +60,7 @@ def old(repository, tmp_path_factory, write_images):
     made = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder / "path")},
+        env=os.environ | {"PYTHONPATH": str(folder / "path"), "NUMBA_OPT": "0"},  # to compile sooner
         capture_output=True,
         text=True,
     )

@@ -118,7 +118,7 @@ def test_ranx_gives_the_same_figures(evaluated):
         "measures": np.array([name.replace("LAST", last) for name in MEASURES]),
     }
     try:
-        found = peers.run_in("ranx", ["ranx==0.3.21", "setuptools"], RANX, inputs)
+        found = peers.run_in("ranx", ["ranx==0.3.21", "setuptools"], RANX, inputs, shared=True)
     except peers.PeerError as error:
         if "Could not find a version" in str(error) or "No matching distribution" in str(error):
             pytest.skip("no package index to fetch ranx from")
