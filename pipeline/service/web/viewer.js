@@ -22,6 +22,7 @@ import {
 } from "./dom.js";
 import { drawExplanation } from "./explain.js";
 import { altText, markButtons } from "./grid.js";
+import { labelEditor } from "./labels.js";
 import { drawTeachers, TEACHERS } from "./teachers.js";
 import { info, named } from "./words.js";
 import { zoomable } from "./zoom.js";
@@ -314,12 +315,12 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     el(
       "dl",
       { class: "facts" },
-      fact("Label", image.labels.length ? named(image.labels.join(", ")) : (unknown ?? "none")),
       fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
       model ? fact("Ranked by", model, "learner") : null,
       score === undefined ? null : fact("Score", figure(score), "score"),
       gap === undefined ? null : fact("Gap to next", figure(gap), "gap"),
     ),
+    labelEditor(image),
     image.copies?.length
       ? el(
           "div",
