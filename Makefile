@@ -35,7 +35,7 @@ API := build/typing/openapi.d.ts
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo features train tune evaluate search annotate explain export serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
+.PHONY: help install demo try features train tune evaluate search annotate explain export serve judge add remove compact repair info test coverage chaos check format types screenshots bench webscale reproduce docs wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -56,6 +56,9 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 
 demo: install  ## run all stages on photos that scikit-image and scikit-learn ship; no download
 	@$(VISTERM) demo $(ARGS)
+
+try: install  ## IMAGES=dir: which vectors and which learner suit these photos, in 90 seconds
+	@$(VISTERM) try "$(IMAGES)" $(if $(CONFIG),--config "$(CONFIG)") $(ARGS)
 
 features: install  ## IMAGES=dir: turn images into visterm counts; DEEP=1: into vectors of a neural network
 	@$(VISTERM) features $(if $(IMAGES),"$(IMAGES)") $(if $(DEEP),--deep) $(OPTIONS) $(ARGS)

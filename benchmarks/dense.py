@@ -6,9 +6,9 @@ same arrays, threads and processor; runs take turns.
 
 In two stages, queries are those of cosine, and of OASIS trained on the labels of the photos: with the share of what it
 learned that its training chose, and with all of it. Whitening pulls query sides of the latter far away from all images,
-and the noise of the gallery, alike in all directions, counts most in those where photos hardly differ. The peer is
-FAISS's graph of float32 vectors as it comes (HNSW, 16 links, 64 images in view), given the same query sides: its times
-are without the product of a query with W.
+and the noise of the gallery, alike in all directions, counts most in those where photos hardly differ; the index then
+keeps more images in view. The peer is FAISS's graph of float32 vectors as it comes (HNSW, 16 links, 64 images in view),
+given the same query sides: its times are without the product of a query with W.
 """
 
 from __future__ import annotations

@@ -50,6 +50,21 @@ def p_above(first: Sequence[float], second: Sequence[float], test_per_train: flo
     return float(student.sf(mean / np.sqrt((1 / n + test_per_train) * variance), n - 1))
 
 
+def interval(
+    first: Sequence[float], second: Sequence[float], test_per_train: float = TEST_PER_TRAIN
+) -> tuple[float, float, float, int]:
+    """Mean difference over the same folds, both ends of its 95 % interval by the corrected t test, number of folds.
+
+    Fewer than two folds have no interval.
+    """
+    differences = np.subtract(first, second).astype(float)
+    n, mean = len(differences), float(differences.mean())
+    if n < 2:
+        return mean, float("nan"), float("nan"), n
+    half = student.ppf(0.975, n - 1) * np.sqrt((1 / n + test_per_train) * differences.var(ddof=1))
+    return mean, float(mean - half), float(mean + half), n
+
+
 def clearly_above(first: Sequence[float], second: Sequence[float], test_per_train: float = TEST_PER_TRAIN) -> bool:
     """Whether the first is above the second by the corrected resampled t test over the folds (one-sided, p < 0.025).
 

@@ -40,8 +40,12 @@ def choose_images(name: str, *, fold: int = 0, n_train: int = N_TRAIN, n_test: i
     return paths, np.array(y), np.array(train)
 
 
+USED: set[Path] = set()  # files that `keep` gave since this was last cleared
+
+
 def keep(path: Path, write: Callable[[Path], None]) -> Path:
     """Path of the file; `write` creates it if missing: under a temporary name, then renamed, one process at a time."""
+    USED.add(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -52,16 +56,36 @@ def keep(path: Path, write: Callable[[Path], None]) -> Path:
     return path
 
 
+def used_checksums() -> dict[str, list[str]]:
+    """Checksums of the arrays in the files of vectors in `USED`, by set: the same on every machine."""
+    found: dict[str, set[str]] = {}
+    for path in USED:
+        if path.suffix not in (".npz", ".npy"):
+            continue
+        loaded = np.load(path, allow_pickle=False)
+        arrays = loaded if path.suffix == ".npz" else {"": loaded}
+        crc32 = 0
+        for name in sorted(arrays):
+            crc32 = zlib.crc32(np.ascontiguousarray(arrays[name]).tobytes(), crc32)
+        found.setdefault(path.stem.rpartition("-")[0], set()).add(f"{crc32:08x}")
+    return {name: sorted(some) for name, some in sorted(found.items())}
+
+
 def enlarged(path: Path, longest: int) -> Path:
-    """Path of the photo at that longest side, as a JPEG that is made once."""
-    import cv2
+    """Path of the photo at that longest side, as a PNG that is made once.
+
+    Scaled by Pillow, in whole numbers, and kept without loss: the same pixels on every processor.
+    """
+    from PIL import Image
+
+    from visterm.features import read_image
 
     def write(target: Path) -> None:
-        photo = cv2.imread(str(path))
-        scale = longest / max(photo.shape[:2])
-        cv2.imwrite(str(target), cv2.resize(photo, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC))
+        photo = Image.fromarray(read_image(path))
+        size = [max(1, round(side * longest / max(photo.size))) for side in photo.size]
+        photo.resize(size, Image.Resampling.BICUBIC).save(target, compress_level=1)
 
-    return keep(CACHE / f"longest-{longest}" / path.relative_to(DATA).with_suffix(".jpg"), write)
+    return keep(CACHE / f"longest-{longest}" / path.relative_to(DATA).with_suffix(".png"), write)
 
 
 def caltech_vectors(

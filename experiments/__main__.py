@@ -1,7 +1,8 @@
 """Repeat the experiments of the papers: ``python -m experiments [--quick] [NAME ...]``.
 
 Writes one page per experiment and a summary to docs/results, with --quick to build/results-quick. The result of each
-job is cached under build/experiments: an interrupted run resumes where it stopped.
+job is cached under build/experiments: an interrupted run resumes where it stopped. With --render the findings of all
+pages, the summary and coverage.md are written again from the pages' records, after a change of verdicts or words.
 
 An experiment is declared once, in three files of its name, and named in `NAMES` and in coverage.py. A module in
 measured/ has its systems, grids and data, and `measure`, which runs one job. A module here has `jobs`, the parameters
@@ -20,7 +21,7 @@ from benchmarks.vectors import DATA
 
 from .coverage import write_coverage
 from .jobs import ROOT, code_of, run_jobs
-from .pages import write_page, write_summary
+from .pages import render_again, write_page, write_summary
 
 NAMES = ("retrieval", "learning", "lead", "variants", "newsgroups", "annotation", "corel", "musl", "speed")
 
@@ -28,12 +29,15 @@ NAMES = ("retrieval", "learning", "lead", "variants", "newsgroups", "annotation"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer folds and settings; takes minutes")
+    parser.add_argument(
+        "--render", action="store_true", help="write verdicts, README.md and coverage.md again; run nothing"
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(NAMES)}; default: all")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in NAMES]
     if unknown:
         parser.error(f"no experiment {unknown[0]}; there are {', '.join(NAMES)}")
-    if not (DATA / "caltech101").is_dir():
+    if not arguments.render and not (DATA / "caltech101").is_dir():
         print(f"error: no images at {DATA}; the environment variable VISTERM_DATA names their folder", file=sys.stderr)
         return 2
     quick = arguments.quick
@@ -41,7 +45,9 @@ def main() -> int:
     modules = {name: importlib.import_module(f"experiments.{name}") for name in NAMES}
     codes = {name: code_of(module.measure) for name, module in modules.items()}
     started = time.monotonic()
-    for name in arguments.names or NAMES:
+    if arguments.render:
+        render_again(folder, codes)
+    for name in () if arguments.render else arguments.names or NAMES:
         module = modules[name]
         results = run_jobs(module.measure, module.jobs(quick), alone=module.ALONE)
         command = f"make reproduce{' QUICK=1' if quick else ''} ONLY={name}"

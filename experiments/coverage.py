@@ -9,19 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .pages import by_kind, holding, markdown_table, read_records
-
-PAPERS = {
-    "JMLR": "G. Chechik, V. Sharma, U. Shalit, S. Bengio: *Large Scale Online Learning of Image Similarity through "
-    "Ranking*, JMLR 11, 2010",
-    "NIPS": "G. Chechik, V. Sharma, U. Shalit, S. Bengio: *An Online Algorithm for Large Scale Image Similarity "
-    "Learning*, NIPS 22, 2009",
-    "AROMA": "K. Crammer, G. Chechik: *Adaptive Regularization for Weight Matrices*, ICML 2012",
-    "WSABIE": "J. Weston, S. Bengio, N. Usunier: *Large Scale Image Annotation: Learning to Rank with Joint Word-Image "
-    "Embeddings*, ECML 2010",
-    "MuSL": "B. Babenko, S. Branson, S. Belongie: *Similarity Metrics for Categorization: from Monolithic to Category "
-    "Specific*, ICCV 2009",
-}
+from .claims import CLAIMS, PAPERS
+from .pages import VERDICTS, markdown_table, read_records
 
 
 class Row(NamedTuple):
@@ -56,8 +45,8 @@ ROWS = (
     Row("JMLR", "figure 1: the algorithm", "api/learners.md"),
     Row("JMLR", "figure 2: the local binary pattern", "features.md"),
     Row("JMLR", "tables 1 to 3: the web data, and answers on it", "", WEB),
-    Row("JMLR", "figure 3 A: precision on web images", "scale.md", f"synthetic images, as many: {WEB}"),
-    Row("JMLR", "figure 3 B to D, appendix A: human evaluation", "judging.md", "to be run by people"),
+    Row("JMLR", "figure 3A: precision on web images", "scale.md", f"synthetic images, as many: {WEB}"),
+    Row("JMLR", "figures 3B to 3D, appendix A: human evaluation", "judging.md", "to be run by people"),
     Row(
         "JMLR",
         "figure 4: time against the number of images",
@@ -104,8 +93,8 @@ ROWS = (
     Row("MuSL", "figures 1 and 2: the idea and the algorithm", "api/learners.md"),
     Row("MuSL", "figure 3: the matrix L at three stages", "musl"),
     Row("MuSL", "figure 4: the weights of an easy and of a difficult pair", "musl"),
-    Row("MuSL", "figure 5 A: Caltech-20", "musl", "settings of merged-20"),
-    Row("MuSL", "figure 5 B: accuracy by the number of metrics", "musl", "textures of DTD in place of UIUC"),
+    Row("MuSL", "figure 5A: Caltech-20", "musl", "settings of merged-20"),
+    Row("MuSL", "figure 5B: accuracy by the number of metrics", "musl", "textures of DTD in place of UIUC"),
     Row("MuSL", "figures 6 and 7: the groups", "musl", "K = 3 with photos"),
     Row("MuSL", "figure 8: novel categories", "musl", "nine in place of ten"),
     Row("MuSL", "section 3.3: stability", "musl", "corrected for chance as by Lange et al., the share beside it"),
@@ -118,12 +107,16 @@ def write_coverage(folder: Path, names: Sequence[str]) -> None:
     Raises
     ------
     ValueError
-        A row names neither an experiment nor a page of docs, or an experiment is in no row.
+        A row names neither an experiment nor a page of docs, or an experiment or a claim is in no row.
     """
     docs = Path(__file__).resolve().parent.parent / "docs"
     for row in ROWS:
         if row.where and row.where not in names and not (docs / row.where).is_file():
             raise ValueError(f"{row.paper}, {row.item}: no experiment or page {row.where}")
+    rows = {(row.paper, row.item) for row in ROWS if row.where in names}
+    for name, claim in CLAIMS.items():
+        if (claim.paper, claim.item) not in rows:
+            raise ValueError(f"no row of an experiment has the claim {name}: {claim.paper}, {claim.item}")
     if missing := set(names) - {row.where for row in ROWS}:
         raise ValueError(f"no row of coverage names the experiment {min(missing)}")
     lines = [
@@ -136,12 +129,12 @@ def write_coverage(folder: Path, names: Sequence[str]) -> None:
     for paper, title in PAPERS.items():
         rows = [[row.item, _link(folder, row.where), row.note] for row in ROWS if row.paper == paper]
         lines += [f"## {paper}", "", title, "", markdown_table(["", "Where", ""], rows), ""]
-    lines += ["## Findings", "", "How many hold on each page, by who states them.", ""]
-    counts = [
-        [_link(folder, name), *(holding(group) if group else "" for group in by_kind(record["findings"]).values())]
-        for name, record in read_records(folder, names).items()
-    ]
-    lines += [markdown_table(["", "the paper", "the paper, threshold ours", "by construction", "our own"], counts)]
+    lines += ["## Findings", "", "Verdicts on what the papers state, by page.", ""]
+    counts = []
+    for name, record in read_records(folder, names).items():
+        verdicts = [one.verdict for one in record["findings"] if one.stated]
+        counts.append([_link(folder, name), *(verdicts.count(verdict) or "" for verdict in VERDICTS)])
+    lines += [markdown_table(["", *VERDICTS], counts)]
     (folder / "coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -24,6 +24,8 @@ import numba
 from joblib.externals.loky import get_reusable_executor
 from threadpoolctl import threadpool_limits
 
+from benchmarks.vectors import USED, used_checksums
+
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "experiments"
 SAY_SECONDS = 30.0
@@ -66,9 +68,11 @@ def run_job(measure: Measure, parameters: dict[str, Any], path: Path) -> None:
     """Run one job on one thread; write its result under a temporary name, then rename it."""
     numba.set_num_threads(1)
     start = core_seconds()
+    USED.clear()
     with threadpool_limits(1):
         result = measure(**parameters)
     result["seconds"] = core_seconds() - start
+    result["checksums"] = used_checksums()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")
     temporary.write_text(json.dumps(result), encoding="utf-8")

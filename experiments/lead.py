@@ -91,6 +91,7 @@ def facts(results: Results) -> dict[str, Any]:
         "sizes": {name: condition.size for name, condition in CONDITIONS.items() if condition.size},
         "chosen": chosen,
         "leads": any(clearly_above(a, o) and a.mean() >= 1.25 * o.mean() for a, o in chosen.values()),
+        "best_pair": max(chosen.values(), key=lambda pair: pair[0].mean() - pair[1].mean()),
         "edges": open_text(
             {f"{system[0]}, {name}": of[name, system] for name in names for system in (AROMA_CHOSEN, OASIS_CHOSEN)}
         ),

@@ -41,6 +41,7 @@ GRID = [
     for alpha in alphas
 ]
 GRID_TRIALS = 2
+PER = N_TEST / N_TRAIN  # test images per training image
 # Settings for comparing the groups of K = 3: the paper's, and some with which joint grouping was less accurate.
 OTHERS = [GRID[i] for i in (0, 2, 4, 6)]
 N_TRIALS, FEW_TRIALS = 6, 3
@@ -233,7 +234,7 @@ def mean_gain(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def clear(first: Sequence[float], second: Sequence[float]) -> bool:
-    return clearly_above(*paired(first, second), N_TEST / N_TRAIN)
+    return clearly_above(*paired(first, second), PER)
 
 
 def reaches(first: Sequence[float], second: Sequence[float], points: float) -> bool:

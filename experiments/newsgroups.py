@@ -28,6 +28,7 @@ from .pages import Panel, Results, draw, open_text, select, settings_by_fold
 __all__ = ["ALONE", "facts", "jobs", "measure"]
 
 ALONE = False
+SPLIT = 35 / 65  # test posts per training post
 N_REPEATS = 3  # of the split, and of everything learned from it
 SYSTEMS = ("cosine", "ITML", "OASIS", "AROMA diagonal", "AROMA factored")
 FORMS = SYSTEMS[3:]
@@ -174,7 +175,12 @@ def label(system: str, value: float) -> str:
 
 
 def clearly(first: Sequence[float], second: Sequence[float]) -> bool:
-    return clearly_above(first[: len(second)], second, 35 / 65)  # the split
+    return clearly_above(first[: len(second)], second, SPLIT)
+
+
+def leads(forms: Mapping[str, Sequence[float]], rival: Sequence[float]) -> list[tuple[Any, Any]]:
+    """Each form of AROMA and the rival, repeat by repeat."""
+    return [(own[: len(rival)], rival) for own in forms.values()]
 
 
 def compare(forms: Mapping[str, Sequence[float]], rival: Sequence[float]) -> dict[str, Any]:

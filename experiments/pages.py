@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,18 +23,20 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.plots import PLACES, mean_series, new_figure, save
-from benchmarks.statistics import clearly_above, difference, plus_minus, ratio_text
+from benchmarks.statistics import TEST_PER_TRAIN, clearly_above, difference, interval, plus_minus, ratio_text
 from visterm.pipeline.console import count
 
+from .claims import CLAIMS, PAPERS
 from .measured.grids import MOST_DOUBLINGS
 
-# Kinds of findings, and how the summary counts them.
+# What judges a finding.
 KINDS = {
-    "paper": "figures or orderings that the papers state",
-    "threshold": "findings of a paper for which the threshold is ours",
-    "construction": "findings that hold by construction",
+    "paper": "what the paper states",
+    "threshold": "a threshold of ours",
+    "construction": "by construction",
 }
-STATED_BY = {"paper": "the paper", "threshold": "the paper, threshold ours", "construction": "by construction"}
+VERDICTS = ("holds", "same direction", "contradicted", "open")
+FEWEST = 3  # repeats that a test needs
 
 Results = list[dict[str, Any]]
 
@@ -50,18 +52,25 @@ class Finding:
     here : str
         The same in figures of this run.
     agrees : bool
-        By a rule over the results, never by hand.
+        By a rule over the results, never by hand. With a threshold of ours: whether that is met.
     kind : {"paper", "threshold", "construction"}
-        "paper": the paper states the figure or the ordering that the rule looks at. "threshold": the paper states a
-        finding, and how much of it is enough is ours. "construction": it holds by the way the figures are made.
+        "paper": the paper states the figure or the ordering that is judged. "threshold": how much is enough is ours.
+        "construction": it holds by the way the figures are made.
     must : bool
         A broken learner would break it: the command fails where it does not hold.
     why : str
-        Why not, as far as it was found out; printed only where it does not agree.
+        Why not, as far as it was found out; printed only where it does not hold.
     of_paper : bool
         False for a check of our own, which is not counted with the papers' findings.
     edges : str
         Settings at the edge of what was tried in most folds: the best may lie beyond, so that the verdict is open.
+    name : str
+        Of the claim in claims.py; "" for a check of our own.
+    difference : sequence of float or None
+        Of what the paper puts ahead, less the other: mean, both ends of the 95 % interval, number of repeats. None
+        where the rule looks at something else.
+    repeat : bool
+        The same claim in another place, which is not counted again.
     """
 
     paper: str
@@ -72,20 +81,53 @@ class Finding:
     of_paper: bool = True
     kind: str = "paper"
     edges: str = ""
+    name: str = ""
+    difference: Sequence[float | None] | None = None
+    repeat: bool = False
 
     def __post_init__(self) -> None:
         self.agrees = bool(self.agrees)  # of NumPy, as rules over arrays give it, is not JSON
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.difference is not None:  # NaN is not JSON
+            self.difference = [None if one is None or one != one else one for one in self.difference]
 
     @property
     def verdict(self) -> str:
-        """Word of the page: yes, no, or open where settings at the edge of the grid may decide it."""
-        return "open" if self.edges else "yes" if self.agrees else "**no**"
+        """One of `VERDICTS`.
+
+        By the 95 % interval of the difference: "holds" above zero, "contradicted" below it, "same direction" where it
+        has zero within and the mean is ahead, "open" where the mean is not, repeats are too few for a test, or
+        settings lie at the edge of the grid. Without a difference by the rule.
+        """
+        if self.edges:
+            return "open"
+        if self.difference is None:
+            return "holds" if self.agrees else "contradicted"
+        mean, low, high, n = self.difference
+        if n is None or n < FEWEST or low is None or high is None:
+            return "open"
+        return "holds" if low > 0 else "contradicted" if high < 0 else "same direction" if mean > 0 else "open"
 
     @property
-    def stated_by(self) -> str:
-        return STATED_BY[self.kind] if self.of_paper else "our own check"
+    def stated(self) -> bool:
+        """Whether the verdict is on what a paper states, so that it counts with the papers' claims."""
+        return self.of_paper and not self.repeat and (self.kind == "paper" or self.difference is not None)
+
+    @property
+    def threshold(self) -> str:
+        """Whether a threshold of ours is met; empty without one."""
+        return ("met" if self.agrees else "not met") if self.kind == "threshold" else ""
+
+    @property
+    def lead(self) -> str:
+        """The difference and its 95 % interval."""
+        if self.difference is None:
+            return ""
+        mean, low, high, _ = self.difference
+        places = 1 if abs(mean) >= 0.5 else 4 if abs(mean) < 0.003 else 3
+        ends = "" if low is None or high is None else f" [{low:.{places}f}, {high:.{places}f}]"
+        return f"{mean:+.{places}f}{ends}"
 
 
 class Plot(NamedTuple):
@@ -107,17 +149,33 @@ class Page:
 
     def claim(
         self,
+        name: str,
         agrees: Any,
         *,
+        of: Sequence[tuple[Any, Any]] = (),
+        per: float = TEST_PER_TRAIN,
         kind: str = "paper",
         must: bool = False,
-        of_paper: bool = True,
+        repeat: bool = False,
         edges: str = "",
         caller: Callable[[], str],
     ) -> str:
-        """Add a finding; its text holds what the paper found, what was found here and, perhaps, why not, after `==`."""
+        """Add a finding; its text holds what the paper found, what was found here and, perhaps, why not, after `==`.
+
+        Parameters
+        ----------
+        name : str
+            Of the claim in claims.py; "" for a check of our own.
+        of : pairs of what the paper puts ahead and the other, fold by fold
+            The pair that is least ahead counts, as the claim is about all of them.
+        per : float
+            Test images per training image, for the interval.
+        """
         paper, here, *why = (joined(part) for part in re.split(r"^==", caller(), flags=re.MULTILINE))
-        self.findings.append(Finding(paper, here, agrees, must, "".join(why), of_paper, kind, edges))
+        leads = [interval(ahead, behind, per) for ahead, behind in of]
+        least = min(leads, key=lambda lead: lead[1] if lead[1] == lead[1] else lead[0]) if leads else None
+        finding = Finding(paper, here, agrees, must, "".join(why), bool(name), kind, edges, name, least, repeat)
+        self.findings.append(finding)
         return ""
 
     def plot(self, plot: Plot, *, caller: Callable[[], str]) -> str:
@@ -166,9 +224,19 @@ def write_page(folder: Path, experiment: Any, results: Results, *, command: str,
         "code": code,
         "quick": quick,
         "core_seconds": round(seconds),
+        "vectors": checksums(results),
         "findings": [asdict(finding) for finding in page.findings],
     }
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def checksums(results: Results) -> dict[str, list[str]]:
+    """Checksums of the vectors that the results come from, by the set of images."""
+    found: dict[str, set[str]] = {}
+    for result in results:
+        for name, some in result.get("checksums", {}).items():
+            found.setdefault(name, set()).update(some)
+    return {name: sorted(some) for name, some in sorted(found.items())}
 
 
 def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
@@ -177,16 +245,47 @@ def write_summary(folder: Path, codes: Mapping[str, str]) -> list[str]:
     `codes` has what each experiment's results would come from now: a page that comes from other code is said to.
     """
     records = read_records(folder, codes)
-    groups = by_kind([finding for record in records.values() for finding in record["findings"]])
-    minutes = sum(record["core_seconds"] for record in records.values()) / 60
-    text = _fill("README", {"records": records, "codes": codes, "groups": groups, "kinds": KINDS, "minutes": minutes})
+    findings = [(name, finding) for name, record in records.items() for finding in record["findings"]]
+    text = _fill(
+        "README",
+        {
+            "records": records,
+            "papers": PAPERS,
+            "tables": {key: claims_table(key, findings) for key in PAPERS},
+            "earlier": [name for name, record in records.items() if record.get("code") != codes[name]],
+            "of_print": [name for name, record in records.items() if "vectors" not in record],
+            "count_text": count_text(one for _, one in findings),
+            "thresholds": rule_table((n, one) for n, one in findings if one.of_paper and not one.repeat),
+            "repeats": other_table((n, one) for n, one in findings if one.repeat),
+            "own": other_table((n, one) for n, one in findings if not one.of_paper),
+            "minutes": sum(record["core_seconds"] for record in records.values()) / 60,
+        },
+    )
     (folder / "README.md").write_text(text, encoding="utf-8")
     return [
         f"{name}: {finding.paper} Here: {finding.here}"
-        for name, record in records.items()
-        for finding in record["findings"]
+        for name, finding in findings
         if finding.must and not finding.agrees
     ]
+
+
+def render_again(folder: Path, codes: Mapping[str, str]) -> None:
+    """Write the findings of each page in the folder again, from its record, as templates and verdicts are now.
+
+    Figures and tables of results need the results: `make reproduce` writes them.
+    """
+    for name, record in read_records(folder, codes).items():
+        page = folder / f"{name}.md"
+        text = page.read_text(encoding="utf-8")
+        before, found, rest = text.partition(FINDINGS_BEGIN)
+        _, figures, after = rest.partition(FINDINGS_END)
+        if not (found and figures):
+            raise ValueError(f"{page} has no findings between {FINDINGS_BEGIN.strip()!r} and {FINDINGS_END.strip()!r}")
+        own = "\n\n" + findings_text(record["findings"]) + "\n\n"
+        page.write_text(before + found.rstrip() + own + figures.lstrip() + after, encoding="utf-8")
+
+
+FINDINGS_BEGIN, FINDINGS_END = "## What the paper found\n", "## Figures\n"
 
 
 def read_records(folder: Path, names: Sequence[str] | Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -199,29 +298,60 @@ def read_records(folder: Path, names: Sequence[str] | Mapping[str, str]) -> dict
     }
 
 
-def by_kind(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
-    """Findings of the papers by kind, and checks of our own."""
-    groups = {kind: [one for one in findings if one.of_paper and one.kind == kind] for kind in KINDS}
-    return groups | {"own": [one for one in findings if not one.of_paper]}
+def count_text(findings: Iterable[Finding]) -> str:
+    """How many of the papers' claims have each verdict."""
+    counts = Counter(one.verdict for one in findings if one.stated)
+    hold, same, against, undecided = (counts[verdict] for verdict in VERDICTS)
+    return (
+        f"Of {counts.total()} claims that the papers state, {hold} hold here, {same} point the same way, {against} are "
+        f"contradicted, and {undecided} are open."
+    )
 
 
-def holding(findings: Sequence[Finding]) -> str:
-    """How many of them hold, and how many are open."""
-    n_open = sum(bool(one.edges) for one in findings)
-    holding = f"{sum(one.agrees and not one.edges for one in findings)} of {len(findings)}"
-    return f"{holding} ({n_open} open)" if n_open else holding
+def claims_table(paper: str, findings: Iterable[tuple[str, Finding]]) -> str:
+    """A paper's claims in a line each, with a link to the page by its name."""
+    rows = [
+        [CLAIMS[one.name].words, CLAIMS[one.name].figure, one.lead or "by rule", one.verdict, f"[{page}]"]
+        for page, one in findings
+        if one.stated and CLAIMS[one.name].paper == paper
+    ]
+    return markdown_table(["Claim", "Paper", "Here", "Verdict", ""], rows) if rows else ""
+
+
+def rule_table(findings: Iterable[tuple[str, Finding]]) -> str:
+    """Findings of the papers that a threshold of ours judges, alone or beside the verdict."""
+    rows = [
+        [CLAIMS[one.name].words, KINDS[one.kind], one.threshold or ("yes" if one.agrees else "no"),
+         "open" if one.edges else "", f"[{page}]"]
+        for page, one in findings
+        if one.kind != "paper"
+    ]  # fmt: skip
+    return markdown_table(["Claim", "Judged by", "", "", ""], rows)
+
+
+def other_table(findings: Iterable[tuple[str, Finding]]) -> str:
+    """Checks of our own, and claims in another place than the one that counts."""
+    rows = [[one.paper, one.lead, one.verdict, f"[{page}]"] for page, one in findings]
+    return markdown_table(["", "Difference", "Verdict", ""], rows)
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """The findings as a table, then why verdicts are open, then why findings do not agree."""
-    rows = [[one.paper, one.here, one.stated_by, one.verdict] for one in findings]
-    parts = [markdown_table(["The paper", "Here", "Stated by", "Agrees"], rows)]
+    """The findings as a table, then why verdicts are open, then why findings do not hold."""
+    rows = [[one.paper, one.here, one.lead, one.verdict, one.threshold, _counted(one)] for one in findings]
+    columns = ["The paper", "Here", "Difference, 95 % interval", "Verdict", "Threshold of ours", "Counted"]
+    parts = [markdown_table(columns, rows)]
     parts += [f"*{one.paper}* {one.edges}" for one in findings if one.edges]
     reasons: dict[str, list[str]] = {}
     for one in findings:
-        if not one.agrees and not one.edges and one.why:
+        if one.verdict != "holds" and not one.edges and one.why:
             reasons.setdefault(one.why, []).append(f"*{one.paper}*")
     return "\n\n".join([*parts, *(f"{' '.join(papers)} {why}" for why, papers in reasons.items())])
+
+
+def _counted(one: Finding) -> str:
+    if not one.of_paper:
+        return "our own check"
+    return "again" if one.repeat else "the paper" if one.stated else KINDS[one.kind]
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -349,7 +479,6 @@ _TEMPLATES.globals |= {
     "count": count,
     "difference": difference,
     "findings_text": findings_text,
-    "holding": holding,
     "plus_minus": plus_minus,
     "ratio_text": ratio_text,
     "table": markdown_table,

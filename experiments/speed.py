@@ -20,7 +20,7 @@ from benchmarks import plots
 from . import retrieval
 from .jobs import run_jobs
 from .measured.protocol import ONE_PAIR
-from .measured.retrieval import PEER_POINTS, PEERS
+from .measured.retrieval import PEERS
 from .measured.speed import LEARNERS, measure
 from .pages import Plot, Results, open_text, select
 
@@ -39,8 +39,7 @@ IMAGES = {
 }
 QUICK_IMAGES = {("OASIS", 1000): (1000, 3000, 10_000)}
 # Early stopping on a tenth of the images: looks of the same length whatever their number, so that it decides freely.
-STOPPING = {"n_steps": 4_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "refit": False}
-STOPPING |= {"random_state": 0}
+STOPPING = {"n_steps": 100_000_000, "pass_steps": 20_000, "validation_fraction": 0.1, "patience": 3, "refit": False}
 STOPPING |= ONE_PAIR
 RIVALS = {"MCML": (2, "two orders"), "LMNN": (1, "one order")}  # orders of magnitude above OASIS, in the paper
 
@@ -62,10 +61,18 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
                 settings = {"n_steps": N_ITERATIONS, "pass_steps": N_ITERATIONS, "trace_penalty": 0.002}
             settings |= ONE_PAIR if system == "OASIS" else {}
             wanted.append({"system": system, "settings": settings, "images": n, "d": d})
-    stopping = {"system": "OASIS", "settings": STOPPING, "d": 1000, "stops": True}
-    wanted += [stopping | {"images": n} for n in ((1000, 3000) if quick else (1000, 3000, 10_000, 30_000))]
+    stopping = {"system": "OASIS", "d": 1000, "stops": True}
+    sizes, seeds = ((1000, 3000), 1) if quick else ((1000, 2000, 4000, 8000, 16_000, 32_000), 5)
+    wanted += [
+        stopping | {"images": n, "settings": STOPPING | {"random_state": seed}} for n in sizes for seed in range(seeds)
+    ]
     if any(job["system"] == "LMNN" for job in chosen):
-        lmnn = {"system": "LMNN", "settings": PEERS["LMNN"] | PEER_POINTS["LMNN"][1], "d": 1000, "stops": True}
+        lmnn = {
+            "system": "LMNN",
+            "settings": PEERS["LMNN"] | {"scale": 1.0, "regularization": 0.5},
+            "d": 1000,
+            "stops": True,
+        }
         wanted += [lmnn | {"images": n} for n in (500, 1000, 2000)]
     return wanted
 
@@ -78,7 +85,7 @@ def facts(results: Results) -> dict[str, Any]:
     order = [*LEARNERS, "LMNN"]
     systems = [system for system in order if system not in failed and of_classes[system, classes[-1]]]
     of_images = [one for one in results if "images" in one and not one.get("stops")]
-    stopped = [one for one in results if one.get("stops")]
+    stopped = without_seeds([one for one in results if one.get("stops")])
     medians = {key: np.median([one["train"] for one in own]) for key, own in of_classes.items() if own}
     rivals = [system for system in ("MCML", "LEGO", "LMNN") if system in systems]
     ratios = {system: [medians[system, c] / medians["OASIS", c] for c in classes] for system in rivals}
@@ -97,6 +104,12 @@ def facts(results: Results) -> dict[str, Any]:
         "order_of": np.log10,
         "median": np.median,
         "edges": lambda *names: open_text({f"{s}, {c} classes": of_classes[s, c] for s in names for c in classes}),
+        "capped": open_text(
+            {
+                f"{one['images']:,} images": [{"edges": ["n_steps"] * (one["ended"] >= one["settings"]["n_steps"])}]
+                for one in free
+            }
+        ),
         "fixed": fixed,
         "free": free,
         "step_times": [step_time(one) for one in fixed],
@@ -130,6 +143,22 @@ def facts(results: Results) -> dict[str, Any]:
         "images_plot": draw_images(of_images),
         "stopped_plot": draw_stopped(stopped),
     }
+
+
+def without_seeds(results: Results) -> Results:
+    """Results of the same system and number of images as one: all times, the median of the other figures."""
+    found: dict[tuple[str, int], Results] = {}
+    for one in results:
+        found.setdefault((one["system"], one["images"]), []).append(one)
+    merged = []
+    for own in found.values():
+        one = own[0] | {"times": [seconds for each in own for seconds in each["times"]]}
+        one["train"] = float(np.median(one["times"]))
+        for key, of in (("best", np.median), ("ended", max)):
+            if key in one:
+                one[key] = int(of([each[key] for each in own]))
+        merged.append(one)
+    return merged
 
 
 def power(results: Results) -> float:

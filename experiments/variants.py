@@ -17,7 +17,7 @@ from .pages import Panel, Plot, Results, draw, open_text, select
 __all__ = ["ALONE", "facts", "jobs", "measure"]
 
 ALONE = False
-FOLDS = 3
+FOLDS = 10
 RANKERS = (1, 5, 10)
 VARIANTS = {
     None: "OASIS",
@@ -77,6 +77,9 @@ def facts(results: Results) -> dict[str, Any]:
             for n in rankers
             if n > 1
         ),
+        "ranker_pairs": [
+            (rankers[n][1]["map"].mean(axis=1), rankers[1][1]["map"].mean(axis=1)) for n in rankers if n > 1
+        ],
         "plain": [values for (_, v), values in maps.items() if v is None],
         "pairs": pairs,
         "ratios": lambda name: np.array(
@@ -96,7 +99,10 @@ def facts(results: Results) -> dict[str, Any]:
         "last": last,
         "stopped": stopped,
         "meanwhile": meanwhile,
-        "beats_meanwhile": all(clearly_above(last["after"], last[name]) for name in meanwhile),
+        # At the early stop, which the paper speaks of: where the curves end, W is overtrained.
+        "after_pairs": [(stopped["after"], stopped[name]) for name in meanwhile],
+        "beats_meanwhile": all(clearly_above(stopped["after"], stopped[name]) for name in meanwhile),
+        "psd_edges": open_text({SCHEDULES[s]: select(of_psd, schedule=s) for s in SCHEDULES if s != "never"}),
         "symmetric_rows": [symmetric_row(c, v, folds) for (c, v), folds in variants.items()],
         "psd_rows": [[name, plus_minus(stopped[name]), *peak(*one)] for name, one in projected.items()],
         "rankers_plot": draw(

@@ -2,6 +2,9 @@
 
 A block becomes the number of its nearest centre, a *visterm* (Chechik et al., OASIS, JMLR 2010, §3). With 10,000
 centres this search takes most of the time of extraction; see `NearestCenters`.
+
+The first centres are chosen by a hash of what a point is, not by its place among the others: a point more or less
+changes one of them at most, where draws by number would change all of them and with them the whole codebook.
 """
 
 from __future__ import annotations
@@ -25,44 +28,88 @@ MOST_SPREAD = 256  # clusters whose first centres are chosen by k-means++, which
 
 @numba.njit(cache=True, nogil=True)
 def _means(
-    points: np.ndarray, weights: np.ndarray, labels: np.ndarray, n_features: int, sums: np.ndarray, totals: np.ndarray
-) -> None:
-    """Add every point to the sum of its cluster, in the order of the points and in double precision."""
+    points: np.ndarray,
+    weights: np.ndarray,
+    labels: np.ndarray,
+    distances: np.ndarray,
+    n_features: int,
+    sums: np.ndarray,
+    totals: np.ndarray,
+) -> float:
+    """Add every point to the sum of its cluster; return the sum of all squared distances.
+
+    In the order of the points and in double precision.
+    """
     sums[:] = 0
     totals[:] = 0
+    inertia = 0.0
     for i in range(points.shape[0]):
         c = labels[i]
         w = weights[i]
         totals[c] += w
+        inertia += w * distances[i]
         for j in range(n_features):
             sums[c, j] += w * points[i, j]
+    return inertia
 
 
 @numba.njit(cache=True, nogil=True)
-def _spread(points: np.ndarray, weights: np.ndarray, shares: np.ndarray, chosen: np.ndarray) -> None:
+def _mix(state: np.uint64) -> np.uint64:
+    """Scramble 64 bits (the finalizer of SplitMix64)."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+@numba.njit(cache=True, nogil=True)
+def _hashes(bits: np.ndarray, seed: np.uint64) -> np.ndarray:
+    """Hash each row of `bits` (n, d) of uint32, with a seed."""
+    result = np.empty(bits.shape[0], dtype=np.uint64)
+    start = _mix(seed + np.uint64(0x9E3779B97F4A7C15))
+    for i in range(bits.shape[0]):
+        state = start
+        for j in range(bits.shape[1]):
+            state = _mix(state ^ np.uint64(bits[i, j])) + np.uint64(0x9E3779B97F4A7C15)
+        result[i] = state
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def _waiting_time(bits: np.uint64) -> float:
+    """Turn random bits into -log u of a u in (0, 1), by operations that every processor rounds alike."""
+    mantissa, exponent = float(bits >> np.uint64(11)) + 0.5, -53
+    while mantissa > 1.0:
+        mantissa *= 0.5
+        exponent += 1
+    # 2 atanh(s) = log((1 + s) / (1 - s)), for a mantissa in (1/2, 1].
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square, term, total = s * s, s, 0.0
+    for k in range(1, 34, 2):
+        total += term / k
+        term *= square
+    return -(2.0 * total + exponent * 0.6931471805599453)
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread(points: np.ndarray, weights: np.ndarray, hashes: np.ndarray, chosen: np.ndarray) -> None:
     """Choose first centres by k-means++: each at random in proportion to its squared distance from those before it.
 
-    shares : random numbers in [0, 1), one for each centre; chosen : filled with the numbers of the points.
+    Each point waits for a time that its hash draws, shorter in proportion to its chance; the first one is chosen.
+    hashes : (n,) of uint64; chosen : filled with the numbers of the points.
     """
     n = points.shape[0]
-    distances = np.full(n, np.float32(np.inf))
-    total = weights.sum()
+    distances = np.full(n, np.inf)
     for c in range(chosen.size):
-        threshold = shares[c] * total
-        running = 0.0
-        pick = -1
+        pick, shortest = 0, np.inf
         for i in range(n):
             mass = weights[i] * (distances[i] if c > 0 else 1.0)
             if mass > 0:
-                running += mass
-                pick = i
-                if running > threshold:
-                    break
+                wait = _waiting_time(_mix(hashes[i] + np.uint64(c) * np.uint64(0xD1B54A32D192ED03))) / mass
+                if wait < shortest:
+                    pick, shortest = i, wait
         chosen[c] = pick
-        total = 0.0
         for i in range(n):
             distances[i] = min(distances[i], squared_distance(points[i], points[pick]))
-            total += weights[i] * distances[i]
 
 
 def kmeans(
@@ -92,7 +139,7 @@ def kmeans(
     random_state : int, RandomState or None
         Chooses the first centres among the points.
     n_jobs : int or None
-        Threads. The result does not depend on it.
+        Threads. The result does not depend on it, nor on the processor.
 
     Returns
     -------
@@ -101,16 +148,18 @@ def kmeans(
     Notes
     -----
     - Up to 256 first centres are chosen by k-means++, more of them at random among the points, which is as good for a
-      codebook and saves a pass over the points for each.
+      codebook and saves a pass over the points for each. Random is what a hash of the point makes of it: of more than
+      256 first centres a point more replaces one at most.
     - An empty cluster restarts at the point that is farthest from its own centre.
     """
     points = np.ascontiguousarray(points, dtype=np.float32)
     n_points, n_features = points.shape
     weights = np.ones(n_points) if weights is None else np.asarray(weights, dtype=np.float64)
     rng = check_random_state(random_state)
-    chosen = rng.choice(n_points, n_clusters, replace=False)
+    hashes = _hashes(points.view(np.uint32), np.uint64(rng.randint(2**31 - 1)))
+    chosen = np.argsort(hashes, kind="stable")[:n_clusters]
     if n_clusters <= MOST_SPREAD:
-        _spread(points, weights, rng.uniform(size=n_clusters), chosen)
+        _spread(points, weights, hashes, chosen)
     centers = points[np.sort(chosen)]
     sums = np.empty((n_clusters, n_features))
     totals = np.empty(n_clusters)
@@ -122,12 +171,11 @@ def kmeans(
         if projected is None:
             projected = search.project(points)
         labels, distances = search.search(*projected, n_jobs)
-        _means(points, weights, labels, n_features, sums, totals)
+        inertia = _means(points, weights, labels, distances, n_features, sums, totals)
         empty = np.flatnonzero(totals == 0)
         centers = (sums / np.maximum(totals, 1e-30)[:, None]).astype(np.float32)
         if len(empty):
             centers[empty] = points[np.argsort(-distances, kind="stable")[: len(empty)]]
-        inertia = float(np.sum(weights * distances))
         if not len(empty) and inertia >= before * (1 - tol):
             break
         before = inertia
@@ -241,8 +289,8 @@ class Codebook(BaseEstimator):
         Returns
         -------
         ndarray of int32, (n,)
-            The exactly nearest centre by squared Euclidean distance in single precision; of equally near ones the
-            lowest. The answer for a descriptor does not depend on the others.
+            The exactly nearest centre by squared Euclidean distance in double precision; of equally near ones the
+            lowest. The answer for a descriptor depends neither on the others nor on the processor.
 
         Raises
         ------

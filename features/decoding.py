@@ -197,6 +197,8 @@ def shrink_to_side(pixels: npt.NDArray[np.uint8], max_side: int | None) -> npt.N
 def enlarge_to_side(pixels: npt.NDArray[np.uint8], side: int | None) -> npt.NDArray[np.uint8]:
     """Enlarge an image to a longest side, by cubic interpolation; a larger image is returned as it is.
 
+    By Pillow, in whole numbers: OpenCV's cubic interpolation gives other pixels on other processors.
+
     Parameters
     ----------
     pixels : ndarray of uint8, (H, W, 3) or (H, W)
@@ -212,7 +214,7 @@ def enlarge_to_side(pixels: npt.NDArray[np.uint8], side: int | None) -> npt.NDAr
     if side is None or longest >= side or not min(height, width):
         return pixels
     size = max(1, round(width * side / longest)), max(1, round(height * side / longest))
-    return cast("npt.NDArray[np.uint8]", cv2.resize(pixels, size, interpolation=cv2.INTER_CUBIC))
+    return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
 
 
 def _resized(pixels: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:

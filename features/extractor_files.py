@@ -17,8 +17,9 @@ from .forest import ForestCodebook
 from .texture import N_PATTERNS
 from .visterms import VistermWeighting
 
-FORMAT = 4  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
-READABLE = (1, 2, 3, 4)  # 1 had no forests, 2 none of these settings, 3 not the last one:
+FORMAT = 5  # of a saved folder; raised whenever an older version could not read it, or would give other vectors
+# 1 had no forests, 2 none of these settings, 3 not the last one; 4 enlarged images as the processor would have it.
+READABLE = (1, 2, 3, 4, 5)
 BEFORE = {"max_side": None, "cells": (1,), "tf": "count", "enlarge_to": None}
 ARRAYS = {
     "palette": np.float32, "codebook": np.float32, "idf": np.float64,
@@ -58,12 +59,13 @@ def load_extractor(cls: type, folder: StrPath) -> Any:
     try:
         record = json.loads((folder / "extractor.json").read_text(encoding="utf-8"))
         version = record["format"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        enlarged_otherwise = version == 4 and record["settings"].get("enlarge_to") is not None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{folder} holds no readable extractor: {error!r}") from error
-    if version not in READABLE:
+    if version not in READABLE or enlarged_otherwise:
         raise ValueError(f"the extractor in {folder} has format {version!r}, this version reads {FORMAT}: rebuild it")
     try:
-        settings = record["settings"] if version >= FORMAT else BEFORE | record["settings"]
+        settings = record["settings"] if version >= 4 else BEFORE | record["settings"]
         extractor = cls(**settings | {"cells": tuple(settings["cells"])})
         n_centers = extractor._layout().per_cell
         shapes: dict[str, tuple] = {"idf": (extractor.n_visterms,)}

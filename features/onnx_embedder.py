@@ -480,7 +480,7 @@ class OnnxEmbedder(TransformerMixin, BaseEstimator):
             inner = max(1, round(old_height / factor)), max(1, round(old_width / factor))
             top, left = (height - inner[0]) // 2, (width - inner[1]) // 2
         shrinks = pixels.shape[0] > inner[0] or pixels.shape[1] > inner[1]
-        interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+        interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR_EXACT  # the same on every processor
         small = cv2.resize(np.ascontiguousarray(pixels), inner[::-1], interpolation=interpolation)
         with np.errstate(over="ignore"):  # reported when the model gives numbers that are not finite
             mean, scale = (np.asarray(value, np.float32) for value in self._mean_and_scale())

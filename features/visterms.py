@@ -11,15 +11,15 @@ block of a visterm says less than the first.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 LINE = 16  # float32 numbers in a cache line
 ROWS_AT_ONCE = 10_000
@@ -70,16 +70,79 @@ def count_visterms(ids: Any, n_blocks: Any, n_visterms: int) -> sp.csr_matrix:
     return sp.csr_matrix((counts.astype(np.int32), columns.astype(np.int32), indptr), shape=(len(n_blocks), n_visterms))
 
 
+# Sums below are written out in a fixed order and double precision: BLAS chooses its order by the processor, and the
+# order of the visterms is to be the same on all of them.
+
+
+@numba.njit(cache=True, nogil=True)
+def _along_axis(centred: np.ndarray, axis: np.ndarray) -> np.ndarray:
+    """Return the coordinates of points (n, d) along their principal axis, from a first guess that is overwritten."""
+    along = np.empty(centred.shape[0])
+    for iteration in range(13):  # power iteration: a rough axis will do
+        for i in range(centred.shape[0]):
+            along[i] = 0.0
+            for j in range(centred.shape[1]):
+                along[i] += centred[i, j] * axis[j]
+        if iteration == 12:
+            break
+        axis[:] = 0
+        for i in range(centred.shape[0]):
+            for j in range(centred.shape[1]):
+                axis[j] += along[i] * centred[i, j]
+        length = 0.0
+        for j in range(axis.size):
+            length += axis[j] * axis[j]
+        axis /= np.sqrt(length) + 1e-30
+    return along
+
+
+@numba.njit(cache=True, nogil=True)
+def _orthonormalize(columns: np.ndarray) -> None:
+    """Make the rows of `columns` (k, n) orthonormal, by Gram-Schmidt; those that depend on others become zero."""
+    for c in range(columns.shape[0]):
+        own = columns[c]
+        before = 0.0
+        for i in range(own.size):
+            before += own[i] * own[i]
+        for _ in range(2):  # twice is enough
+            for other in range(c):
+                dot = 0.0
+                for i in range(own.size):
+                    dot += own[i] * columns[other, i]
+                for i in range(own.size):
+                    own[i] -= dot * columns[other, i]
+        square = 0.0
+        for i in range(own.size):
+            square += own[i] * own[i]
+        if square > 1e-20 * before:
+            own /= np.sqrt(square)
+        else:
+            own[:] = 0
+
+
+def _co_occurrences(contains: sp.csr_matrix, n_components: int) -> np.ndarray:
+    """Return points (n_visterms, n_components) whose inner products are nearly those of the columns.
+
+    By subspace iteration, as in a randomized singular value decomposition.
+    """
+    images, visterms = contains.tocsr(), contains.T.tocsr()
+    basis = np.random.default_rng(0).uniform(-1, 1, (n_components, contains.shape[1]))
+    for _ in range(5):
+        basis = np.ascontiguousarray((images @ basis.T).T)
+        _orthonormalize(basis)
+        points = visterms @ basis.T
+        basis = np.ascontiguousarray(points.T)
+        _orthonormalize(basis)
+    return points
+
+
 def _bisect(points: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Order members so that near points are neighbours: halve along the principal axis, then each half by itself."""
     if len(members) <= LINE // 2:
         return members
     centred = points[members] - points[members].mean(axis=0)
-    axis = np.random.default_rng(0).normal(size=centred.shape[1]).astype(centred.dtype)
-    for _ in range(12):  # power iteration: a rough axis will do
-        axis = centred.T @ (centred @ axis)
-        axis /= np.linalg.norm(axis) + 1e-30
-    members = members[np.argsort(centred @ axis, kind="stable")]
+    along = _along_axis(centred, np.random.default_rng(0).uniform(-1, 1, centred.shape[1]))
+    members = members[np.argsort(along, kind="stable")]
     half = len(members) // 2
     return np.concatenate([_bisect(points, members[:half]), _bisect(points, members[half:])])
 
@@ -109,17 +172,15 @@ def co_occurrence_order(counts: Any, centers: np.ndarray) -> np.ndarray:
     their principal axis again and again. On 20 classes of Caltech-101 at d = 10,000, a training image touches 16 lines
     of 16 numbers instead of 26, a test image 31 instead of 44.
     """
-    contains = sp.csr_matrix(counts, dtype=np.float32)
+    contains = sp.csr_matrix(counts, dtype=np.float64)
     contains.data[:] = 1
     by_image = np.maximum(np.diff(contains.indptr), 1)
     by_visterm = np.maximum(np.bincount(contains.indices, minlength=contains.shape[1]), 1)
     contains.data /= np.sqrt(np.repeat(by_image, np.diff(contains.indptr)) * by_visterm[contains.indices])
-    # One BLAS thread, because how many share a sum decides how it is rounded.
-    with threadpool_limits(1, user_api="blas"):
-        n_components = min(64, *contains.shape)
-        _, weights, axes = randomized_svd(contains, n_components, random_state=0)
-        points = np.hstack([_unit(axes.T * weights), _unit(centers - centers.mean(axis=0))])
-        return _bisect(points, np.arange(len(points)))
+    centers = np.asarray(centers, dtype=np.float64)
+    places = _unit(_co_occurrences(contains, min(64, *contains.shape)))
+    points = np.hstack([places, _unit(centers - centers.mean(axis=0))])
+    return _bisect(points, np.arange(len(points)))
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
@@ -211,7 +272,8 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         if n_images == 0:
             raise ValueError("the weights need at least one training image")
         self.n_images_ = n_images
-        self.idf_ = np.log(n_images / np.maximum(containing, 1))
+        shares, places = np.unique(n_images / np.maximum(containing, 1), return_inverse=True)
+        self.idf_ = np.array([_log(share) for share in shares.tolist()])[places]
         return self
 
     def transform(self, counts: Any) -> sp.csr_matrix:
@@ -281,6 +343,14 @@ class VistermWeighting(TransformerMixin, BaseEstimator):
         if counts.shape[1] != len(self.idf_):
             raise ValueError(f"counts have {counts.shape[1]} visterms, the weights {len(self.idf_)}")
         return counts
+
+
+def _log(number: float) -> float:
+    """Natural logarithm, correctly rounded: those of NumPy and C differ in the last bit between processors."""
+    return float(decimal.Decimal(number).ln(_DIGITS))
+
+
+_DIGITS = decimal.Context(prec=25)
 
 
 def _as_counts(counts: Any) -> sp.csr_matrix:

@@ -80,6 +80,8 @@ class GivenTriplets:
 class FitsTriplets:
     """Adds `fit_triplets` to a learner whose steps are triplets."""
 
+    learns_triplets = True
+
     def fit_triplets(
         self, X: Any, triplets: Any, *, callback: Callback | None = None, progress: Callback | None = None
     ) -> Self:

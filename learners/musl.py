@@ -244,7 +244,9 @@ class MuSL(ResumingLearner):
     drawn and its distance under each metric; with T > 255 those take 2 bytes), and 24 bytes for every non-zero entry.
 
     Departures from the paper: `midpoint="running"`, `balanced` and `alpha=0.5` did best in the study of
-    docs/learners.md; the paper has "final", False and 0.1. `n_starts` and `max_images` are ours. In the first round of
+    docs/learners.md; the paper has "final", False and 0.1. The paper divides r = 500 by the number of examples, here it
+    is divided by the weight of all pairs, hundreds of times as much: the grouping is that much softer. `n_starts` and
+    `max_images` are ours. In the first round of
     "joint" all weights are uniform, as the paper says, but for the leading factor of equation 9. A threshold lies in
     the middle between two neighbouring values. A metric that no category uses keeps its stumps when the others are
     learned again.

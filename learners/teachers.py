@@ -40,6 +40,14 @@ def with_images(table: sp.csr_array, n_images: int) -> sp.csr_array:
     return sp.csr_array((table.data, table.indices, indptr), shape=(n, n))
 
 
+def without_images(table: sp.csr_array, gone: np.ndarray) -> sp.csr_array:
+    """Return a table whose rows and columns are empty for some images, bool (n_images,)."""
+    entries = table.tocoo()
+    queries, images = entries.coords
+    kept = ~(gone[queries] | gone[images])
+    return sp.coo_array((entries.data[kept], (queries[kept], images[kept])), shape=table.shape).tocsr()
+
+
 def with_steps(table: sp.csr_array, triplets: np.ndarray, taus: np.ndarray) -> sp.csr_array:
     """Return a table with some steps added.
 
@@ -181,7 +189,7 @@ class Teachers:
         self.table: sp.csr_array = table
         self._Z = self._learner.whitened(X)
         self._weigh(learner)
-        A_m = self._learner._shift()[None] if self._learner.is_whitened() else None
+        A_m = self._learner._shift[None] if self._learner.is_whitened() else None
         self._A_m = A_m
         self._of_A_m = None if A_m is None else self.table @ self._likeness(A_m)[:, 0]
         some = np.unique(np.linspace(0, X.shape[0] - 1, min(_CHECKED, X.shape[0])).astype(int))
@@ -276,9 +284,6 @@ class Teachers:
         T, Z = self.table, self._Z
         gone = np.zeros(T.shape[0], bool)
         gone[rows] = True
-        rest = T.tocoo()
-        queries, images = rest.coords
-        kept = ~(gone[queries] | gone[images])
         of_rows, of_columns = T[rows], sp.csr_array(T[:, rows].multiply((~gone)[:, None]))
         learner = copy.copy(self._learner)
         W = np.array(learner.W_)
@@ -290,8 +295,7 @@ class Teachers:
                 for one, other in zip(left, right, strict=True):
                     W -= np.outer(one, other)
         learner.W_ = W
-        places = queries[kept], images[kept]
-        learner.teachers_ = sp.coo_array((rest.data[kept], places), shape=T.shape).tocsr()
+        learner.teachers_ = without_images(T, gone)
         return learner
 
     def _gallery(self, X: Any, *, centred: bool) -> Any:
@@ -301,7 +305,7 @@ class Teachers:
         if not learner.is_whitened():
             return X
         sides = product(X, learner.whitening_)
-        return sides - learner._shift() if centred else sides
+        return sides - learner._shift if centred else sides
 
     def _likeness(self, sides: Any) -> np.ndarray:
         """Inner products of the training images and others: dense (n_images, n)."""

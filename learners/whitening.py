@@ -19,7 +19,7 @@ An image with several labels, or clicked for several queries, is one of each of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,7 @@ class WhiteningMixin(SimilarityLearner):
         if not self.is_whitened() or self._has_whitened:
             return X
         parts = [product(X[i : i + _ROWS], self.whitening_) for i in range(0, X.shape[0], _ROWS)]
-        return unit_rows(np.concatenate(parts) - self._shift())
+        return unit_rows(np.concatenate(parts) - self._shift)
 
     def whitened_parts(self, parts: Any, whole: Any) -> Any:
         """What parts of an image add to its whitened vector; arguments as of `transform_parts`.
@@ -138,11 +138,12 @@ class WhiteningMixin(SimilarityLearner):
             return parts
         x = self._check_images(whole)
         x = (x.toarray() if sp.issparse(x) else np.asarray(x)).ravel()
-        shift = self._shift()
+        shift = self._shift
         length = np.linalg.norm(product(x[None], self.whitening_)[0] - shift) or np.float32(1)
         shares = product(parts, np.ascontiguousarray(x[:, None] / (x @ x)))
         return (product(parts, self.whitening_) - shares * shift) / length
 
+    @cached_property
     def _shift(self) -> np.ndarray:
         return product(np.asarray(self.mean_)[None], self.whitening_)[0]
 
@@ -158,7 +159,7 @@ class WhiteningMixin(SimilarityLearner):
 
     def _whitening_map(self) -> Map:
         """`whitened` as a few steps; none where nothing is whitened."""
-        return (Affine(np.asarray(self.whitening_), -self._shift()), Unit()) if self.is_whitened() else ()
+        return (Affine(np.asarray(self.whitening_), -self._shift), Unit()) if self.is_whitened() else ()
 
     def _look_map(self) -> Map:
         return (*self._whitening_map(), Affine(np.asarray(self.whitening_))) if self.is_whitened() else ()
@@ -213,6 +214,7 @@ class WhiteningMixin(SimilarityLearner):
         X = super()._prepare(X, y, training)
         begins = self.n_steps_ == 0 and (self.phase_ == "refit" or not self.history_)  # not where more is learned
         if begins and not self.is_whitened() and self._whitens(X):
+            self.__dict__.pop("_shift", None)
             self.mean_, self.whitening_ = whitening(X[training].toarray(), _groups(y)[training])
             self._start_whitened()
         return sp.csr_array(self.whitened(X)) if self.is_whitened() else X
@@ -222,7 +224,7 @@ class WhiteningMixin(SimilarityLearner):
 
     def _forget_preparation(self) -> None:
         super()._forget_preparation()
-        for name in self._whitening_state:
+        for name in (*self._whitening_state, "_shift"):
             self.__dict__.pop(name, None)
 
     def _measures_on_vectors(self) -> bool:

@@ -2,7 +2,7 @@
 
 ``from visterm.pipeline import Searcher`` searches a run from Python, `explain_pair` explains a result, `open_run` reads
 the vectors and labels of a run, `LabelEditor` adds and removes labels, `FeedbackTrainer` learns from relevance marks,
-and `make_overview` makes the map of the collection.
+`make_overview` makes the map of the collection, and `find_duplicates` finds images that look alike.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
     from .feedback.update import FeedbackTrainer
     from .search.explanation import explain_pair
-    from .search.overview import make_overview
+    from .search.overview import find_duplicates, make_overview
     from .search.searcher import Searcher
     from .stages.label import LabelEditor
     from .store.opened import open_run
 
-__all__ = ["FeedbackTrainer", "LabelEditor", "Searcher", "explain_pair", "make_overview", "open_run"]
+__all__ = ["FeedbackTrainer", "LabelEditor", "Searcher", "explain_pair", "find_duplicates", "make_overview", "open_run"]
 
 _MODULES = {
     "FeedbackTrainer": "feedback.update",
     "LabelEditor": "stages.label",
     "Searcher": "search.searcher",
     "explain_pair": "search.explanation",
+    "find_duplicates": "search.overview",
     "make_overview": "search.overview",
     "open_run": "store.opened",
 }

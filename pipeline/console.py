@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from time import perf_counter
 from typing import Any
 
@@ -17,15 +18,16 @@ _LINE_EVERY = 30.0  # seconds, of a phase without a bar
 class Console:
     """Progress for people; when quiet, only warnings.
 
-    ``progress`` draws bars; None: where standard error is a terminal. Without bars each phase is one plain line, and a
-    long one says every half minute how far it is.
+    ``progress`` draws bars; None: in a notebook, and where standard error is a terminal. Without bars each phase is one
+    plain line, and a long one says every half minute how far it is.
     """
 
     _bar: Any = None
 
     def __init__(self, *, quiet: bool = False, progress: bool | None = None):
         self.quiet = quiet
-        self.bars = not quiet and (sys.stderr.isatty() if progress is None else progress)
+        self._in_notebook = "ipykernel" in sys.modules  # the process is a notebook's kernel
+        self.bars = not quiet and ((self._in_notebook or sys.stderr.isatty()) if progress is None else progress)
         logging.getLogger("visterm").handlers = [_Warnings(self)]  # what the library has to say
 
     def say(self, text: str) -> None:
@@ -48,9 +50,9 @@ class Console:
         started = perf_counter()
         outer, bar = self._bar, None
         if self.bars:
-            from tqdm import tqdm
-
-            bar = self._bar = tqdm(
+            # tqdm.auto draws widgets, where there are any; it is slow to import.
+            library = import_module("tqdm.auto" if self._in_notebook else "tqdm")
+            bar = self._bar = library.tqdm(
                 total=total,
                 desc=title,
                 unit=f" {unit}",

@@ -3,6 +3,10 @@
 Hierarchical navigable small world (Malkov and Yashunin, IEEE TPAMI 2020), as FAISS builds it for inner products
 (ip-NSW, Morozov and Babenko, NeurIPS 2018), of the gallery sides in 8 bits per number. The query side is not in it:
 whatever a learner does there (W'q of OASIS), the graph stays as it is.
+
+A learned query side may lie far from all images, and its best are then no neighbours of each other: the walk needs more
+images in view to find them. With c the cosine of the query side and the best image of a first short walk, n candidates
+are chosen from n / c^2.5 in view: few for the vector of a photo, many for all of what OASIS learned.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ SAMPLE = 20_000  # images that the range of each number is read from, for its 8 
 ROWS = 16_384  # added at once: float32 copies of no more
 NEW_IMAGES = 2_000  # that are not in the graph yet: comparing all of them with a query takes a millisecond
 GONE_SHARE = 0.2  # of the graph; with more the walk meets too many images that do not count
-COMPARED = 100  # images whose sides tell whether a graph is of this gallery
+COMPARED = 100  # images whose sides tell how long sides are, and whether a graph is of this gallery
+# Of a search alone:
+FIRST_VIEW = 16  # images in view while it is told how far a query side lies from all of them
+WIDEST_VIEW = 32  # times as many images in view as candidates, at most
 _FILE = "graph.faiss"
 _END = f"visterm graph {FORMAT}\n".encode()  # after the bytes of FAISS, which does not notice all that are missing
 _HINT = "install FAISS: pip install 'visterm[ann]'"
@@ -49,7 +56,7 @@ class Graph:
         A different number for each image.
     """
 
-    n_candidates = 256  # by default
+    n_candidates = 128  # by default
 
     def __init__(self, index: Any, sides: np.ndarray, ids: np.ndarray) -> None:
         self.index, self.sides, self.ids = index, sides, ids
@@ -60,6 +67,8 @@ class Graph:
         self.rows = np.where(ids[order[places]] == held, order[places], -1)  # of the gallery, by place; -1: gone
         self.new = np.setdiff1d(np.arange(len(ids)), self.rows)
         self._new_sides: np.ndarray | None = None
+        some = np.linspace(0, len(sides) - 1, min(COMPARED, len(sides))).astype(int)
+        self._length = float(np.linalg.norm(np.asarray(sides[some], np.float32), axis=1).mean())
 
     @classmethod
     def build(cls, sides: np.ndarray, ids: np.ndarray, n_threads: int) -> Graph:
@@ -93,8 +102,12 @@ class Graph:
         length = np.linalg.norm(query)
         if not 0 < length < np.inf:  # every image scores 0, or nothing can be said
             return self.new[:0]
-        parameters = faiss().SearchParametersHNSW(efSearch=n)
-        (places,) = self._walk.search((query / length)[None], n, params=parameters)[1]
+        direction = (query / length)[None]
+        first = faiss().SearchParametersHNSW(efSearch=FIRST_VIEW)
+        cosine = float(self._walk.search(direction, 1, params=first)[0][0, 0]) / (self._length or 1.0)
+        wider = min(max(cosine, 1e-3) ** -2.5, WIDEST_VIEW) if cosine < 1 else 1
+        parameters = faiss().SearchParametersHNSW(efSearch=round(n * wider))
+        (places,) = self._walk.search(direction, n, params=parameters)[1]
         rows = self.rows[places[places >= 0]]
         rows = rows[rows >= 0]
         if not len(self.new):

@@ -150,7 +150,7 @@ class TwoStageIndex(ExactIndex):
         A different number for each image, by which `load` knows it again; by default its row. Of dense galleries.
     n_candidates : int or None, default=None
         Images scored exactly for a query, or ten times k where that is more. More finds more and takes longer. None is
-        1,000 of a sparse gallery, 256 of a dense one.
+        1,000 of a sparse gallery, 128 of a dense one.
     n_jobs : int or None, default=None
         Threads that build, and that the queries of a batch are spread over. The graph of a dense gallery is another one
         with each build by several threads; otherwise, results do not depend on it.

@@ -20,7 +20,7 @@ from visterm.learners import AROMA, HIER, LEGO, MCML, OASIS, RCA, WSABIE, Cosine
 from visterm.learners.online import OnlineLearner
 from visterm.pipeline.evaluation.is_a import parents_of
 
-from .grids import Curve, Grid, Point, search
+from .grids import Curve, Grid, Limits, Point, search
 from .protocol import ONE_PAIR, ROOT, choose, figures, load_fold, settings_of
 
 IS_A = ROOT / "configs" / "caltech101-is-a.csv"
@@ -83,8 +83,10 @@ PEERS: dict[str, dict[str, Any]] = {
 PEER_POINTS: dict[str, list[Point]] = {
     "NCA": [{"max_iter": n} for n in (5, 10, 20)],
     "ITML": [{"max_iter": n} for n in (1, 2, 5)],
-    "LMNN": [{"scale": scale} for scale in (0.2, 1.0)],
+    # The paper's three weights of the push term.
+    "LMNN": [{"scale": scale, "regularization": push} for scale in (0.2, 1.0, 3.0) for push in (0.125, 0.25, 0.5)],
 }
+PEER_LIMITS: dict[str, Limits] = {"LMNN": {"regularization": (0.125, 0.5)}}
 PEER_SECONDS = 300
 
 
@@ -125,6 +127,6 @@ def measure_peer(system: str, X: Any, y: np.ndarray, test: Any, test_y: np.ndarr
     def measure(points: Sequence[Point]) -> list[Curve]:
         return [[(None, figures(learned(shown, p), X[held_out], y[held_out])["map"])] for p in points]
 
-    chosen = search(PEER_POINTS[system], measure, rounds=0)  # more take too long
+    chosen = search(PEER_POINTS[system], measure, limits=PEER_LIMITS.get(system), rounds=0)  # more take too long
     found = figures(learned(np.arange(len(y)), chosen.point), test, test_y)
     return found | {"settings": PEERS[system] | chosen.point, "edges": chosen.edges}

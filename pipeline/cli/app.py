@@ -14,12 +14,17 @@ from .errors import USAGE_ERROR, signals
 from .options import Globals
 
 GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
-    "Start": (learning.demo, collection.features, learning.train, learning.evaluate),
+    "Start": (learning.demo, learning.try_, collection.features, learning.train, learning.evaluate),
     "Search": (searching.search, searching.annotate, searching.explain, serving.serve),
-    "Improve": (tuning.tune, labels.commands, feedback.commands),
-    "Keep": (collection.add, collection.remove, exporting.export, collection.info),
+    "Improve": (tuning.tune, labels.commands, feedback.commands, feedback.forget),
+    "Keep": (collection.add, collection.remove, exporting.export, searching.duplicates, collection.info),
     "Rarely": (collection.repair, collection.compact, searching.index, models.commands, human_eval.commands),
 }
+
+
+def _name_of(command: Any) -> str:
+    name = command.info.name if isinstance(command, typer.Typer) else command.__name__
+    return str(name).rstrip("_")  # try is a keyword
 
 
 class _GroupedHelp(TyperGroup):
@@ -28,7 +33,7 @@ class _GroupedHelp(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
         for title, commands in GROUPS.items():
-            names = [getattr(command, "__name__", None) or command.info.name for command in commands]
+            names = [_name_of(command) for command in commands]
             with formatter.section(title):
                 limit = formatter.width - 6 - width
                 formatter.write_dl(
@@ -87,7 +92,7 @@ for _commands in GROUPS.values():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command)
         else:
-            app.command()(_command)
+            app.command(_name_of(_command))(_command)
 app.callback()(_main)
 
 

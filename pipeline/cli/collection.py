@@ -169,6 +169,10 @@ def remove(
         f"{count(done['removed'], 'image')} {'would be removed' if dry_run else 'removed'}{before}; "
         f"{done['n_images']:,} {'would be ' if dry_run else ''}left in run {place.name}"
     )
+    if done["removed"] and not dry_run and "oasis" in place.learners():
+        console.say(
+            f"what they taught oasis stays; 'visterm forget ID... --run {shlex.quote(place.name)}' takes it out"
+        )
 
 
 @command

@@ -1,10 +1,11 @@
-"""Commands for learning: train, evaluate, demo."""
+"""Commands for learning: train, evaluate, demo, try."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,7 +105,9 @@ def train(
     trained = [summary["learner"] for summary in summaries if "error" not in summary]
     if trained and not as_json:
         following = f"visterm evaluate --run {shlex.quote(place.name)}"
-        if len(names) > 1:
+        if any("n_triplets" in summary for summary in summaries):  # there may be no labels to evaluate by
+            following = f"visterm search IMAGE --run {shlex.quote(place.name)}"
+        elif len(names) > 1:
             following += " --learner all"
         elif names != ["oasis"]:
             following += f" --learner {names[0]}"
@@ -285,3 +288,75 @@ def demo(
     oasis, cosine = (metrics["systems"][name]["map"] for name in ("oasis", "cosine"))
     console.say(f"mAP {oasis:.3f} with OASIS, {cosine:.3f} with cosine. Open the report in a browser:")
     print(report)
+
+
+@command
+def try_(
+    images: Annotated[str, typer.Argument(metavar="IMAGES", help="Directory of labelled images.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    world: ForOption = None,
+    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Time, such as 90s or 5m.")] = "90s",
+    as_json: JsonOption = False,
+) -> None:
+    """Find out which vectors and which learner suit your photos, in 90 seconds.
+
+    At most 600 of the training images are tried: with vectors of a network (where visterm[deep] is installed), with
+    visterms, and with visterms per cell of the image; by cosine, oasis and hier. Figures are of images that nothing
+    was learned from. Prints a table, and the commands for the best pair. Nothing is kept.
+
+    \b
+    Examples:
+      visterm try photos/
+      visterm try photos/ --for seen
+      visterm try photos/ --set collection.labels=labels.csv
+    """
+    from visterm.pipeline.config.loading import load_config
+    from visterm.pipeline.stages.try_photos import try_photos
+
+    if images == "":
+        raise UserError("the name of the image directory is empty; give a directory (make: IMAGES=directory)")
+    console = make_console()
+    configuration = load_config(config, with_world(settings, world))
+    result = try_photos(Path(images), configuration, console, budget=seconds_of(budget))
+    given = [*(["--config", str(config)] if config else [])]
+    given += [part for setting in settings or [] for part in ("--set", setting)]
+    result["commands"] = _commands(images, result, given, world)
+    if as_json:
+        print(json.dumps(result))
+        return
+    for line in _table_of(result):
+        print(line)
+    for kind, why in result["skipped"].items():
+        console.say(f"{kind} was not tried: {why}")
+    print(f"Best: {result['vectors']} vectors, {result['learner']}, {_FOR[result['for']]}:")
+    for line in result["commands"]:
+        print(f"  {line}")
+
+
+def _commands(images: str, result: dict, given: list[str], world: ForOption) -> list[str]:
+    """Return the commands that make the vectors of all images and train the learner."""
+    settings = {key: value for key, value in result["settings"].items() if key != "features.kind"}
+    if result["settings"].get("features.kind") == "deep":
+        given = [*given, "--deep"]
+        settings = {}
+    given += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    name = Path(images).resolve().name or "images"
+    commands = [["visterm", "features", images, *given]]
+    if result["learner"] == "cosine":
+        commands.append(["visterm", "search", "IMAGE", "--run", name])
+    else:
+        learner = [] if result["learner"] == "oasis" else ["--learner", result["learner"]]
+        of_world = [] if world is None else ["--for", world.value]
+        commands.append(["visterm", "train", "--run", name, *learner, *of_world])
+    return [shlex.join(command) for command in commands]
+
+
+def _table_of(result: dict) -> list[str]:
+    """Return what was tried as lines of a table."""
+    lines = [f"{'vectors':10}  {'learner':8}  held-out mAP    P@1  all {result['n_images']:,} images"]
+    for row in result["tried"]:
+        best = "  best" if (row["vectors"], row["learner"]) == (result["vectors"], result["learner"]) else ""
+        figures = f"{row['map']:12.3f}  {row['p1']:5.3f}  {duration(row['seconds_for_all'])}"
+        lines.append(f"{row['vectors']:10}  {row['learner']:8}  {figures}{best}")
+    return lines

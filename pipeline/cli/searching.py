@@ -1,4 +1,4 @@
-"""Commands for searching: search, annotate, explain, index."""
+"""Commands for searching: search, annotate, explain, duplicates, index."""
 
 from __future__ import annotations
 
@@ -103,6 +103,16 @@ def search(
             help="Search with a part of each query image, in shares of its size.",
         ),
     ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(
+            "--min-probability",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Only images that share a label with the query with this probability, as measured on held-out images.",
+        ),
+    ] = None,
     output: FormatOption = None,
     as_json: JsonFormatOption = False,
     page: Annotated[
@@ -126,6 +136,7 @@ def search(
       visterm search --label beach --label people
       visterm search a.jpg --label beach --not-label people --folder 2024
       visterm search a.jpg --after 2024-05 --before 2024-06 --where camera=X100
+      visterm search a.jpg -k 100 --min-probability 0.8
       visterm search a.jpg --example b.jpg --example id:12@-0.5 --region 0.2,0.1,0.5,0.6
     """
     from visterm.pipeline.search.results_page import write_results_page
@@ -146,6 +157,7 @@ def search(
         "--example": bool(example),
         "--weight": weight != 1,
         "--region": region is not None,
+        "--min-probability": min_probability is not None,
     }
     if query_label and any(of_images.values()):
         option = next(option for option, given in of_images.items() if given)
@@ -173,6 +185,7 @@ def search(
             example=example or (),
             weight=weight,
             region=region,
+            min_probability=min_probability,
         )
     if k is not None and k > len(searcher.images):
         console.warn(f"-k {k}: the collection has {count(len(searcher.images), 'image')}, all of them are ranked")
@@ -185,14 +198,14 @@ def search(
             report_errors(answers)
             return
         console.say(f"pictures in {page}")
-    columns = ["query", "rank", "id", "path", "score", "labels"]
+    columns = ["query", "rank", "id", "path", "score", "labels"] + ["probability"] * (min_probability is not None)
     rows = [
-        [answer["query"], r["rank"], r["id"], r["path"], r["score"], ";".join(r["labels"])]
+        [answer["query"], *(r[column] for column in columns[1:5]), ";".join(r["labels"]), *(r[c] for c in columns[6:])]
         for answer in answers
         for r in answer["results"]
     ]
     if not print_rows(answers, columns, rows, wanted):
-        _print_tables(answers, "results", "path")
+        _print_tables(answers, "results", "path", with_probability=min_probability is not None)
     report_errors(answers)
 
 
@@ -240,7 +253,7 @@ def annotate(
     report_errors(results)
 
 
-def _print_tables(results: list[dict], ranked: str, name: str) -> None:
+def _print_tables(results: list[dict], ranked: str, name: str, *, with_probability: bool = False) -> None:
     """Print a table per query, with the name and the labels of each ranked item."""
     for answer in results:
         if "error" not in answer:
@@ -250,7 +263,8 @@ def _print_tables(results: list[dict], ranked: str, name: str) -> None:
                 labels = f"  [{one_line(', '.join(r['labels']))}]" if r.get("labels") else ""
                 fields = ", ".join(f"{field}={value}" for field, value in r.get("fields", {}).items())
                 fields = f"  {one_line(fields)}" if fields else ""
-                print(f"{r['rank']:4}  {r['score']:8.4f}  {one_line(r[name])}{labels}{fields}")
+                sure = f"  {r['probability']:.0%} likely" if with_probability else ""
+                print(f"{r['rank']:4}  {r['score']:8.4f}  {one_line(r[name])}{labels}{sure}{fields}")
 
 
 @command
@@ -354,6 +368,41 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
     if "" in queries:
         raise UserError("a query is an empty name; give an image file (make: QUERY=image.jpg)")
     return queries
+
+
+@command
+def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
+    """List groups of images that look alike: equal files, equal pictures, and nearly equal vectors.
+
+    Pictures are equal in spite of another size, JPEG quality or brightness, and if one is mirrored. The groups are
+    those of the page, the largest first, each with the smallest similarity that put it together, a cosine of vectors or
+    a correlation of pixels. Deleted photos are not listed.
+
+    \b
+    Examples:
+      visterm duplicates --run photos
+      visterm remove id:12 --run photos
+    """
+    from visterm.pipeline.search.overview import find_duplicates
+
+    searcher, console = open_searcher(run)
+    with console.phase(f"comparing {count(len(searcher.images), 'image')}"):
+        groups = []
+        for group in find_duplicates(searcher):
+            rows = [searcher.place[number] for number in group["ids"]]
+            gone = searcher.deleted(rows)
+            images = [searcher.images[row] for row in rows if row not in gone]
+            if len(images) > 1:
+                of_group = [{"id": image.id, "path": image.path} for image in images]
+                groups.append({"similarity": group["similarity"], "images": of_group})
+    if as_json:
+        print(json.dumps({"run": searcher.run.name, "groups": groups}))
+        return
+    for group in groups:
+        print(f"{count(len(group['images']), 'image')}, {group['similarity']:.4f}")
+        for image in group["images"]:
+            print(f"  id:{image['id']}  {one_line(image['path'])}")
+    console.say(f"{count(len(groups), 'group')} of images that look alike")
 
 
 @command

@@ -21,6 +21,7 @@ _MOST_SHOWN = 100  # characters of a value in a message
 _PATHS = (
     ("collection", "labels"),
     ("collection", "clicks"),
+    ("collection", "triplets"),
     ("collection", "vectors", "file"),
     ("collection", "vectors", "ids"),
     ("features", "onnx", "model"),

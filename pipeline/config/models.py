@@ -48,12 +48,14 @@ class CollectionConfig(Section):
     """Which images, and their labels.
 
     ``labels`` is ``auto`` (from the folders, where there are folders), ``none``, or the path of a CSV file with the
-    columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count.
+    columns path,label; ``clicks`` is the path of a CSV file with the columns query,path,count. ``triplets`` is that of
+    a CSV file with the columns query,relevant,irrelevant, which OASIS and AROMA learn from in place of labels.
     """
 
     classes: list[str] | None = None  # take these class folders only; null: all of them
     labels: str = "auto"
     clicks: str | None = None
+    triplets: str | None = None
     max_pixels: int = Field(default=100_000_000, gt=0)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
 
@@ -65,6 +67,8 @@ class CollectionConfig(Section):
             raise ValueError("vectors.ids names the vectors of vectors.file, which is missing")
         if self.clicks is not None and self.labels not in ("auto", "none"):
             raise ValueError("give labels or clicks, not both")
+        if self.clicks is not None and self.triplets is not None:
+            raise ValueError("give triplets or clicks to learn from, not both")
         return self
 
 
@@ -207,7 +211,7 @@ class IndexConfig(Section):
 
     kind: Literal["auto", "exact", "two-stage", "milvus"] = "auto"
     exact_milliseconds: float = Field(default=50.0, gt=0)
-    n_candidates: int | None = Field(default=None, gt=0)  # images scored exactly at the end; null: 1,000, dense 256
+    n_candidates: int | None = Field(default=None, gt=0)  # images scored exactly at the end; null: 1,000, dense 128
     uri: str | None = None  # of Milvus: http://host:19530, or a file that ends in .db; null: a file in the run
 
     @field_validator("uri")

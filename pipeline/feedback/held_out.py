@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_HELD_OUT = 2000  # images that are ranked
 MAX_QUERIES = 250  # of them are queries: half of an update's time at 10,000 visterms goes into these
+TEST_IMAGES = "test images"
 MIN_QUERIES = 20  # among images without marks; with fewer these are not measured on their own
 
 
@@ -110,16 +111,19 @@ def draw_held_out(run: Run, learner: str, collection: Collection, images: Sequen
     clicks = config.collection.clicks is not None
     labelled = [image for image in images if image.labels]
     test = [image for image in labelled if image.split == "test"]
-    for chosen, what in ((test, "test images"), (labelled, "labelled images, most of them trained on")):
+    for chosen, what in ((test, TEST_IMAGES), (labelled, "labelled images, most of them trained on")):
         if not chosen:
             continue
         rng = np.random.default_rng(0)
         chosen = [chosen[row] for row in np.sort(rng.permutation(len(chosen))[:MAX_HELD_OUT])]
         own = np.sort(rng.permutation(len(chosen))[:MAX_QUERIES])
         y, _ = supervision(chosen, clicks=clicks)
-        cutoff = getattr(config, learner).click_cutoff if clicks else None
+        cutoff = getattr(getattr(config, learner), "click_cutoff", None) if clicks else None
         relevant = related_images(y, own, np.arange(len(chosen)), cutoff=cutoff)
         if relevant.sum() > len(own):  # each is related to itself
             unmarked = np.array([image.sha256 not in marked for image in chosen])
             return HeldOut(sparse_vectors(run, collection, chosen), own, relevant, unmarked, what)
-    raise UserError(f"run {run.name}: no labelled images; an update needs some to measure its effect on")
+    raise UserError(
+        f"run {run.name}: no labelled images; an update needs some to measure its effect on. "
+        f"'visterm train --run {run.name}' learns from marks without"
+    )

@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
@@ -48,7 +49,7 @@ class RelevanceMarks(AppendOnlyStore):
         for file in (self.file.parent / "feedback").glob("*/in_force.json"):
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 state = json.loads(file.read_text())
-                if state["version"] or state["set_aside"]:
+                if state["set_aside"] or (state["version"] and _has_marks(file.with_name(str(state["version"])))):
                     return True
         return False
 
@@ -111,6 +112,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
                 insert_row(db, "queries", row, unless_known=True)
             shown = {"image": image.id, "path": os.fsencode(image.path), "sha256": image.sha256}
             row = {"query": query, **shown, "mark": int(mark), "learner": learner, "version": version}
+            return append_row(db, "marks", row)
+
+    def take_back(self, mark: Mark, *, version: int = 0) -> int:
+        """Take a standing mark back; return the number of the added row."""
+        with self._writing() as db:
+            row = mark._asdict() | {"path": os.fsencode(mark.path), "mark": 0, "version": version, "undoes": None}
+            del row["number"], row["time"]
             return append_row(db, "marks", row)
 
     def undo(self, query: str) -> Mark | None:
@@ -180,6 +188,14 @@ CREATE TRIGGER no_delete BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'marks
         for row in db.execute(f"SELECT {columns} FROM marks {where}", values):
             mark = Mark(*row)
             yield mark._replace(path=os.fsdecode(mark.path))
+
+
+def _has_marks(version: Path) -> bool:
+    """Whether a version has learned marks, and not only forgotten images; so it is if its record cannot be read."""
+    try:
+        return bool(json.loads((version / "record.json").read_text())["marks"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return True
 
 
 def _check_key(query: str) -> None:

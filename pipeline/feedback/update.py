@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError, system_errors_explained
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import locked
-from visterm.pipeline.store.models import check_trained, load_trained
+from visterm.pipeline.store.models import check_trained, load_trained, trained_record
 from visterm.pipeline.store.records import make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import TaughtImages
@@ -30,8 +31,10 @@ from .batches import (
     learn_batch,
     prepare_learner,
 )
+from .calibration import Calibration, calibrate, read_calibration
 from .held_out import HeldOut, largest_fall
-from .marks import RelevanceMarks
+from .marks import Mark, RelevanceMarks
+from .tables import teaching_ids, without_taught
 from .versions import InForce, LearnerVersions
 
 if TYPE_CHECKING:
@@ -41,6 +44,14 @@ if TYPE_CHECKING:
 
 
 MAX_FALL = 0.005  # of held-out mAP below the base: a version that loses more is refused
+
+
+class _Made(NamedTuple):
+    """A version that is not saved yet."""
+
+    model: SimilarityLearner
+    scores: dict[str, np.ndarray]  # of held-out images: "base", "before" and "after"
+    refused: str | None  # the reason
 
 
 class FeedbackTrainer:
@@ -62,8 +73,9 @@ class FeedbackTrainer:
     images without marks never count as not relevant. A query needs one mark of each kind.
 
     Each version starts from the base, with `STEPS_PER_MARK` triplets per standing mark, so marks that were taken back
-    leave no trace. It is refused if mean average precision falls by more than `MAX_FALL` below that of the base, among
-    all held-out images or among those that no mark names. Its new marks are then set aside until `undo`.
+    and images that were forgotten leave no trace. It is refused if mean average precision falls by more than `MAX_FALL`
+    below that of the base, among all held-out images or among those that no mark names. Its new marks are then set
+    aside until `undo`.
     """
 
     def __init__(self, run: Run) -> None:
@@ -121,7 +133,92 @@ class FeedbackTrainer:
                 answer["reason"] = _nothing_new(data, bool(known))
             else:
                 self._train_version(learner, state, data, new, answer)
-        return answer | {"milliseconds": round(1000 * (time.perf_counter() - started), 1)}
+        return answer | {"milliseconds": _since(started)}
+
+    def forget(self, given: Iterable[str], learner: str = "oasis") -> dict[str, Any]:
+        """Take out of a learner all that some images or marks taught it, without training it again.
+
+        Of an image of the training, its steps leave W exactly (`visterm.learners.Teachers.without`), and the marks on
+        it and of it as a query are set aside. A mark is taken back. The new version is used unless held-out precision
+        falls by more than `MAX_FALL` below that of the base; `undo` goes back to the version before.
+
+        Parameters
+        ----------
+        given : iterable of str
+            Images as ``"id:12"`` or by path, removed ones included; folders; marks as ``"mark:7"``.
+        learner : str
+            "oasis" or "aroma", which forgets marks only.
+
+        Returns
+        -------
+        dict
+            As `update`, with ``images`` (``{"id", "path"}`` of each that is forgotten) and ``marks`` (the numbers of
+            those that the learner does not learn from any more), and without ``n_...``.
+
+        Raises
+        ------
+        UserError
+            No such image or mark, the learner learned nothing from it or has no table of teachers: nothing changes.
+        """
+        started = time.perf_counter()
+        with self._changing(learner) as state:
+            standing = {mark.number: mark for marks in self.marks.standing().values() for mark in marks}
+            before = set(self._versions.forgotten(learner, state.version))
+            images: dict[int, str] = {}
+            taken_back: set[int] = set()
+            set_aside: set[int] = set()
+            teaching: set[int] | None = None
+            for name in given:
+                if name.startswith("mark:"):
+                    taken_back.add(self._mark_named(name, standing))
+                    continue
+                named = self._images_named(name)
+                if not named:
+                    raise UserError(f"run {self.run.name} has no image {name or '(empty name)'}; nothing was forgotten")
+                if teaching is None:
+                    teaching = teaching_ids(self.run, learner, self._versions.load(learner, 0))
+                contents = {sha256 for _, sha256 in named.values()} - {None}
+                of_marks = {n for n, one in standing.items() if contents.intersection((one.sha256, one.query))}
+                ids = named.keys() & teaching - before
+                if not ids and not of_marks - set(state.set_aside):
+                    why = "has forgotten it already" if named.keys() & before else "never learned from it"
+                    raise UserError(f"{name}: {learner} {why}; nothing was forgotten")
+                images |= {id_: named[id_][0] for id_ in sorted(ids)}
+                set_aside |= of_marks
+            if not images and not taken_back and not set_aside:
+                raise UserError("nothing given to forget; give images, id:N, or mark:N")
+            known = set(self._versions.marks(learner, state.version))
+            unlearned = standing.keys() - known
+            data = collect_batches(
+                self.run, self.marks, learner, {*state.set_aside, *unlearned, *taken_back, *set_aside}
+            )
+            answer: dict[str, Any] = {
+                "learner": learner,
+                "accepted": True,
+                "reason": None,
+                "from_version": state.version,
+                "to_version": state.version,
+                "images": [{"id": id_, "path": path} for id_, path in images.items()],
+                "marks": sorted(taken_back | set_aside),
+                **dict.fromkeys(("map_base", "map_before", "map_after", "map_error", "measured_on")),
+            }
+            forgotten = sorted(before | images.keys())
+            made = None
+            if images or known & (taken_back | set_aside):
+                made = self._make_version(learner, state, data, forgotten, answer)
+                if made.refused:
+                    return answer | {"accepted": False, "reason": made.refused, "milliseconds": _since(started)}
+                self._save_version(learner, state, data, forgotten, made, answer)
+            for number in sorted(taken_back):  # first: after a kill, the next update does what is left to do
+                self.marks.take_back(standing[number], version=state.version)
+            if made is not None or set_aside - set(state.set_aside):
+                state.before.append((state.version, state.set_aside))
+                state.set_aside = sorted({*state.set_aside, *set_aside})
+                if made is None:
+                    self._versions.put_in_force(learner, state)
+                else:
+                    self._use_version(learner, state, data, made, answer)
+        return answer | {"milliseconds": _since(started)}
 
     def undo(self, learner: str = "oasis") -> dict[str, Any]:
         """Go back to the version before the last update or reset, exactly as it was; marks stay.
@@ -168,7 +265,16 @@ class FeedbackTrainer:
             return load_trained(self.run, learner, verify=False)
         return self._versions.load_in_force(learner)
 
-    def load_teachers(self, learner: str, table: Any) -> TaughtImages | None:
+    def calibration(self, learner: str) -> Calibration | str:
+        """Calibration of the version of a learner that is in force, or why there is none."""
+        if learner == "cosine":
+            return "cosine is not trained"
+        version = self.version(learner)
+        return read_calibration(
+            self._versions.record(learner, version) if version else trained_record(self.run, learner)
+        )
+
+    def load_teachers(self, learner: str, table: Any) -> TaughtImages:
         """Load what taught the version in force, see `LearnerVersions.load_teachers`."""
         return self._versions.load_teachers(learner, table)
 
@@ -223,13 +329,30 @@ class FeedbackTrainer:
         self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]
     ) -> None:
         """Train the next version, measure it, and use or refuse it; fill in the answer."""
+        forgotten = self._versions.forgotten(learner, state.version)
+        made = self._make_version(learner, state, data, forgotten, answer)
+        if made.refused:
+            answer["reason"] = f"{made.refused}, and the {len(new)} new marks are set aside"
+            state.before.append((state.version, state.set_aside))
+            state.set_aside = sorted({*state.set_aside, *new})
+            self._versions.put_in_force(learner, state)
+            return
+        self._save_version(learner, state, data, forgotten, made, answer)
+        state.before.append((state.version, None))
+        self._use_version(learner, state, data, made, answer)
+
+    def _make_version(
+        self, learner: str, state: InForce, data: TrainingData, forgotten: Sequence[int], answer: dict[str, Any]
+    ) -> _Made:
+        """Train a version, without what some images taught, and measure it; fill in the figures of the answer."""
         import numpy as np
         from scipy import sparse
 
         model = self._versions.load(learner, 0)
+        if forgotten:
+            model = without_taught(self.run, learner, model, set(forgotten))
         prepare_learner(model, learner)
-        records = hasattr(model, "teachers_")
-        if records:
+        if hasattr(model, "teachers_"):
             model.teachers_ = sparse.csr_array((0, 0), dtype=np.float32)  # of the marks alone
         for batch in data.batches:
             learn_batch(model, batch)
@@ -240,39 +363,76 @@ class FeedbackTrainer:
             raise UserError(f"{learner} was retrained during the update; update again to learn the marks")
         fall, figures = largest_fall(data.held_out, scores)
         answer |= figures
-        if fall.mean > MAX_FALL:
-            answer["reason"] = (
-                f"held-out mAP would fall by {fall.mean:.4f} below the base (standard error {fall.error:.4f}, "
-                f"{fall.measured_on}; at most {MAX_FALL}): the model stays as it was, and the {len(new)} new marks are "
-                "set aside"
-            )
-            state.before.append((state.version, state.set_aside))
-            state.set_aside = sorted({*state.set_aside, *new})
-            self._versions.put_in_force(learner, state)
-            return
+        refused = (
+            f"held-out mAP would fall by {fall.mean:.4f} below the base (standard error {fall.error:.4f}, "
+            f"{fall.measured_on}; at most {MAX_FALL}): the model stays as it was"
+        )
+        return _Made(model, scores, refused if fall.mean > MAX_FALL else None)
+
+    def _save_version(
+        self,
+        learner: str,
+        state: InForce,
+        data: TrainingData,
+        forgotten: Sequence[int],
+        made: _Made,
+        answer: dict[str, Any],
+    ) -> None:
+        """Save what was made as the version after the last one."""
+        import numpy as np
+        from scipy import sparse
+
+        model: Any = made.model
         indices = [batch.X.indices for batch in data.batches]
-        if indices and model.center() is not None:  # whitened vectors have no zeros: all of W changes
+        if forgotten:
+            changed = np.asarray(model.W_) != self._versions.load(learner, 0).W_
+            indices = [np.flatnonzero(changed.any(axis=0) | changed.any(axis=1))]
+        elif indices and model.center() is not None:  # whitened vectors have no zeros: all of W changes
             indices = [np.arange(model.n_features_in_)]
         visterms = np.unique(np.concatenate(indices) if indices else np.zeros(0, int))
-        version = state.last + 1
-        result = {key: value for key, value in answer.items() if key not in ("accepted", "reason", "to_version")}
+        unkept = ("accepted", "reason", "to_version", "images", "marks")
+        result = {key: value for key, value in answer.items() if key not in unkept}
         record = make_record("feedback", {"steps_per_mark": STEPS_PER_MARK, **UPDATABLE[learner]}, {"base": state.base})
         record |= {"marks": sorted(n for batch in data.batches for n in batch.numbers), "result": result}
+        record["calibration"] = calibrate(data.held_out, made.scores["after"])
+        if forgotten:
+            record["forgotten"] = sorted(forgotten)
         taught = None
-        if records:
+        if hasattr(model, "teachers_"):
             X = sparse.vstack([batch.X for batch in data.batches], format="csr") if data.batches else None
             X = sparse.csr_matrix((0, model.n_features_in_), dtype=np.float32) if X is None else X
             taught = TaughtImages(X, [row for batch in data.batches for row in _rows(batch, data)], model.teachers_)
-        self._versions.save(learner, version, model, visterms, record, taught)
-        state.before.append((state.version, None))
-        state.version = state.last = version
+        self._versions.save(learner, state.last + 1, model, visterms, record, taught)
+
+    def _use_version(
+        self, learner: str, state: InForce, data: TrainingData, made: _Made, answer: dict[str, Any]
+    ) -> None:
+        """Put the version in force that was saved last."""
+        state.version = state.last = state.last + 1
         self._versions.put_in_force(learner, state)
         # Keep the scores of the base and of this version for the next update.
         digest = data.held_out.digest()
         self._scores = {key: kept for key, kept in self._scores.items() if key[0] != learner}
-        self._scores[learner, state.base, 0, digest] = scores["base"]
-        self._scores[learner, state.base, version, digest] = scores["after"]
-        answer |= {"accepted": True, "to_version": version}
+        self._scores[learner, state.base, 0, digest] = made.scores["base"]
+        self._scores[learner, state.base, state.version, digest] = made.scores["after"]
+        answer |= {"accepted": True, "to_version": state.version}
+
+    def _images_named(self, given: str) -> dict[int, tuple[str, str | None]]:
+        """Path and SHA-256 of the images that a name stands for, by id; removed ones, too."""
+        with Collection(self.run.collection) as collection:
+            rows = {id_: path for id_, path, _ in collection.find(given)}
+            query = "SELECT sha256 FROM images WHERE id = ?"
+            return {id_: (path, collection.execute(query, (id_,)).fetchone()[0]) for id_, path in rows.items()}
+
+    def _mark_named(self, given: str, standing: dict[int, Mark]) -> int:
+        """Number of the mark that a name such as "mark:7" stands for; UserError if it does not stand."""
+        text = given.removeprefix("mark:")
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+        if number not in standing:
+            made = number and any(row["number"] == number for row in self.marks.export())
+            problem = "was taken back, or another mark of the same image replaced it" if made else "does not exist"
+            raise UserError(f"{given}: this mark {problem}; 'visterm feedback export' lists all marks")
+        return number
 
     def _held_out_scores(self, learner: str, state: InForce, version: int, held_out: HeldOut) -> np.ndarray:
         key = (learner, state.base, version, held_out.digest())
@@ -294,6 +454,11 @@ class FeedbackTrainer:
         with locked(folder / ".lock", wait=True), explained:
             check_trained(self.run, learner)
             yield self._versions.in_force(learner, damaged=damaged)
+
+
+def _since(started: float) -> float:
+    """Milliseconds since then."""
+    return round(1000 * (time.perf_counter() - started), 1)
 
 
 def _rows(batch: FeedbackBatch, data: TrainingData) -> list[dict[str, Any]]:

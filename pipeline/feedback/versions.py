@@ -26,6 +26,8 @@ from visterm.pipeline.store.records import damage, fingerprint, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import TaughtImages, load_teachers, save_teachers
 
+from .tables import no_table, taught_images
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -123,6 +125,10 @@ class LearnerVersions:
         except UserError:
             return []  # damaged: reset and update must still work
 
+    def forgotten(self, learner: str, version: int) -> list[int]:
+        """Ids of the images that a version has forgotten."""
+        return self.record(learner, version).get("forgotten", []) if version else []
+
     def save(
         self,
         learner: str,
@@ -170,27 +176,29 @@ class LearnerVersions:
             ) from None
         return model
 
-    def load_teachers(self, learner: str, table: Any) -> TaughtImages | None:
-        """Load the images of the base and of the version in force, with the table of both; None if there are none.
+    def load_teachers(self, learner: str, table: Any) -> TaughtImages:
+        """Load the images of the base and of the version in force, with the table of both; UserError if there are none.
 
         `table` is that of the base.
         """
+        import numpy as np
         from scipy import sparse
 
-        base = load_teachers(self.run.learner(learner))
-        if base is None:
-            return None
+        from visterm.learners.teachers import without_images
+
+        base = taught_images(self.run, learner)
         version = self.in_force(learner).version
-        of_marks = load_teachers(self.run.feedback(learner) / str(version)) if version else None
-        if version and of_marks is None:
-            return None
-        if of_marks is None:
+        if not version:
             return base._replace(table=table)
+        of_marks = load_teachers(self.run.feedback(learner) / str(version))
+        if of_marks is None:
+            raise no_table(self.run, learner)
+        gone = set(self.forgotten(learner, version))
+        if gone and table.shape[0] == len(base.rows):
+            table = without_images(table, np.array([row["id"] in gone for row in base.rows]))
         stack: Any = sparse.vstack
         if not sparse.issparse(base.X):
             of_marks = of_marks._replace(X=of_marks.X.toarray())
-            import numpy as np
-
             stack = np.vstack
         X = stack([base.X, of_marks.X])
         whole = sparse.csr_array(sparse.block_diag([table, of_marks.table], format="csr"))

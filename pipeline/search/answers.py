@@ -1,15 +1,17 @@
-"""The answers of a search, which a notebook shows as pictures."""
+"""The answers of a search, and images of a run, which a notebook shows as pictures."""
 
 from __future__ import annotations
 
 import html
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from visterm.pipeline.console import one_line
 
 QUERIES_SHOWN, RESULTS_SHOWN = 20, 20  # a notebook keeps what it shows
+IMAGES_SHOWN = 100
 
 
 class Answers(list[dict[str, Any]]):
@@ -20,25 +22,48 @@ class Answers(list[dict[str, Any]]):
         self._root, self._max_pixels = root, max_pixels
 
     def _repr_html_(self) -> str:
-        from visterm.features import read_image
-        from visterm.pipeline.report.page import InlineThumbnails
-
-        thumbnails = InlineThumbnails(lambda file: read_image(file, max_pixels=self._max_pixels))
+        thumbnails = _thumbnails(self._max_pixels)
         rows = []
         for answer in self[:QUERIES_SHOWN]:
             rows.append(f"<p><b>{_text(answer['query'])}</b> {_text(answer.get('error', ''))}</p>")
-            figures = "".join(self._figure(result, thumbnails) for result in answer["results"][:RESULTS_SHOWN])
-            rows.append(f'<div style="display: flex; flex-wrap: wrap; gap: 8px">{figures}</div>')
+            rows.append(_row(_figure(self._root, one, thumbnails) for one in answer["results"][:RESULTS_SHOWN]))
         if len(self) > QUERIES_SHOWN:
             rows.append(f"<p>and {len(self) - QUERIES_SHOWN:,} more queries</p>")
         return "".join(rows)
 
-    def _figure(self, result: dict[str, Any], thumbnails: Any) -> str:
-        picture = thumbnails[os.path.join(self._root, result["path"])]
-        path = _text(result["path"])
-        image = "file gone" if picture is None else f'<img src="{picture["uri"]}" alt="{path}" style="height: 96px">'
-        caption = " · ".join([f"{result['score']:.3f}", *map(_text, result["labels"])])
-        return f'<figure style="margin: 0" title="{path}">{image}<figcaption>{caption}</figcaption></figure>'
+
+class Pictures(list[dict[str, Any]]):
+    """A list of images, as `Searcher.show` describes them. Notebooks show their pictures."""
+
+    def __init__(self, images: list[dict[str, Any]], root: Path, max_pixels: int) -> None:
+        super().__init__(images)
+        self._root, self._max_pixels = root, max_pixels
+
+    def _repr_html_(self) -> str:
+        thumbnails = _thumbnails(self._max_pixels)
+        more = f"<p>and {len(self) - IMAGES_SHOWN:,} more images</p>" if len(self) > IMAGES_SHOWN else ""
+        return _row(_figure(self._root, image, thumbnails) for image in self[:IMAGES_SHOWN]) + more
+
+
+def _thumbnails(max_pixels: int) -> Any:
+    from visterm.features import read_image
+    from visterm.pipeline.report.page import InlineThumbnails
+
+    return InlineThumbnails(lambda file: read_image(file, max_pixels=max_pixels))
+
+
+def _row(figures: Iterable[str]) -> str:
+    return f'<div style="display: flex; flex-wrap: wrap; gap: 8px">{"".join(figures)}</div>'
+
+
+def _figure(root: Path, shown: dict[str, Any], thumbnails: Any) -> str:
+    """A picture of an image or of a result, which has a score, over its caption."""
+    picture = thumbnails[os.path.join(root, shown["path"])]
+    path = _text(shown["path"])
+    image = "file gone" if picture is None else f'<img src="{picture["uri"]}" alt="{path}" style="height: 96px">'
+    first = f"{shown['score']:.3f}" if "score" in shown else f"id:{shown['id']}"
+    caption = " · ".join([first, *map(_text, shown["labels"])])
+    return f'<figure style="margin: 0" title="{path}">{image}<figcaption>{caption}</figcaption></figure>'
 
 
 def _text(text: str) -> str:

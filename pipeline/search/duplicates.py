@@ -1,12 +1,17 @@
 """Duplicates: images whose files are equal, and copies of one picture, re-encoded, resized or mirrored.
 
 Equal files have one SHA-256. A copy is known by two small versions of each picture: one of 8 x 8 coloured cells, by
-which candidates are searched, and a grey one of 32 x 32 pixels, in which fine textures of one mean colour differ.
+which candidates are searched, and a grey one of 32 x 32 pixels, in which fine textures of one mean colour differ. A
+brighter or darker copy is known by cells of one mean and contrast.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.pipeline.store.catalogue import Image
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
 
 GRID = 8  # cells per side
 TOLERANCE = 4.0  # levels: largest root mean square difference of the cells of two copies
+EVENED_TOLERANCE = 6.0  # the same, of evened cells
+_CONTRAST = 40.0  # levels: standard deviation of evened cells
+_LEAST_CONTRAST = 8.0  # of cells that can be evened: else noise decides
 FINE = 32  # pixels per side of the grey version
 CORRELATION = 0.9  # smallest one of the grey versions of two copies
 _FLAT = 2.0  # grey levels: standard deviation below which a correlation says nothing
@@ -73,18 +81,84 @@ def group_copies(
     from scipy.sparse.csgraph import connected_components
 
     n = len(cells)
-    pairs = find_pairs(np.frombuffer(b"".join(cells), np.uint8).reshape(n, GRID * GRID * 3), ratios)
-    fine = {
-        place: np.frombuffer(version, np.uint8).reshape(FINE, FINE).astype(np.float32)
-        for place, version in fine_of({place for pair in pairs for place in pair[:2]}).items()
-    }
-    same = [(i, j) for i, j, turned in pairs if i in fine and j in fine and _agree(fine[i], fine[j], turned)]
-    a, b = np.array(same, np.intp).reshape(-1, 2).T
+    pairs = find_pairs(_as_rows(cells), ratios)
+    same = _agreeing(pairs, fine_of({place for pair in pairs for place in pair[:2]}))
+    a, b = np.array(list(same), np.intp).reshape(-1, 2).T
     graph = coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n))
     return connected_components(graph, directed=False)[1].tolist()
 
 
-def find_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int, bool]]:
+def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> dict[tuple[int, int], float]:
+    """Find pairs of images whose files show one picture, of whatever brightness; images that cannot be read have none.
+
+    Parameters
+    ----------
+    root : Path
+        Directory of the images.
+    images : sequence of Image
+    max_pixels : int
+        Larger images are not read.
+
+    Returns
+    -------
+    dict
+        By pairs of places the correlation of the pixels. One of equal files stands for all of them.
+    """
+    import numpy as np
+
+    from visterm.features import ImageError, read_picture
+
+    firsts = sorted({image.sha256: place for place, image in reversed(list(enumerate(images)))}.values())
+
+    def small(place: int) -> tuple[SmallVersions, float] | None:
+        with contextlib.suppress(ImageError):
+            read = read_picture(os.path.join(root, images[place].path), max_side=64, max_pixels=max_pixels)
+            return small_versions(read.pixels), read.width / read.height
+        return None
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = [(place, *of) for place, of in zip(firsts, pool.map(small, firsts), strict=True) if of is not None]
+    if not seen:
+        return {}
+    places, versions, shapes = zip(*seen, strict=True)
+    cells, ratios = _as_rows([version.cells for version in versions]), np.array(shapes)
+    pairs = find_pairs(cells, ratios)
+    able = np.flatnonzero(cells.std(axis=1) >= _LEAST_CONTRAST)
+    evened = find_pairs(_evened(cells[able]), ratios[able], EVENED_TOLERANCE)
+    pairs += [(int(able[i]), int(able[j]), turned) for i, j, turned in evened]
+    fine = {place: versions[place].fine for pair in pairs for place in pair[:2]}
+    return {(places[i], places[j]): correlation for (i, j), correlation in _agreeing(pairs, fine).items()}
+
+
+def _as_rows(cells: Sequence[bytes]) -> np.ndarray:
+    import numpy as np
+
+    return np.frombuffer(b"".join(cells), np.uint8).reshape(len(cells), GRID * GRID * 3)
+
+
+def _evened(cells: np.ndarray) -> np.ndarray:
+    """Give all cells of a picture one mean and one standard deviation."""
+    import numpy as np
+
+    values = cells.astype(np.float32)
+    values -= values.mean(axis=1, keepdims=True)
+    values *= _CONTRAST / values.std(axis=1, keepdims=True)
+    return np.clip(np.round(values + 128), 0, 255).astype(np.uint8)
+
+
+def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]) -> dict[tuple[int, int], float]:
+    """Return the correlations of the pairs whose grey versions, which are there, show the same."""
+    import numpy as np
+
+    fine = {
+        place: np.frombuffer(version, np.uint8).reshape(FINE, FINE).astype(np.float32)
+        for place, version in versions.items()
+    }
+    found = (((i, j), _correlation(fine[i], fine[j], turned)) for i, j, turned in pairs if i in fine and j in fine)
+    return {pair: correlation for pair, correlation in found if correlation >= CORRELATION}
+
+
+def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERANCE) -> list[tuple[int, int, bool]]:
     """Find pairs of pictures that may be copies.
 
     Parameters
@@ -93,6 +167,8 @@ def find_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int, bo
         Each picture scaled down to GRID x GRID RGB pixels.
     ratios : ndarray of float, (n,)
         Width by height; copies agree to 3 %.
+    tolerance : float
+        Largest root mean square difference of the cells.
 
     Returns
     -------
@@ -113,7 +189,7 @@ def find_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int, bo
     mirrored = points.reshape(n, GRID, GRID, 3)[:, :, ::-1].reshape(n, -1)
     centred = points - points.mean(axis=0)
     basis = np.linalg.eigh(centred.T @ centred)[1][:, -_DIMENSIONS:]
-    radius = TOLERANCE * np.sqrt(points.shape[1])
+    radius = tolerance * np.sqrt(points.shape[1])
     tree = cKDTree(points @ basis)
     pairs: list[tuple[int, int, bool]] = []
     for other, vectors, turned in ((tree, points, False), (cKDTree(mirrored @ basis), mirrored, True)):
@@ -127,12 +203,12 @@ def find_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int, bo
     return pairs
 
 
-def _agree(one: np.ndarray, other: np.ndarray, turned: bool) -> bool:
-    """Whether two grey versions show the same."""
+def _correlation(one: np.ndarray, other: np.ndarray, turned: bool) -> float:
+    """Correlation of two grey versions; 1 if both are flat."""
     import numpy as np
 
     other = other[:, ::-1] if turned else other
     if one.std() < _FLAT and other.std() < _FLAT:
-        return True
+        return 1.0
     a, b = one - one.mean(), other - other.mean()
-    return float((a * b).sum()) >= CORRELATION * float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / max(float(np.sqrt((a * a).sum() * (b * b).sum())), 1e-9)

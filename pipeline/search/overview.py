@@ -2,8 +2,8 @@
 
 All of it follows from which images are near each other. The map is made from the learned similarity: vectors are
 projected onto the main directions of learned queries, where the learner's matrix is small, and UMAP lays the nearest
-neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms. A label is
-to be checked where the nearest images by the learned similarity have others.
+neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms, or show one
+picture. A label is to be checked where the nearest images by the learned similarity have others.
 
     runs/<run>/overview/    points.npy, ids.npy, alike.json, check.json, record.json
 
@@ -25,6 +25,8 @@ from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
+
+from .duplicates import EVENED_TOLERANCE, find_same_pictures
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +56,7 @@ class Overview(NamedTuple):
     points : ndarray of float32, (n_images, 2)
         Places on the map, from 0 to 1.
     alike : list of dict
-        ``{"ids": [...], "similarity": smallest cosine of a pair}``, the largest groups first.
+        ``{"ids": [...], "similarity"}``, the largest groups first; see `find_duplicates`.
     check : list of dict
         ``{"id", "label", "share", "suggested", "suggested_share"}``, the worst fit first: the share of the nearest
         images that have the label, and the label that most of them have.
@@ -77,6 +79,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
             "seed": searcher.config.seed,
             "n_neighbors": N_NEIGHBORS,
             "alike": ALIKE,
+            "pictures": EVENED_TOLERANCE,
             "few": FEW_NEIGHBORS,
             "most": MOST_NEIGHBORS,
         },
@@ -149,20 +152,56 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     return Overview(ids, points, alike, check, record)
 
 
+def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
+    """Find groups of images that look alike: equal files or pictures, and images with nearly equal vectors.
+
+    Pictures are equal whatever their size, encoding and brightness, and if one is mirrored.
+
+    Parameters
+    ----------
+    searcher : Searcher
+        Its groups are those that the page shows; `make_overview` keeps them.
+
+    Returns
+    -------
+    list of dict
+        ``{"ids": [...], "similarity"}``, the largest groups first, at most 2,000. The similarity is the smallest of the
+        pairs that make the group: a cosine of vectors, or a correlation of pixels.
+    """
+    return _groups(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
+
+
+def _look(searcher: Searcher) -> np.ndarray:
+    """Vectors by their main directions, at most N_DIRECTIONS."""
+    import numpy as np
+    from scipy import sparse
+
+    X: Any = searcher.X
+    rows = _fitted_rows(X)
+    size = min(N_DIRECTIONS, X.shape[1] - 1, len(rows) - 1)
+    if size < 2:
+        few = X[:, : min(2, X.shape[1])]
+        return few.toarray() if sparse.issparse(few) else np.asarray(few)
+    return np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
+
+
+def _fitted_rows(X: Any) -> np.ndarray:
+    """Rows that the main directions are computed from."""
+    import numpy as np
+
+    return np.linspace(0, X.shape[0] - 1, min(X.shape[0], _FITTED_ON)).astype(np.intp)
+
+
 def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of few dimensions, float32 with unit rows: by their main directions, and as the learner compares them."""
     import numpy as np
     from scipy import sparse
 
     X: Any = searcher.X
-    n_images, n_features = X.shape
-    rows = np.linspace(0, n_images - 1, min(n_images, _FITTED_ON)).astype(np.intp)
-    size = min(N_DIRECTIONS, n_features - 1, len(rows) - 1)
-    if size < 2:
-        few = X[:, : min(2, n_features)]
-        both = _unit_rows(few.toarray() if sparse.issparse(few) else np.asarray(few))
-        return both, both
-    plain = np.ascontiguousarray(X @ _directions(X[rows], size, searcher.config.seed).T, np.float32)
+    n_features = X.shape[1]
+    plain, rows = _look(searcher), _fitted_rows(X)
+    if min(n_features, len(rows)) < 3:
+        return _unit_rows(plain), _unit_rows(plain)
     learner: Any = searcher.blend(searcher.default_learner())
     if not learner.linear:
         return _unit_rows(plain), _unit_rows(plain)
@@ -303,7 +342,7 @@ def _scaled(points: np.ndarray) -> np.ndarray:
 
 
 def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
-    """Groups of images that look alike, the largest first: equal files, and those with nearly the same visterms."""
+    """Groups of images that look alike, the largest first: equal pictures, and those with nearly the same visterms."""
     import numpy as np
     from scipy import sparse
     from scipy.sparse.csgraph import connected_components
@@ -315,10 +354,14 @@ def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
     similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in _starts(left)])
     near = similar >= ALIKE
     left, right, similar = left[near], right[near], similar[near]
-    same = defaultdict(list)
+    if searcher.config.collection.vectors.file is None and (same := _same_pictures(searcher)):
+        one, other = np.array(list(same), np.intp).T
+        left, right = np.concatenate([left, one]), np.concatenate([right, other])
+        similar = np.concatenate([similar, list(same.values())])
+    of_file = defaultdict(list)
     for row, image in enumerate(images):
-        same[image.sha256].append(row)
-    equal = [(rows[0], row) for rows in same.values() for row in rows[1:]]
+        of_file[image.sha256].append(row)
+    equal = [(rows[0], row) for rows in of_file.values() for row in rows[1:]]
     a = np.concatenate([left, np.array([pair[0] for pair in equal], np.intp)])
     b = np.concatenate([right, np.array([pair[1] for pair in equal], np.intp)])
     _, number = connected_components(sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
@@ -333,6 +376,10 @@ def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
     ]
     groups.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
     return groups[:_LISTED]
+
+
+def _same_pictures(searcher: Searcher) -> dict[tuple[int, int], float]:
+    return find_same_pictures(searcher.root, searcher.images, searcher.config.collection.max_pixels)
 
 
 def _starts(values: np.ndarray) -> range:

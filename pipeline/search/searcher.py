@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.calibration import Calibration
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.files import image_sha256
@@ -31,7 +32,7 @@ from visterm.pipeline.store.recommendation import best_annotator, default_learne
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 
-from .answers import Answers
+from .answers import Answers, Pictures
 from .examples import Region, refined
 from .filters import NO_FILTER, Filter
 from .gallery import Gallery
@@ -188,6 +189,17 @@ class Searcher:
             ("deleted", ""), lambda: self._console.say(f"deleted photos are no results; '{update}' removes them")
         )
         return gone
+
+    def _first_there(self, rows: np.ndarray, n: int) -> list[int]:
+        """Places of the first n of some rows whose files are not deleted."""
+        there: list[int] = []
+        for start in range(0, len(rows), n):
+            part = rows[start : start + n].tolist()
+            gone = self.deleted(part)
+            there += [start + i for i, row in enumerate(part) if row not in gone]
+            if len(there) >= n:
+                break
+        return there[:n]
 
     def shares_images(self, other: Searcher) -> bool:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
@@ -385,6 +397,7 @@ class Searcher:
         example: str | Sequence[Any] = (),
         weight: float = 1,
         region: str | Sequence[float] | None = None,
+        min_probability: float | None = None,
     ) -> list[dict[str, Any]]:
         """Find the images of the collection that are most similar to each query image.
 
@@ -420,11 +433,14 @@ class Searcher:
         region : str or sequence of float, optional
             Search with a part of each query image: x, y, width and height in shares of its size; only its blocks there
             count. With a region, examples or a weight, duplicates of the query are no longer excluded.
+        min_probability : float, optional
+            Only images that share a label with the query with at least this probability, from 0 to 1.
 
         Returns
         -------
         list of dict
-            ``{"query": name, "results": [{"rank", "id", "path", "score", "labels"}, ...]}`` per query, best first.
+            ``{"query": name, "results": [{"rank", "id", "path", "score", "labels"}, ...]}`` per query, best first, and
+            each result's ``"probability"`` where `calibration` knows one.
             A query that cannot be read has no results, and the reason under ``"error"``. Paths are relative to the
             root. Scores are comparable only within the results of one query and one learner. With a condition on fields
             or dates each result has its ``"fields"``, a dict.
@@ -434,11 +450,15 @@ class Searcher:
         UserError
             The learner is unknown or not trained, k is less than 1, or `learned` does not lie between 0 and 1; no image
             has a label, a field or a value of the filter, or it has a date that is none; an example cannot be read, or
-            weights or the region are out of range.
+            weights or the region are out of range; `min_probability`, and no probability is known.
         """
         _check_k(k, offset)
         name = learner or self.default_learner()
         self.blend(name, learned)  # a learner that is not trained is refused before any query is read
+        is_plain = region is None and not example and weight == 1
+        calibration = self.calibration(name, learned, is_plain=is_plain)
+        if min_probability is not None:
+            calibration = check_probability(min_probability, name, calibration)
         wanted = self.filter(label, not_label, folder, after, before, where)
         part = None if region is None else Region.of(region)
         read, skipped = self.queries(queries), frozenset[int]()
@@ -464,7 +484,55 @@ class Searcher:
             )
             for i, pairs in zip(read.place, ranked, strict=True):
                 answers[i]["results"] = self.results(*zip(*pairs, strict=True), offset=offset) if pairs else []
+                if not isinstance(calibration, str):
+                    answers[i]["results"] = with_probabilities(answers[i]["results"], calibration, min_probability)
         return self._shown(answers, wanted)
+
+    def show(self, images: int | str | Iterable[int | str]) -> Pictures:
+        """Show images of the run: in a notebook as pictures, with their ids and labels.
+
+        Parameters
+        ----------
+        images : one or several of int and str
+            Ids (``12`` or ``"id:12"``), and paths: as `search` gives them, or of files.
+
+        Returns
+        -------
+        list of dict
+            ``{"id", "path", "labels"}`` of each.
+
+        Raises
+        ------
+        UserError
+            The run has no such image.
+        """
+        shown = []
+        for given in [images] if isinstance(images, int | str) else images:
+            name = given if isinstance(given, str) else f"id:{given}"
+            row = self.row_named(name)
+            row = self.gallery.row_of_file(name) if row is None else row
+            if row < 0:
+                raise UserError(f"run {self.run.name} has no image {name}")
+            image = self.images[row]
+            shown.append({"id": image.id, "path": image.path, "labels": sorted(image.labels)})
+        return Pictures(shown, self.root, self.config.collection.max_pixels)
+
+    def calibration(self, name: str, learned: float | None = None, *, is_plain: bool = True) -> Calibration | str:
+        """How scores of a learner become probabilities that two images share a label, or why they do not.
+
+        Parameters
+        ----------
+        name : str
+        learned : float, optional
+            As of `search`.
+        is_plain : bool
+            Whether the query is one whole image.
+        """
+        if not is_plain:
+            return "it is known for one whole image as a query"
+        if learned is not None and learned != self.share(name):
+            return "it is known for the share of what was learned that training chose"
+        return self._once(("calibration", name), lambda: FeedbackTrainer(self.run).calibration(name))
 
     def _shown(self, answers: list[dict[str, Any]], wanted: Filter) -> Answers:
         """Add the fields of each result, if the filter is about fields; let notebooks show pictures."""
@@ -549,9 +617,13 @@ class Searcher:
         if not blocks:  # no image passes the filter
             return self._shown([{"query": " + ".join(labels), "results": []}], wanted)
         scores = np.concatenate(blocks)  # (n_images,)
-        order = np.argsort(-scores, kind="stable")[offset : offset + k]
+        order = np.argsort(-scores, kind="stable")
         best = order if rows is None else rows[order]
-        answer = {"query": " + ".join(labels), "results": self.results(best, scores[order], offset=offset)}
+        there = self._first_there(best, offset + k)[offset:]
+        answer = {
+            "query": " + ".join(labels),
+            "results": self.results(best[there], scores[order[there]], offset=offset),
+        }
         return self._shown([answer], wanted)
 
     def annotate(self, queries: Any, k: int = LABELS, learner: str | None = None) -> list[dict[str, Any]]:
@@ -644,6 +716,35 @@ class _Log:
     def phase(title: str) -> Iterator[None]:
         _log.info(title)
         yield
+
+
+def check_probability(least: float, learner: str, calibration: Calibration | str) -> Calibration:
+    """Return the calibration by which results are filtered; UserError where it is none, or `least` is none.
+
+    Parameters
+    ----------
+    least : float
+    learner : str
+    calibration : Calibration or str
+        As of `Searcher.calibration`.
+    """
+    if not 0 <= least <= 1:
+        raise UserError(f"min_probability={least}: a probability lies between 0 and 1")
+    if isinstance(calibration, str):
+        raise UserError(f"min_probability: {learner} has no probabilities: {calibration}")
+    return calibration
+
+
+def with_probabilities(
+    results: list[dict[str, Any]], calibration: Calibration, least: float | None = None
+) -> list[dict[str, Any]]:
+    """Add the probability of each result that has at least so much; the others are dropped."""
+    known = calibration.of([result["score"] for result in results]).tolist()
+    return [
+        result | {"probability": probability}
+        for result, probability in zip(results, known, strict=True)
+        if least is None or probability >= least
+    ]
 
 
 def _check_k(k: int, offset: int = 0) -> None:

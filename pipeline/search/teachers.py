@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.tables import again, check_table
 from visterm.pipeline.feedback.update import FeedbackTrainer
 from visterm.pipeline.store.catalogue import Image
-from visterm.pipeline.store.models import how_to_train
 
 if TYPE_CHECKING:
     from visterm.learners import Teachers
@@ -30,25 +30,17 @@ def open_teachers(searcher: Searcher, name: str) -> tuple[Teachers, list[dict[st
     """
 
     def load() -> tuple[Teachers, list[dict[str, Any]]]:
-        from visterm.learners import OASIS, Teachers
+        from visterm.learners import Teachers
 
         learner: Any = searcher.learner(name)
-        if not isinstance(learner, OASIS):
-            raise UserError(f"{name} has no table of teachers; oasis has one: use --learner oasis")
-        again = f"'{how_to_train(searcher.run, name)} --force'"
-        table = getattr(learner, "teachers_", None)
-        if table is None and (learner.variant in ("psd", "dissim") or learner.lock_free):
-            setting = "oasis.lock_free" if learner.lock_free else f"oasis.variant={learner.variant}"
-            raise UserError(f"{name} with {setting} has no table of teachers; train it without this setting")
-        taught = None if table is None else FeedbackTrainer(searcher.run).load_teachers(name, table)
-        if taught is None:
-            raise UserError(f"{name} was trained without a table of teachers; run {again} to make one")
+        table = check_table(searcher.run, name, learner)
+        taught = FeedbackTrainer(searcher.run).load_teachers(name, table)
         learner = copy.copy(learner)
         learner.teachers_ = taught.table
         try:
             return Teachers(learner, taught.X), taught.rows
         except ValueError as error:
-            raise UserError(f"{name}: {error}; run {again} to make the table again") from None
+            raise UserError(f"{name}: {error}; run {again(searcher.run, name)} to make the table again") from None
 
     return searcher._once(("teachers", name), load)
 

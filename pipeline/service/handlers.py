@@ -19,12 +19,14 @@ from visterm.features import ImageError, decode_image, printable
 from visterm.features.decoding import decode_picture
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.feedback.calibration import Calibration
 from visterm.pipeline.search.examples import Region, combine, parse_example
 from visterm.pipeline.search.explanation import PairExplanation, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation
 from visterm.pipeline.search.filters import NO_FILTER, Filter
 from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
+from visterm.pipeline.search.searcher import check_probability
 from visterm.pipeline.search.teachers import explain_teachers
 from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.models import LEARNER_NAMES
@@ -199,6 +201,9 @@ class RequestHandlers:
         query = self._refined(snapshot, query, request)
         started = time.perf_counter()
         learner = self.learner(snapshot, request.learner)
+        calibration = _calibration(snapshot, request, learner)
+        if request.min_probability is not None:
+            check_probability(request.min_probability, learner, calibration)
         (ranked,) = rank(
             snapshot.searcher,
             query.Q,
@@ -211,6 +216,9 @@ class RequestHandlers:
             skipped=query.others,
             contents=[query.key] if request.exclude_duplicates else None,
         )
+        if request.min_probability is not None and not isinstance(calibration, str):
+            likely = calibration.of([score for _, score in ranked]) >= request.min_probability
+            ranked = [result for result, kept in zip(ranked, likely, strict=True) if kept]
         return self._search_response(snapshot, request, query.name, query.key or None, learner, ranked, started)
 
     def _refined(self, snapshot: Snapshot, query: QueryVector, request: schemas.SearchRequest) -> QueryVector:
@@ -267,6 +275,8 @@ class RequestHandlers:
         started = time.perf_counter()
         assert request.query_label is not None
         learner = self.annotator(snapshot, request.learner)
+        if request.min_probability is not None:
+            check_probability(request.min_probability, learner, _calibration(snapshot, request, learner))
         (answer,) = snapshot.searcher.search_label(
             request.query_label,
             request.k,
@@ -290,8 +300,13 @@ class RequestHandlers:
         unlike = (
             key is not None and request.offset == 0 and request.learned is None and snapshot.is_unlike(learner, ranked)
         )
+        calibration = _calibration(snapshot, request, learner)
+        known: list[Any] = [None] * len(ranked)
+        if not isinstance(calibration, str):
+            known = calibration.of([score for _, score in ranked]).tolist()
         if isinstance(request, schemas.ColumnsRequest):
-            return {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
+            columns = {"version": snapshot.searcher.version} | self.columns(snapshot, ranked, learner)
+            return columns if isinstance(calibration, str) else columns | {"probabilities": known}
         gallery, wanted = snapshot.searcher.gallery, Filter.of(**request.filter_options())
         return {
             "query": name,
@@ -302,11 +317,15 @@ class RequestHandlers:
             "seconds": round(time.perf_counter() - started, 6),
             "n_searched": len(gallery.images) if wanted == NO_FILTER else len(gallery.rows_of(wanted)),
             "unlike": unlike,
+            "base_rate": None if isinstance(calibration, str) else calibration.base_rate,
+            "no_probability": calibration if isinstance(calibration, str) else None,
             "results": [
-                {"rank": rank, "score": round(score, 6)}
+                {"rank": rank, "score": round(score, 6), "probability": probability}
                 | self.image_summary(snapshot, row)
                 | snapshot.metric(learner, row)
-                for rank, (row, score) in enumerate(ranked, start=request.offset + 1)
+                for rank, ((row, score), probability) in enumerate(
+                    zip(ranked, known, strict=True), start=request.offset + 1
+                )
             ],
         }
 
@@ -426,6 +445,12 @@ class RequestHandlers:
         self.overview.stop()
         self.thumbnails.close()
         self.run_folder.close()
+
+
+def _calibration(snapshot: Snapshot, request: schemas.SearchRequest, learner: str) -> Calibration | str:
+    """How the scores of a request become probabilities, or why they do not; see `Searcher.calibration`."""
+    is_plain = request.query_label is None and request.region is None and not request.example and request.weight == 1
+    return snapshot.searcher.calibration(learner, request.learned, is_plain=is_plain)
 
 
 def _listed(names: list[str]) -> str:

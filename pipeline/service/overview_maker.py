@@ -29,6 +29,7 @@ class OverviewMaker:
         self._run = run
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
+        self._wanted: Snapshot | None = None  # what `start` was called with while a process ran
         self._phase: dict[str, Any] = {}
         self._problem: str | None = None
         self._read: tuple[Any, Overview | None] = (None, None)
@@ -68,11 +69,12 @@ class OverviewMaker:
         }
 
     def start(self, snapshot: Snapshot) -> None:
-        """Start the process unless it is running or the overview is up to date."""
+        """Start the process unless the overview is up to date; where one is running, after it."""
         if self.is_current(snapshot):
             return
         with self._lock:
             if self._process is not None:
+                self._wanted = snapshot
                 return
             self._phase, self._problem = {"phase": "starting", "share": 0.0}, None
             self._process = subprocess.Popen(
@@ -98,12 +100,16 @@ class OverviewMaker:
         code = process.wait()
         with self._lock:
             self._process = None
+            wanted, self._wanted = self._wanted, None
             if code == -signal.SIGKILL:  # `stop` sends SIGTERM
                 self._problem = "the map could not be drawn: its process was killed, probably for want of memory"
             elif code > 0 and self._problem is None:
                 self._problem = "the map could not be drawn: the process ended with an error"
             if self._problem is not None:
                 _log.warning("%s", self._problem)
+                return
+        if wanted is not None and code == 0:  # the run may have changed after the process had read it
+            self.start(wanted)
 
     def stop(self) -> None:
         """End the process."""

@@ -63,6 +63,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "problem": problem and one_line(problem),
                 "models": models,
                 "evaluations": _evaluation_names(handlers.run),
+                "judging": handlers.run.judgements.exists(),
                 "limits": {
                     "k": schemas.MAX_K,
                     "offset": schemas.MAX_OFFSET,

@@ -79,6 +79,14 @@ class SearchRequest(ImageRequest):
         default=False, description="Skip images whose bytes equal those of the query or of an earlier result"
     )
 
+    min_probability: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Only images that share a label with the query with at least this probability",
+    )
+
     def filter_options(self) -> dict[str, Any]:
         """Return what `Searcher.filter` takes."""
         return {name: getattr(self, name) for name in ("label", "not_label", "folder", "after", "before", "where")}
@@ -129,6 +137,9 @@ class SearchResult(ImageSummary):
 
     rank: int
     score: float = Field(description="Similarity; comparable only within one query and learner")
+    probability: float | None = Field(
+        default=None, description="That it shares a label with the query, measured on held-out images; null: unknown"
+    )
     metric: int | None = Field(
         default=None, description="The metric that ranks this image, for a learner with several metrics"
     )
@@ -149,6 +160,8 @@ class SearchResponse(BaseModel):
     seconds: float
     n_searched: int
     unlike: bool = Field(description="Whether the best score is lower than images of the collection usually get")
+    base_rate: float | None = Field(description="Probability of two images drawn at random; null: none is known")
+    no_probability: str | None = Field(description="Why no probability is known")
     results: list[SearchResult]
 
 
@@ -162,6 +175,7 @@ class Columns(BaseModel):
     keys: list[str] = Field(description="Start of each SHA-256: parameter v of the thumbnail")
     groups: list[int] = Field(description="Equal for copies of one image; -1: no copy")
     scores: list[float] | None = Field(default=None, description="Of a search")
+    probabilities: list[float] | None = Field(default=None, description="Of a search, where they are known")
     metrics: list[int] | None = Field(default=None, description="Of a search with a learner of several metrics")
 
 
@@ -296,6 +310,7 @@ class RunInfo(BaseModel):
     problem: str | None = Field(description=_BEHIND)
     models: dict[str, FeedbackModel]
     evaluations: list[str]
+    judging: bool = Field(description="Whether `visterm judge` has drawn results to judge")
     limits: dict[str, int]
 
 
@@ -347,7 +362,9 @@ class MapState(BaseModel):
 class AlikeGroup(BaseModel):
     """Images that look alike."""
 
-    similarity: float = Field(description="Smallest cosine of two neighbours in the group")
+    similarity: float = Field(
+        description="Smallest one of the pairs that make the group: a cosine of vectors, or a correlation of pixels"
+    )
     n_images: int
     images: list[ImageSummary]
 

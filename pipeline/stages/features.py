@@ -18,6 +18,7 @@ from visterm.pipeline.store.records import make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.splits import split_key
+from visterm.pipeline.store.vectors import checksums
 
 from .dates import read_dates
 from .edit import READ
@@ -130,6 +131,8 @@ def _report(
     if changes or extracted or _is_damaged(run.collection):
         record = make_record("features", {}, {"extractor": collection["extractor"]})
         record |= {"result": summary, "root": os.fspath(collection.root or "")}  # the root for a lost catalogue
+        if summary["n_images"]:
+            record["checksums"] = checksums(run, collection)
         file = run.collection / "record.json"
         if file.is_dir():
             discard(file)  # no file can take the place of a folder
@@ -169,7 +172,14 @@ def check_features(run: Run, config: Config, collection: Collection) -> None:
 def _changed_here(run: Run, config: Config) -> str:
     """Return what --set must give to features, of the settings that the run does not have yet."""
     saved, asked = (
-        flat({section: getattr(some, section).model_dump() for section in ("collection", "split", "features")})
+        flat(
+            {
+                # Of triplets only learners know.
+                "collection": some.collection.model_dump(exclude={"triplets"}),
+                "split": some.split.model_dump(),
+                "features": some.features.model_dump(),
+            }
+        )
         for some in (run.configure(None, []), config)
     )
     changed = {key: value for key, value in asked.items() if saved[key] != value}

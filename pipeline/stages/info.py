@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -19,6 +20,7 @@ from visterm.pipeline.store.teachers import is_explaining
 from .drift import measure_drift
 from .evaluate import evaluation_record
 from .repair import damaged_artifacts
+from .supervision import learnt_from
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings, vector_kind
 
@@ -47,21 +49,24 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "classes": len(classes),
         "splits": {split or "none": n for split, n in splits.items()},
         **_describe_extractor(run, extractor, config),
+        **_describe_checksums(run, collection),
         "excluded": status["excluded"],
         **_describe_segments(run, collection, extractor is not None),
         "learners": {},
         "evaluations": {},
         "skipped_files": collection.skipped(),
     }
-    learnt_from = collection.images("train", "validation", labelled=True)
+    taught = None  # where it is not known what learners would learn from
+    if extractor is not None:
+        with contextlib.suppress(UserError):  # of a table of triplets
+            taught = learnt_from(run, config, collection)
     for name in (name for name in TRAINED if name in run.learners()):
         if (record := _whole_record(run.learner(name))) is None:
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         try:
-            is_current = extractor is not None and is_up_to_date(
-                run.learner(name), train_record(run, config, name, learnt_from)
-            )
+            record_now = None if taught is None else train_record(run, config, name, taught)
+            is_current = record_now is not None and is_up_to_date(run.learner(name), record_now)
         except UserError:  # of a damaged extractor
             is_current = False
         n_steps = record.get("result", {}).get("steps")
@@ -136,6 +141,17 @@ def _describe_extractor(run: Run, record: dict[str, Any] | None, config: Config)
     model = "EfficientNet-Lite0" if features.kind == "deep" else features.onnx.model
     source = f"read from {vectors}" if vectors is not None else f"made by {model}"
     return {"visterms": 0, "vectors": f"of {record['n_features']:,} numbers, {source}"}
+
+
+def _describe_checksums(run: Run, collection: Collection) -> dict[str, Any]:
+    """Describe the checksums that `features` recorded; nothing once images were added or removed since."""
+    try:
+        record = read_record(run.collection) or {}
+    except UserError:
+        return {}
+    if record.get("result", {}).get("n_images") != collection.counts_by("status")["ok"]:
+        return {}
+    return {"checksums": record["checksums"]} if "checksums" in record else {}
 
 
 def _describe_evaluation(run: Run, config: Config, collection: Collection, folder: Path) -> dict[str, Any]:

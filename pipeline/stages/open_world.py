@@ -20,6 +20,7 @@ from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import mapped_vectors, supervision
 
+from .supervision import LearntFrom
 from .train import (
     LearnerRefused,
     check_one_label,
@@ -51,7 +52,7 @@ def check_classes(run: Run, collection: Collection) -> None:
 def trainings_of(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> str:
     """Return the fingerprint of all that the trainings on half of the classes depend on."""
     images = collection.images("train", "validation", labelled=True)
-    records = [train_record(run, config, name, images) for name in names if name != "cosine"]
+    records = [train_record(run, config, name, LearntFrom(images)) for name in names if name != "cosine"]
     return fingerprint(config.seed, [[record["config"], record["inputs"]] for record in records])
 
 

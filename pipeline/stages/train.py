@@ -13,22 +13,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visterm.pipeline.config.loading import with_settings
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, duration, told_of_compiling
 from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.evaluation.is_a import parents_of
+from visterm.pipeline.feedback.calibration import measure_calibration
 from visterm.pipeline.feedback.versions import LearnerVersions
 from visterm.pipeline.store.catalogue import Collection, Image
 from visterm.pipeline.store.files import file_sha256, publish
-from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
-from visterm.pipeline.store.records import is_up_to_date, make_record, read_record
+from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
 from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
 
 from .dask_cluster import connected
 from .features import check_features
+from .supervision import LearntFrom, check_taught, learnt_from, with_uploads
 
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
@@ -48,7 +50,7 @@ def train(
     force: bool = False,
     time_limit: float | None = None,
 ) -> dict[str, Any]:
-    """Learn a similarity from the training images.
+    """Learn a similarity from the training images, or from triplets; see `learnt_from`.
 
     Parameters
     ----------
@@ -66,25 +68,24 @@ def train(
     -------
     dict
         ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of a learner
-        that validates also ``validation_measure``, ``validation``, and ``validation_map``, ``cosine_map``,
-        ``validation_p1`` and ``cosine_p1``, on the held-out images; where a share of what was learned counts
-        ``learned``, and ``worlds`` if it was chosen.
+        that learned from triplets ``n_triplets``; of one that validates also ``validation_measure``, ``validation``,
+        and ``validation_map``, ``cosine_map``, ``validation_p1`` and ``cosine_p1``, on the held-out images; where a
+        share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
 
     Raises
     ------
     UserError
-        No features yet, no labels, too few classes; LearnerRefused if other learners could be trained.
+        No features yet, no labels or triplets, too few classes; LearnerRefused if other learners could be trained.
     """
     check_learners([learner_name])
     with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
-        images = collection.images("train", "validation", labelled=True)
-        if not any(image.split == "train" for image in images):
-            raise UserError(f"run {run.name} has no labelled training images: {WAYS_TO_LABEL}")
+        taught = learnt_from(run, config, collection)
+        check_taught(run, taught)
         if learner_name == "cosine":
-            return {"learner": "cosine", "fresh": True, "n_images": len(images), "steps": 0, "seconds": 0.0}
+            return {"learner": "cosine", "fresh": True, "n_images": len(taught.images), "steps": 0, "seconds": 0.0}
         folder = run.learner(learner_name)
-        record = train_record(run, config, learner_name, images)
+        record = train_record(run, config, learner_name, taught)
         # An equal checkpoint beside an up-to-date model is of an interrupted --force, which is resumed.
         if (
             not force
@@ -93,7 +94,7 @@ def train(
         ):
             trained = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | trained["result"]
-        result = _train(run, config, learner_name, collection, images, record, console, force, time_limit)
+        result = _train(run, config, learner_name, collection, taught, record, console, force, time_limit)
         run.save_config(config)
     return {"learner": learner_name, "fresh": False} | result
 
@@ -103,21 +104,31 @@ def checkpoint_path(run: Run, learner_name: str) -> Path:
     return run.learner(learner_name).with_name(f"{learner_name}.checkpoint")
 
 
-def train_record(run: Run, config: Config, learner_name: str, images: Sequence[Image]) -> dict[str, Any]:
+def train_record(run: Run, config: Config, learner_name: str, taught: LearntFrom) -> dict[str, Any]:
     """Return the record that a model trained on these images would have."""
+    config = _of_triplets(config, learner_name, taught)
     section = getattr(config, learner_name).model_dump()
     inputs = {
         "extractor": extractor_content(run),
-        "images": identity(images),
+        "images": identity(taught.images),
         "clicks": config.collection.clicks is not None,
     }
     if "is_a" in section:  # what the table says decides, wherever it lies
         file = section.pop("is_a")
         inputs["is_a"] = None if file is None else file_sha256(file)
+    if taught.triplets is not None:
+        inputs["triplets"] = fingerprint(taught.triplets.tolist(), list(taught.uploads))
     settings = {learner_name: section, "seed": config.seed}
     if (asked := world_settings(config, learner_name)) != _PAPERS:
         settings["train"] = asked
     return make_record("train", settings, inputs)
+
+
+def _of_triplets(config: Config, learner_name: str, taught: LearntFrom) -> Config:
+    """Return the configuration of a training: triplets do not say which images to hold out."""
+    if taught.triplets is None or getattr(getattr(config, learner_name), "validation_fraction", None) is None:
+        return config
+    return with_settings(config, {f"{learner_name}.validation_fraction": None})
 
 
 def world_settings(config: Config, learner_name: str) -> dict[str, Any]:
@@ -133,7 +144,7 @@ def _train(
     config: Config,
     learner_name: str,
     collection: Collection,
-    images: Sequence[Image],
+    taught: LearntFrom,
     record: dict[str, Any],
     console: Console,
     force: bool,
@@ -142,8 +153,14 @@ def _train(
     """Fit or resume, with checkpoints if the learner resumes; publish the model."""
     from visterm.learners import LEARNERS, load_learner
     from visterm.learners.blend import scale_of
+    from visterm.learners.given_triplets import GivenTriplets
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
+    images, triplets = taught.images, taught.triplets
+    if triplets is not None and not kind.learns_triplets:
+        able = " or ".join(name for name, of in TRAINED.items() if LEARNERS[of].learns_triplets)
+        raise LearnerRefused(f"{learner_name} learns from labels, not from triplets ({taught.source}); use {able}")
+    config = _of_triplets(config, learner_name, taught)
     if not kind.validates:
         images = [image for image in images if image.split == "train"]
     checkpoint = checkpoint_path(run, learner_name)
@@ -156,11 +173,17 @@ def _train(
     clicks = config.collection.clicks is not None
     if kind.one_label:
         check_one_label(learner_name, images, clicks)
-    X, (y, names) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
+    X = with_uploads(mapped_vectors(run, collection, images), taught)
+    y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, X.shape[0]), [])
     for name in names if len(names) > 1 and not clicks else ():
         if all(name in image.labels for image in images):
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
+    if triplets is not None:
+        learner.set_params(n_steps=getattr(config, learner_name).n_steps)  # by default several times through them
+        for line in taught.warnings:
+            console.warn(line)
+        console.say(f"{learner_name} learns from {count(len(triplets), 'triplet')} of {taught.source}")
     if "record_teachers" in learner.get_params():
         learner.set_params(record_teachers=len(images) <= MOST_IMAGES)
     _check_feasible(learner_name, learner, config, X, y, time_limit)
@@ -205,11 +228,14 @@ def _train(
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
         if hasattr(learner, "teachers_"):
-            save_teachers(target, TaughtImages(X, [{"id": image.id} for image in images]))
+            rows = [{"id": image.id} for image in images]
+            rows += [{"sha256": key, "mark": None} for key in taught.uploads]
+            save_teachers(target, TaughtImages(X, rows))
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
         record["result"] = {
             "n_images": len(images),
+            **({} if triplets is None else {"n_triplets": len(triplets)}),
             "n_validation": 0 if learner.held_out_ is None else len(learner.held_out_),
             "steps": int(learner.n_steps_),
             "seconds": round(time.perf_counter() - started, 3),
@@ -224,6 +250,7 @@ def _train(
             if learner.validation_p1_ is not None and learner.cosine_p1_ is not None:  # else resumed from before them
                 first = {"validation_p1": float(learner.validation_p1_), "cosine_p1": float(learner.cosine_p1_)}
                 record["result"] |= first
+        record["calibration"] = measure_calibration(run, learner_name, learner, collection, collection.images())
         if learner.learned_ != 1:
             record["result"]["learned"] = learner.learned_
         if learner.worlds_ is not None:

@@ -25,6 +25,7 @@ from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_of, identity, supervision
 
 from .features import check_features
+from .supervision import check_labels
 from .train import check_one_label, constructor_parameters, world_settings
 from .vector_kinds import reweight
 
@@ -83,6 +84,7 @@ def tune(
     check_learners([learner_name], TRAINED)
     if learner_name not in TRAINED:
         raise UserError(f"{learner_name} learns nothing and has no settings to tune; use --learner oasis")
+    check_labels(config, "tune")
     with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
         images = collection.images("train", labelled=True)

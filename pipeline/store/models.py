@@ -47,7 +47,7 @@ def trained_record(run: Run, name: str) -> dict[str, Any]:
 def warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Console) -> None:
     """Warn if a learner was trained on other images or labels than these."""
     inputs = trained_record(run, name)["inputs"]
-    if inputs and inputs["images"] != identity(learnt_from):
+    if inputs and "triplets" not in inputs and inputs["images"] != identity(learnt_from):
         console.warn(
             f"{name} was trained before the training images or their labels changed; "
             f"'{how_to_train(run, name)}' renews it"
@@ -95,7 +95,7 @@ def check_trained(run: Run, name: str, able: Sequence[str] = LEARNER_NAMES) -> N
     record = read_record(run.learner(name))
     if record is None:
         with Collection(run.collection) as collection:
-            has_labels = bool(collection.labels())
+            has_labels = bool(collection.labels()) or run.configure(None, []).collection.triplets is not None
         cosine = "; --learner cosine needs no training" if "cosine" in able else ""
         if not has_labels:
             ways = "" if cosine else f": {WAYS_TO_LABEL}"

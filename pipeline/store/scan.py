@@ -54,7 +54,8 @@ def scan_root(db: Database, root: Path, config: Config, replace: bool) -> Change
     names = {path: reason for file, reason in refused.items() if not (path := file[prefix:]).startswith(own)}
     others = [path for path, reason in names.items() if reason.startswith(NO_IMAGE_NAME)]  # such as notes.txt
     layout = Layout.of(paths)
-    tables = [os.path.realpath(table) for table in (config.collection.labels, config.collection.clicks) if table]
+    given = config.collection.labels, config.collection.clicks, config.collection.triplets
+    tables = [os.path.realpath(table) for table in given if table]
     rest = [path for path in others if os.path.realpath(root / path) not in tables]
     changes = Changes(n_others=len(rest), other=rest[0] if rest else "")
     has_table = config.collection.clicks is not None or config.collection.labels not in ("auto", "none")

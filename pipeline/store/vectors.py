@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from visterm.pipeline.errors import UserError
 
 from .catalogue import Collection, Image
 from .checksums import check_files
+from .files import file_sha256
 from .records import fingerprint, read_record, repair_hint
 from .run import Run
 
@@ -68,6 +70,28 @@ def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse
     """Read the vectors of images, float32 with unit rows: weighted visterms in CSR (n, n_visterms), or others."""
     stored, weighting = collection.counts(images), getattr(extractor_of(run), "weighting_", None)
     return stored if weighting is None else weighting.transform(stored)
+
+
+def checksums(run: Run, collection: Collection) -> dict[str, str]:
+    """Return checksums of the codebook (palette, centres or trees, idf) and of the vectors of all images by path.
+
+    The same images and settings give the same on every machine. Imported vectors and those of a network have no
+    codebook.
+    """
+    from scipy import sparse
+
+    arrays = [[path.name, file_sha256(path)] for path in sorted((run.extractor / "files").glob("*.npy"))]
+    digests = [hashlib.sha256() for _ in range(3)]  # of lengths, columns and values, so that blocks leave no trace
+    images = collection.images()
+    for start in range(0, len(images), _AT_ONCE):
+        block: Any = vectors(run, collection, images[start : start + _AT_ONCE])
+        parts = (
+            (block.indptr[1:] - block.indptr[:-1], block.indices, block.data) if sparse.issparse(block) else (block,)
+        )
+        for digest, part in zip(digests, parts, strict=False):
+            digest.update(part.tobytes())
+    found = {"codebook": fingerprint(arrays)} if arrays else {}
+    return found | ({"vectors": fingerprint([digest.hexdigest() for digest in digests])} if images else {})
 
 
 def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:

@@ -3,11 +3,15 @@
 import importlib
 import sys
 import types
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-jobs = pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from benchmarks.vectors import keep
+from experiments import jobs
 
 
 @pytest.fixture
@@ -129,3 +133,14 @@ def test_no_experiments_results_come_from_its_page():
         files = {str(path.relative_to(jobs.ROOT)) for path in jobs.sources(Path(measured.__file__))}
         assert files > {f"experiments/measured/{name}.py", "learners/oasis.py", "features/extractor.py"}
         assert not [file for file in files if file.startswith("experiments/") and "measured" not in file]
+
+
+def test_results_carry_checksums_of_the_vectors_that_they_come_from(doubling, tmp_path):
+    def loading(number):
+        name = f"flowers-{number:08x}.npy"
+        keep(tmp_path / name, lambda path: np.save(path, np.full(3, 7.0)))
+        return {"double": 0}
+
+    found = jobs.run_jobs(loading, [{"number": 1}, {"number": 2}], alone=True)
+    expected = {"flowers": [f"{zlib.crc32(np.full(3, 7.0).tobytes()):08x}"]}
+    assert [one["checksums"] for one in found] == [expected, expected]

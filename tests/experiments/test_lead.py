@@ -51,7 +51,7 @@ def test_a_lead_on_any_vectors_agrees_and_the_edge_opens_it():
     (name,) = [name for name in lead.CONDITIONS if name.startswith("50") and "l1" in name]
     found = findings(made_up(ahead=name))["Figure 3: AROMA lead"]
     assert found.agrees
-    assert found.verdict == "yes"
+    assert found.verdict == "holds"
     found = findings(made_up(ahead=name, edges=["C"]))["Figure 3: AROMA lead"]
     assert found.verdict == "open"
     assert f"OASIS, {name}: C" in found.edges

@@ -16,7 +16,7 @@ TEMPLATE = """
 {% block source %}A paper.{% endblock %}
 {% block protocol %}None.{% endblock %}
 {% block claims %}
-{% call claim(holds, must=true) %}
+{% call claim("oasis-over-mcml", holds, must=true) %}
 Twice is more.
 == yes
 {% endcall %}
@@ -58,12 +58,21 @@ def test_writes_a_page_and_a_summary_and_when_quick_elsewhere(run, tmp_path):
     assert not (tmp_path / "docs").exists()
     assert run("small") == 0
     assert "Doubled: 4" in (tmp_path / "docs" / "results" / "small.md").read_text()
-    assert "1 of 1 figures or orderings" in (tmp_path / "docs" / "results" / "README.md").read_text()
+    assert "Of 1 claims that the papers state, 1 hold" in (tmp_path / "docs" / "results" / "README.md").read_text()
 
 
 def test_fails_where_an_ordering_that_must_hold_does_not(run, capsys):
     assert run(holds=False) == 1
     assert "must hold, and does not: small: Twice is more." in capsys.readouterr().err
+
+
+def test_verdicts_are_written_again_without_images_and_without_jobs(run, tmp_path, monkeypatch):
+    run()
+    written = (tmp_path / "docs" / "results" / "small.md").read_text()
+    (tmp_path / "data" / "caltech101").rmdir()
+    monkeypatch.setattr(command, "run_jobs", None)
+    assert run("--render") == 0
+    assert (tmp_path / "docs" / "results" / "small.md").read_text() == written
 
 
 def test_without_images_or_with_an_unknown_name_one_line_says_so(run, tmp_path, capsys):

@@ -20,7 +20,7 @@ from benchmarks.statistics import (
     ratio_text,
 )
 from experiments import pages
-from experiments.pages import Finding, Plot, joined, render, write_page, write_summary
+from experiments.pages import Finding, Plot, joined, render, render_again, write_page, write_summary
 
 TEMPLATE = """
 {% extends "page.md.jinja" %}
@@ -30,7 +30,8 @@ TEMPLATE = """
 folds.{% endblock %}
 {% block claims %}
 {% for one in given %}
-{% call claim(one.agrees, kind=one.kind, must=one.must, of_paper=one.of_paper, edges=one.edges) %}
+{% call claim(one.name, one.agrees, of=one.difference or (), kind=one.kind, must=one.must, repeat=one.repeat,
+              edges=one.edges) %}
 {{ one.paper }}
 ==
 {{ one.here }}
@@ -77,7 +78,10 @@ def write(folder, *findings, name="ranking", quick=False):
 
 
 def test_a_template_states_findings_and_plots_and_its_lines_are_joined_to_paragraphs():
-    given = [Finding("OASIS leads.", "0.3", True, must=True, kind="threshold", edges="C."), Finding("No.", "0", False)]
+    given = [
+        Finding("OASIS leads.", "0.3", True, must=True, kind="threshold", edges="C.", name="oasis-every-k"),
+        Finding("No.", "0", False, of_paper=False),
+    ]
     page = render(ranking(*given), [])
     assert page.findings == given
     assert [plot.stem for plot in page.plots] == ["curve"]
@@ -90,16 +94,48 @@ def test_a_name_that_no_fact_has_is_an_error():
         render(types.SimpleNamespace(__name__="ranking", measure=render, facts=lambda results: {}), [])
 
 
+LEADS = {"name": "oasis-over-mcml"}  # any claim will do
+PAIRS = [([0.30, 0.32, 0.31], [0.20, 0.21, 0.22]), ([0.5, 0.6, 0.7], [0.1, 0.1, 0.1])]
+
+
 def test_a_page_says_what_was_found_and_how(tmp_path):
-    failed = [Finding(f"{name} leads.", "no", False, why="Too few folds.") for name in ("WARP", "OWPC")]
-    text = write(tmp_path, Finding("OASIS leads.", "0.3 against 0.2", True), *failed)
+    failed = [Finding(f"{name} leads.", "no", False, why="Too few folds.", **LEADS) for name in ("WARP", "OWPC")]
+    text = write(tmp_path, Finding("OASIS leads.", "0.3 against 0.2", True, **LEADS), *failed)
     for expected in ("# Ranking", "A paper.", "`make reproduce`; 2 minutes", "| OASIS | 0.2 |", "Words."):
         assert expected in text
-    assert "| OASIS leads. | 0.3 against 0.2 | the paper | yes |" in text
+    assert "| OASIS leads. | 0.3 against 0.2 |  | holds |  | the paper |" in text
     assert "*WARP leads.* *OWPC leads.* Too few folds." in text
     assert text.count("Too few folds.") == 1  # a reason of several findings is given once
     assert "Quick run" not in text
     assert "Quick run" in write(tmp_path, quick=True)
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict"),
+    [
+        ((0.02, 0.01, 0.03, 3), "holds"),
+        ((0.02, -0.01, 0.05, 3), "same direction"),
+        ((-0.02, -0.05, 0.01, 3), "open"),
+        ((-0.02, -0.03, -0.01, 3), "contradicted"),
+        ((0.02, 0.01, 0.03, 2), "open"),
+        ((0.02, float("nan"), float("nan"), 1), "open"),
+    ],
+)
+def test_the_interval_of_the_difference_gives_the_verdict(difference, verdict):
+    assert Finding("", "", True, difference=difference).verdict == verdict
+    assert Finding("", "", True, difference=difference, edges="C").verdict == "open"
+
+
+def test_of_several_pairs_the_one_that_is_least_ahead_counts():
+    given = Finding("OASIS leads.", "yes", True, difference=PAIRS, **LEADS)
+    (found,) = render(ranking(given), []).findings
+    mean, low, high, n = found.difference
+    assert (n, mean) == (3, pytest.approx(0.1))
+    # By hand: differences 0.10, 0.11, 0.09 have variance 0.0001; t is 4.303; 25 / 40 test images per training image.
+    assert (
+        high - mean == pytest.approx(mean - low) == pytest.approx(4.3027 * np.sqrt((1 / 3 + 25 / 40) * 1e-4), rel=1e-4)
+    )
+    assert found.lead == "+0.100 [0.058, 0.142]"
 
 
 def test_numbers_lie_beneath_the_figure_which_is_the_same_bytes_each_time(tmp_path):
@@ -115,54 +151,63 @@ def test_numbers_lie_beneath_the_figure_which_is_the_same_bytes_each_time(tmp_pa
 
 
 def test_the_summary_counts_and_names_what_must_hold(tmp_path):
-    write(
-        tmp_path, Finding("OASIS leads.", "yes", True, must=True), Finding("WARP leads.", "0.1 < 0.2", False, must=True)
-    )
-    write(tmp_path, Finding("K = 5 leads.", "no", False), name="musl")
+    lost = Finding("WARP leads.", "0.1 < 0.2", False, must=True, name="warp-over-auc")
+    write(tmp_path, Finding("OASIS leads.", "yes", True, must=True, **LEADS), lost)
+    ahead = Finding("K = 5 leads.", "no", False, name="metrics-five", difference=PAIRS)
+    write(tmp_path, ahead, Finding("Elsewhere.", "no", False, repeat=True, **LEADS), name="musl")
     codes = dict.fromkeys(["ranking", "musl", "missing"], "code")
     assert write_summary(tmp_path, codes) == ["ranking: WARP leads. Here: 0.1 < 0.2"]
     text = (tmp_path / "README.md").read_text()
-    assert "1 of 3 figures or orderings that the papers state hold" in text
-    assert "[Ranking](musl.md)" in text
+    assert "Of 3 claims that the papers state, 2 hold here, 0 point the same way, 1 are contradicted" in text
+    counted, _, appendix = text.partition("## Appendix")
+    assert "| K = 5 is above one metric | 10 points | +0.100 [0.058, 0.142] | holds | [musl] |" in counted
+    assert "| Elsewhere. |  | contradicted | [musl] |" in appendix
+    assert '[musl]: musl.md "Ranking"' in appendix
 
 
-def test_checks_of_our_own_are_counted_apart(tmp_path):
-    write(tmp_path, Finding("OASIS leads.", "yes", True), Finding("Sane.", "no", False, must=True, of_paper=False))
-    assert write_summary(tmp_path, {"ranking": "code"}) == ["ranking: Sane. Here: no"]
-    text = (tmp_path / "README.md").read_text()
-    assert "1 of 1 figures or orderings" in text
-    assert "0 of 1 checks" in text
-
-
-def test_kinds_of_findings_are_counted_apart_and_open_ones_named(tmp_path):
-    edge = "At the edge of what was tried in most folds: OASIS: C."
-    text = write(
+def test_thresholds_and_checks_of_our_own_are_not_counted(tmp_path):
+    write(
         tmp_path,
-        Finding("OASIS leads.", "yes", True),
-        Finding("By much.", "yes", True, kind="threshold"),
-        Finding("In linear time.", "yes", True, kind="construction"),
-        Finding("WARP leads.", "no", False, why="Too few folds.", edges=edge),
+        Finding("OASIS leads.", "yes", True, **LEADS),
+        Finding("By much.", "no", False, kind="threshold", name="mcml-time"),
+        Finding("In linear time.", "yes", True, kind="construction", name="time-per-step"),
+        Finding("By much, and ahead.", "no", False, kind="threshold", name="metrics-five", difference=PAIRS),
+        Finding("Sane.", "no", False, must=True, of_paper=False),
     )
-    assert "| WARP leads. | no | the paper | open |" in text
-    assert f"*WARP leads.* {edge}" in text
-    assert "Too few folds" not in text  # an open verdict needs no reason why not
-    assert "| In linear time. | yes | by construction | yes |" in text
-    write_summary(tmp_path, {"ranking": "code"})
-    summary = (tmp_path / "README.md").read_text()
-    assert "1 of 2 (1 open) figures or orderings that the papers state hold" in summary
-    assert "1 of 1 findings of a paper for which the threshold is ours" in summary
-    assert "1 of 1 findings that hold by construction" in summary
+    assert write_summary(tmp_path, {"ranking": "code"}) == ["ranking: Sane. Here: no"]
+    counted, _, appendix = (tmp_path / "README.md").read_text().partition("## Appendix")
+    assert "Of 2 claims that the papers state, 2 hold here" in counted
+    assert "orders of magnitude" not in counted
+    assert "| MCML takes two orders of magnitude longer | a threshold of ours | not met |  | [ranking] |" in appendix
+    assert "| K = 5 is above one metric | a threshold of ours | not met |  | [ranking] |" in appendix
+    assert "| Sane. |  | contradicted | [ranking] |" in appendix
     with pytest.raises(ValueError, match="kind must be one of paper, threshold, construction, got 'ours'"):
         Finding("OASIS leads.", "yes", True, kind="ours")
+
+
+def test_an_open_verdict_says_why(tmp_path):
+    edge = "At the edge of what was tried in most folds: OASIS: C."
+    text = write(tmp_path, Finding("WARP leads.", "no", False, why="Too few folds.", edges=edge, **LEADS))
+    assert "| WARP leads. | no |  | open |  | the paper |" in text
+    assert f"*WARP leads.* {edge}" in text
+    assert "Too few folds" not in text  # an open verdict needs no reason why not
 
 
 def test_the_summary_says_which_results_are_of_earlier_code(tmp_path):
     write(tmp_path)
     write(tmp_path, name="musl")
     write_summary(tmp_path, {"ranking": "code", "musl": "other code"})
-    before, after = (tmp_path / "README.md").read_text().split("(musl.md)")
-    assert "earlier code" not in before
-    assert "earlier code" in after
+    assert "**Results of earlier code: musl. Run the command again.**" in (tmp_path / "README.md").read_text()
+
+
+def test_findings_are_written_again_from_the_record_and_nothing_else(tmp_path):
+    before = write(tmp_path, Finding("OASIS leads.", "yes", True, **LEADS))
+    render_again(tmp_path, {"ranking": "code"})
+    assert (tmp_path / "ranking.md").read_text() == before
+    record = tmp_path / "ranking.json"
+    record.write_text(record.read_text().replace("OASIS leads.", "OASIS is ahead."))
+    render_again(tmp_path, {"ranking": "code"})
+    assert (tmp_path / "ranking.md").read_text() == before.replace("OASIS leads.", "OASIS is ahead.")
 
 
 def test_a_clear_difference_is_one_beyond_chance():

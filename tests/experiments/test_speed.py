@@ -22,7 +22,9 @@ def made_up(seconds=None, power=1.0):
     for n in (1000, 3000, 10_000):
         result = {"system": "OASIS", "images": n, "d": 1000, "settings": {"n_steps": 100 * n}, "violating": 0.1}
         results.append(result | {"times": [0.9e-4 * n**power, 1e-4 * n**power, 1.3e-4 * n**power]})
-        results.append(result | {"times": [2e-4 * n], "stops": True, "best": 10 * n, "ended": 12 * n})
+        for seed in range(2):
+            times = {"times": [(1 + 2 * seed) * 1e-4 * n], "stops": True, "best": 10 * n, "ended": (11 + seed) * n}
+            results.append(result | times)
     return results
 
 
@@ -97,6 +99,18 @@ def test_a_job_on_synthetic_images():
     found = speed.measure(system="OASIS", settings={"n_steps": 2000, "pass_steps": 1000}, images=400, d=200)
     assert all(seconds > 0 for seconds in found["times"])
     assert 0 < found["violating"] <= 1
-    stopping = speed.STOPPING | {"n_steps": 6000, "pass_steps": 1000}
+    stopping = speed.STOPPING | {"random_state": 0, "n_steps": 6000, "pass_steps": 1000}
     found = speed.measure(system="OASIS", settings=stopping, images=400, d=200, stops=True)
     assert 0 <= found["best"] <= found["ended"] <= 6000
+
+
+def test_a_time_to_early_stopping_is_of_all_seeds_and_open_where_the_cap_ended_training():
+    results = made_up()
+    found = {finding.name: finding for finding in render(speed, results).findings}
+    assert "from 0.2 to 2 s" in found["time-linear"].here  # the median of both seeds
+    assert found["time-linear"].verdict == "holds"
+    capped = next(one for one in results if one.get("stops") and one["images"] == 10_000)
+    capped["ended"] = capped["settings"]["n_steps"] * 10
+    (finding,) = (one for one in render(speed, results).findings if one.name == "time-linear")
+    assert finding.verdict == "open"
+    assert "10,000 images: n_steps" in finding.edges

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -392,7 +393,7 @@ def test_small_images_are_enlarged(train, other, tmp_path):
     """Blocks lie in the original all the same, and a path, its pixels and a larger copy have one vector."""
     extractor = VistermExtractor(n_visterms=28, enlarge_to=300, random_state=0).fit(train)
     small = other[0][:60, :80]
-    large = cv2.resize(small, (300, 225), interpolation=cv2.INTER_CUBIC)
+    large = np.array(Image.fromarray(small).resize((300, 225), Image.Resampling.BICUBIC))
     assert same(extractor.count([small]), extractor.count([large]))
     cv2.imwrite(str(tmp_path / "small.png"), small[..., ::-1])
     assert same(extractor.count([tmp_path / "small.png"]), extractor.count([large]))
@@ -402,6 +403,10 @@ def test_small_images_are_enlarged(train, other, tmp_path):
         np.testing.assert_allclose(boxes, block_grid(225, 300) * (80 / 300))
     assert same(extractor.count([tmp_path / "small.png"]), clone_fitted(extractor, max_side=300).count([small]))
     assert len(clone_fitted(extractor, max_side=64).blocks(small)[1]) == 1  # no larger than max_side
+    extractor.save(tmp_path)
+    edit(tmp_path, format=4)  # which enlarged by code that depends on the processor
+    with pytest.raises(ValueError, match="has format 4, this version reads 5: rebuild it"):
+        VistermExtractor.load(tmp_path)
 
 
 @pytest.mark.parametrize("images", ["a.jpg", b"a.jpg", np.zeros((64, 64), np.uint8), np.zeros((64, 64, 3), np.uint8)])

@@ -56,7 +56,7 @@ def prepared(pixels, side):
     short = min(pixels.shape[:2])
     top, left = (pixels.shape[0] - short) // 2, (pixels.shape[1] - short) // 2
     square = np.ascontiguousarray(pixels[top : top + short, left : left + short])
-    small = cv2.resize(square, (side, side), interpolation=cv2.INTER_AREA if short > side else cv2.INTER_LINEAR)
+    small = cv2.resize(square, (side, side), interpolation=cv2.INTER_AREA if short > side else cv2.INTER_LINEAR_EXACT)
     return (small.astype(np.float32) / 255).transpose(2, 0, 1)[None]
 
 

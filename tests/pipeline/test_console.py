@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 import numba
 import pytest
 
@@ -50,6 +53,15 @@ def test_without_a_total_there_is_no_time_left(clock, capsys):
     with Console(progress=False).phase("reading", unit="images") as phase:
         work(phase, clock, 0, 30, None, "2 skipped")
     assert capsys.readouterr().err.splitlines()[1] == "reading: 30 images, 2 skipped"
+
+
+def test_a_notebook_has_bars(monkeypatch, capsys):
+    assert not Console().bars
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    with warnings.catch_warnings(action="ignore"), Console().phase("training", 100) as phase:  # of tqdm: no widgets
+        phase.advance_to(30)
+    assert "training:" in capsys.readouterr().err
+    assert not Console(quiet=True).bars
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"quiet": True, "progress": True}])

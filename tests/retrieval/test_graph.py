@@ -62,7 +62,7 @@ def test_scores_are_those_of_exact_search(gallery, oasis):
     Q = near(X, 2)
     for learner in (Cosine().fit(X), oasis):
         index = TwoStageIndex(learner, X, n_jobs=2)
-        assert index.n_candidates == 256
+        assert index.n_candidates == 128
         assert index.recall(Q, 10) >= 0.99
         ranking, wanted = index.search(Q, 10), ExactIndex(learner, X).search(Q, 10)
         same = ranking.indices == wanted.indices
@@ -70,9 +70,15 @@ def test_scores_are_those_of_exact_search(gallery, oasis):
         np.testing.assert_array_equal(ranking.scores[same], wanted.scores[same])  # bit for bit
 
 
-def test_fewer_candidates_find_less(gallery, oasis):
+def test_query_sides_far_from_all_images_get_more_images_in_view(gallery, monkeypatch):
     X, _ = gallery
-    assert TwoStageIndex(oasis, X, n_candidates=1).recall(near(X, 2, 200), 1) < 0.98
+    index = TwoStageIndex(Cosine().fit(X), X, n_candidates=1)
+    directions = np.linalg.svd(X, full_matrices=False)[2]
+    far = np.random.default_rng(5).standard_normal((200, 6)) @ directions[-6:]  # where images hardly differ
+    assert index.recall(far.astype(np.float32), 1) >= 0.99
+    monkeypatch.setattr(graph, "WIDEST_VIEW", 1)
+    assert index.recall(far.astype(np.float32), 1) < 0.9
+    assert index.recall(near(X, 2), 1) >= 0.99
 
 
 def test_the_graph_stays_valid_while_the_learner_learns(gallery, oasis, saved):

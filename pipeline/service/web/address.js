@@ -12,6 +12,7 @@
 //                               this folder
 //   after, before, where        filters: dates, and conditions on fields (may repeat)
 //   exclude_duplicates, metric  filters: without exact duplicates, only this metric of MuSL
+//   min_probability             filter: share a label with the query at least so likely, 0 to 1
 //   open, explain               the result in the dialog; its explanation
 //   model                       version of the learner that the link was made with
 //   view                        a page of views.js, such as "figures"
@@ -38,6 +39,7 @@
  *   before?: string,
  *   where?: string | string[],
  *   exclude_duplicates?: string,
+ *   min_probability?: number,
  *   metric?: number,
  *   model?: number,
  *   open?: number,
@@ -65,12 +67,14 @@ const NAMES = [
   "before",
   "where",
   "exclude_duplicates",
+  "min_probability",
   "metric",
   "model",
   "open",
   "explain",
 ];
 const NUMBERS = new Set(["id", "open", "metric", "model"]);
+const SHARES = new Set(["weight", "learned", "min_probability"]);
 
 // One value as text, several as an array.
 const LISTS = new Set(["example", "label", "not_label", "where"]);
@@ -86,6 +90,7 @@ const CHECKS = {
   example: /^(id:\d+|upload:[0-9a-f]{64})(@-?\d+(\.\d+)?)?$/,
   weight: /^-?\d+(\.\d+)?$/,
   learned: /^(0(\.\d+)?|1)$/,
+  min_probability: /^(0(\.\d+)?|1)$/,
   region: /^[01](\.\d+)?(,[01](\.\d+)?){3}$/,
   exclude_duplicates: /^(true|1)$/,
 };
@@ -124,7 +129,7 @@ export function readAddress(search = location.search) {
       (NUMBERS.has(name) && !/^\d+$/.test(value))
     )
       continue;
-    state[name] = NUMBERS.has(name) || ["weight", "learned"].includes(name) ? Number(value) : value;
+    state[name] = NUMBERS.has(name) || SHARES.has(name) ? Number(value) : value;
   }
   return state;
 }
@@ -170,4 +175,9 @@ export const searchOf = (state) => ({
   weight: state.weight,
   region: state.region,
   exclude_duplicates: state.exclude_duplicates,
+  // Known for one whole image, and for what training chose.
+  min_probability:
+    state.example || state.region || state.weight !== undefined || state.learned !== undefined
+      ? undefined
+      : state.min_probability,
 });

@@ -1,6 +1,6 @@
 // Two rankings of one query, one row a rank: what moved, in words and arrows.
 
-import { el, fileName, picture, plural, targetOf } from "./dom.js";
+import { el, fileName, percent, picture, plural, targetOf } from "./dom.js";
 import { info, named } from "./words.js";
 
 /** @import { Photo } from "./details.js" */
@@ -36,9 +36,6 @@ const WORDS = {
   down: (by) => `▼ down ${by}`,
   new: () => "★ new",
 };
-
-/** @param {number} share */
-const percent = (share) => `${Math.round(100 * share)} %`;
 
 /**
  * Of the images that were marked: nothing is known of the others.

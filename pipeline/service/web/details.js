@@ -17,6 +17,7 @@ import { get } from "./api.js";
  *   thumbnail: string,
  *   rank?: number,
  *   score?: number,
+ *   probability?: number | null,
  *   metric?: number | null,
  *   copies?: Photo[],
  * }} Photo
@@ -73,6 +74,7 @@ export const fromColumns = (columns, i) => ({
   path: null, // not known yet
   labels: [],
   ...(columns.scores ? { rank: i + 1, score: columns.scores[i] } : {}),
+  ...(columns.probabilities ? { probability: columns.probabilities[i] } : {}),
   ...(columns.metrics && columns.metrics[i] >= 0 ? { metric: columns.metrics[i] } : {}),
 });
 

@@ -4,7 +4,7 @@
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
 import { bars, lineChart } from "./charts.js";
-import { $, box, command, el, figure, plural } from "./dom.js";
+import { $, box, command, el, figure, percent, plural } from "./dom.js";
 import { photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
 import { learnerName, state } from "./state.js";
@@ -18,8 +18,6 @@ import { addView } from "./views.js";
 
 /** @param {Request} values */
 const here = (values) => ({ href: addressOf(values), "data-go": "link" });
-/** @param {number} share */
-const percent = (share) => `${Math.round(100 * share)} %`;
 /** @param {string} path */
 const last = (path) => path.split("/").slice(-2).join("/");
 const LABELS = 24; // bars before "Show all"
@@ -356,7 +354,7 @@ async function feedback() {
               "shows what it changed.",
       ),
     );
-  const { map_base: before, map_after: after, marks, version } = found.model;
+  const { map_base: before, map_after: after, marks } = found.model;
   /** @param {Schemas["MarkedImage"][]} images @param {string} words */
   const side = (images, words) =>
     el(
@@ -374,9 +372,9 @@ async function feedback() {
     );
   return panel(
     title,
-    `Model ${version} has learned ${plural(marks, "mark")}.` +
+    `Before and after ${plural(marks, "mark")}.` +
       (Number.isFinite(before)
-        ? ` Held-out images without marks: mAP ${figure(before)} before, ${figure(after)} after.`
+        ? ` Held-out images without marks: mAP ${figure(before)}, ${figure(after)}.`
         : ""),
     found.queries.map((query) =>
       el(

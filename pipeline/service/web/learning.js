@@ -1,7 +1,7 @@
 // Relevance marks and the learner that they update.
 
 import { post } from "./api.js";
-import { $, dock, el, remembered, toast } from "./dom.js";
+import { $, dock, el, plural, remembered, toast } from "./dom.js";
 import { placeFocus } from "./grid.js";
 import { change, redraw } from "./history.js";
 import { drawTray } from "./marks.js";
@@ -127,10 +127,10 @@ export async function update() {
   const held =
     before === null || after === null
       ? ""
-      : ` mAP on held-out queries ${before.toFixed(3)} to ${after.toFixed(3)}.`;
+      : ` mAP on held-out queries before and after: ${before.toFixed(3)}, ${after.toFixed(3)}.`;
   say(
-    `Model ${done.from_version} to ${done.to_version}: learned from ${done.n_relevant} ` +
-      `relevant, ${done.n_not} not relevant, ` +
+    `Learned from your ${plural(done.n_relevant + done.n_not, "mark")} ` +
+      `(${done.n_relevant} relevant, ${done.n_not} not relevant) in ` +
       `${Math.round(done.milliseconds)} ms. ` +
       `${changed}.${held}${done.behind ? ` Searches do not use it yet: ${done.behind}.` : ""}`,
     el("button", { type: "button", onclick: () => revert("undo", learner, used) }, "Undo"),

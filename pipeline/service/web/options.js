@@ -7,6 +7,7 @@ import {
   activeElement,
   command,
   el,
+  percent,
   plural,
   remember,
   remembered,
@@ -19,6 +20,8 @@ import { learnerName, modelName, onlineLearner, snapshot, state } from "./state.
 import { info } from "./words.js";
 
 /** @import { Child } from "./dom.js" */
+
+const LIKELY = 0.8; // probability that the filter asks for
 
 /** @param {boolean} on */
 export function setHideMarked(on) {
@@ -150,6 +153,19 @@ export function drawOptions() {
     value: Math.log(rowHeight()),
     oninput: (event) => setRowHeight(Math.exp(event.target.value)),
   });
+  // The filter by probability, or why there are none.
+  const likely = () => {
+    const { base_rate: base, no_probability: reason } = state.ranking ?? {};
+    if (reason) return el("p", { class: "quiet" }, `No probabilities: ${reason}.`);
+    return choice(
+      `Only photos that are ${percent(LIKELY)} likely of the same kind`,
+      Boolean(state.request.min_probability),
+      (on) => change({ min_probability: on ? LIKELY : undefined }),
+      typeof base === "number"
+        ? el("p", { class: "quiet" }, `Two photos drawn at random: ${percent(base)}.`)
+        : null,
+    );
+  };
   /** @param {boolean} on */
   const fold = (on) => {
     remember("fold", on);
@@ -172,6 +188,7 @@ export function drawOptions() {
         choice("Hide exact duplicates", Boolean(state.request.exclude_duplicates), (on) =>
           change({ exclude_duplicates: on ? "true" : undefined }),
         ),
+        likely(),
         el("h2", {}, "Model"),
         modelOf(),
       ),

@@ -1,7 +1,7 @@
 // The bar above the results: the query, the filters and the metrics of MuSL.
 
 import { addressOf, queryOf } from "./address.js";
-import { $, $$, activeElement, copy, el, plural, present, seconds } from "./dom.js";
+import { $, $$, activeElement, copy, el, percent, plural, present, seconds } from "./dom.js";
 import { change } from "./history.js";
 import { drawLearned } from "./learned.js";
 import { drawOptions, setHideMarked } from "./options.js";
@@ -53,7 +53,7 @@ function drawTitle() {
 }
 
 function drawChips() {
-  const { exclude_duplicates } = state.request;
+  const { exclude_duplicates, min_probability } = state.request;
   /** @param {string} words @param {() => unknown} act */
   const chip = (words, act) =>
     el(
@@ -67,6 +67,10 @@ function drawChips() {
       ...filterChips(),
       exclude_duplicates &&
         chip("exact duplicates hidden", () => change({ exclude_duplicates: undefined })),
+      min_probability &&
+        chip(`at least ${percent(min_probability)} likely`, () =>
+          change({ min_probability: undefined }),
+        ),
       state.hideMarked && chip("marked images hidden", () => setHideMarked(false)),
     ]),
   );

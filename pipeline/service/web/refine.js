@@ -11,11 +11,18 @@ import { state } from "./state.js";
 
 /** @import { Query } from "./address.js" */
 
-// The links of the query panel.
+// Whether the query has more than one whole image: the strip is shown then.
+function isRefined() {
+  const { region, weight } = state.request;
+  return Boolean(examples().length || region || weight !== undefined);
+}
+
+// The links of the query panel. Below it, the strip has a button of its own to add examples.
 export function refineLinks() {
   if (state.request.query_label) return [];
   return [
-    el("button", { type: "button", class: "plain", onclick: startAdding }, "Add an example"),
+    !isRefined() &&
+      el("button", { type: "button", class: "plain", onclick: startAdding }, "Add an example"),
     el(
       "button",
       { type: "button", class: "plain", onclick: () => openRegion() },
@@ -49,7 +56,7 @@ function slider(weight, name, set) {
 /**
  * @param {Query} query
  * @param {string} name
- * @param {number} weight
+ * @param {number | null} weight null: there is nothing to weigh it against
  * @param {(weight: number) => unknown} set
  * @param {{ words: string, act: () => unknown }} remove
  * @param {string} [region]
@@ -69,7 +76,7 @@ function tile(query, name, weight, set, remove, region) {
   };
   return el(
     "li",
-    { class: weight < 0 ? "minus" : "" },
+    { class: weight !== null && weight < 0 ? "minus" : "" },
     el(
       "figure",
       {},
@@ -83,7 +90,7 @@ function tile(query, name, weight, set, remove, region) {
           ),
         }),
     ),
-    slider(weight, name, later),
+    weight !== null && slider(weight, name, later),
     el(
       "button",
       {
@@ -106,9 +113,9 @@ export function drawExamples() {
     strip = el("div", { id: "examples" });
     $("#asked .panel").after(strip);
   }
+  if (!isRefined()) return strip.replaceChildren();
   const list = examples();
-  if (!list.length && !request.region && request.weight === undefined)
-    return strip.replaceChildren();
+  const weighted = Boolean(list.length) || request.weight !== undefined; // one image weighs 1
   const focused =
     activeElement().closest("#examples") && activeElement().getAttribute("aria-label");
   const query = queryOf(request) ?? {};
@@ -122,7 +129,7 @@ export function drawExamples() {
       tile(
         query,
         request.region ? "the region" : "the first image",
-        request.weight ?? 1,
+        weighted ? (request.weight ?? 1) : null,
         (weight) =>
           isSame(query, queryOf(state.request)) &&
           change({ weight: weight === 1 ? undefined : weight }),
@@ -150,8 +157,8 @@ export function drawExamples() {
     el(
       "p",
       { class: "quiet" },
-      "Drag a slider to the left of its middle to move away from a picture. Relevance marks " +
-        "need a query of one whole image.",
+      weighted && "Drag a slider to the left of its middle to move away from a picture. ",
+      "Relevance marks need a query of one whole image.",
     ),
   );
   if (focused) $(`[aria-label="${CSS.escape(focused)}"]`, strip)?.focus();

@@ -3,7 +3,7 @@
 import { addressOf, searchOf } from "./address.js";
 import { drawComparison } from "./compare.js";
 import { keepLabels, whenKnown } from "./details.js";
-import { $, activeElement, announce, box, command, el, plural, present } from "./dom.js";
+import { $, activeElement, announce, box, command, el, percent, plural, present } from "./dom.js";
 import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "./grid.js";
 import { change } from "./history.js";
 import { fetchRest } from "./search.js";
@@ -139,7 +139,9 @@ function empty() {
     : asList(request.label).length
       ? `None of the ${plural(ranking.n_searched, "image")} searched has the label ` +
         `${asList(request.label).join(" or ")}.`
-      : "The collection has no other image to compare with.";
+      : request.min_probability
+        ? `None is ${percent(request.min_probability)} likely of the same kind.`
+        : "The collection has no other image to compare with.";
   const removeAll = () => {
     state.hideMarked = false;
     change({
@@ -151,6 +153,7 @@ function empty() {
       where: undefined,
       metric: undefined,
       exclude_duplicates: undefined,
+      min_probability: undefined,
     });
   };
   return box("No results", [

@@ -19,6 +19,7 @@ export async function readRun() {
   const run = await get("api/run");
   state.run = run;
   $("#run").textContent = `${run.run} · ${plural(run.images, "image")}`;
+  $("nav a[href=judge]").hidden = !run.judging;
   $("#behind").hidden = !run.problem;
   $("#behind").textContent = run.problem
     ? `Searches use an earlier state of this run: ${run.problem}.`

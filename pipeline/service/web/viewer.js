@@ -13,6 +13,7 @@ import {
   icon,
   keyName,
   missing,
+  percent,
   placeMessages,
   plural,
   remember,
@@ -296,7 +297,7 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
       words,
       keyName(key),
     );
-  const { score } = image;
+  const { score, probability } = image;
   const gap = score !== undefined && next?.score !== undefined ? score - next.score : undefined;
   return [
     el("h2", { id: "viewer-title" }, image.rank ? `Result ${image.rank}` : "Photo"),
@@ -319,6 +320,9 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
       model ? fact("Ranked by", model, "learner") : null,
       score === undefined ? null : fact("Score", figure(score), "score"),
       gap === undefined ? null : fact("Gap to next", figure(gap), "gap"),
+      probability === undefined || probability === null
+        ? null
+        : fact("Likely the same kind", percent(probability), "probability"),
     ),
     labelEditor(image),
     image.copies?.length

@@ -14,6 +14,11 @@ const MEANINGS = {
     "gaps",
     "How much lower the next result scores. A large gap means that this match stands out.",
   ],
+  probability: [
+    "probabilities",
+    "How many in a hundred pairs of photos that score so high have a label in common, measured " +
+      "on labelled photos that nothing was trained on.",
+  ],
   learner: [
     "learners",
     "Plain look compares colours and textures as they are. A learned similarity was trained " +

@@ -170,7 +170,7 @@ def test_search_finds_an_image_from_outside(finished, tmp_path, write_images):
     (answer,) = json_of("search", query, cwd=finished)
     assert answer["query"] == query
     assert [result["rank"] for result in answer["results"]] == list(range(1, 11))
-    assert set(answer["results"][0]) == {"rank", "id", "path", "score", "labels"}
+    assert set(answer["results"][0]) == {"rank", "id", "path", "score", "labels", "probability"}
     assert [result["labels"] for result in answer["results"][:5]] == [["pear"]] * 5
     table = visterm("search", query, "-k", "3", cwd=finished).stdout.splitlines()
     assert table[0] == query

@@ -5,7 +5,10 @@ import html
 import json
 import re
 
+import pytest
+
 from visterm.features import decode_image
+from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.answers import QUERIES_SHOWN, Answers
 
 
@@ -31,6 +34,17 @@ def test_a_label_is_shown_likewise_and_a_missing_file_is_said(searcher, tmp_path
     page = elsewhere._repr_html_()
     assert page.count("file gone") == 2
     assert "<a href" not in page
+
+
+def test_images_are_shown_by_id_and_path(searcher):
+    [first, *_] = searcher.images
+    shown = searcher.show([first.id, f"id:{first.id}", "pear/1.jpg"])
+    assert shown[0] == shown[1] == {"id": first.id, "path": first.path, "labels": list(first.labels)}
+    assert shown._repr_html_().count("<img") == 3
+    assert f"<figcaption>id:{shown[2]['id']} · pear</figcaption>" in shown._repr_html_()
+    assert searcher.show("pear/1.jpg") == shown[2:]
+    with pytest.raises(UserError, match="has no image id:999"):
+        searcher.show(999)
 
 
 def test_many_queries_are_cut_short(tmp_path):

@@ -4,7 +4,14 @@ import cv2
 import numpy as np
 import pytest
 
-from visterm.pipeline.search.duplicates import GRID, find_pairs, group_copies, small_versions, without_duplicates
+from visterm.pipeline.search.duplicates import (
+    GRID,
+    find_pairs,
+    find_same_pictures,
+    group_copies,
+    small_versions,
+    without_duplicates,
+)
 from visterm.pipeline.store.catalogue import Image
 
 
@@ -62,3 +69,29 @@ def test_of_equal_files_the_first_is_kept_and_none_of_the_query():
     results = [(1, 0.9), (0, 0.9), (3, 0.8), (4, 0.7), (2, 0.6)]
     assert without_duplicates(results, images, "") == [(1, 0.9), (3, 0.8), (4, 0.7)]
     assert without_duplicates(results, images, "a") == [(3, 0.8), (4, 0.7)]
+
+
+def test_pictures_of_another_brightness_are_the_same_and_flat_ones_are_not(images, tmp_path):
+    bright, dark = np.clip(images[0] * 1.2 + 15.0, 0, 255), images[1] * 0.7
+    written = {
+        "0.png": images[0],
+        "1.png": images[1],
+        "2.png": images[2],
+        "bright.jpg": bright,
+        "dark.jpg": dark[:, ::-1],
+        "half.png": images[2][::2, ::2],
+        "white.png": np.full((180, 240, 3), 250.0),
+        "grey.png": np.full((180, 240, 3), 100.0),
+    }
+    for name, pixels in written.items():
+        cv2.imwrite(str(tmp_path / name), pixels.astype(np.uint8))
+    names = [*written, "gone.png", "0.png"]
+    listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
+    found = find_same_pictures(tmp_path, listed, 10_000_000)
+    assert [(names[i], names[j]) for i, j in sorted(found)] == [
+        ("0.png", "bright.jpg"),
+        ("1.png", "dark.jpg"),
+        ("2.png", "half.png"),
+    ]
+    assert find_same_pictures(tmp_path, listed[8:9], 10_000_000) == {}
+    assert min(found.values()) > 0.98

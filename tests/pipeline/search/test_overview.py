@@ -1,14 +1,15 @@
 """The overview of a collection: map, groups that look alike, labels to check."""
 
+import re
 import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from running import copy_run, visterm
+from running import copy_run, json_of, visterm
 
 from visterm.learners import WSABIE
-from visterm.pipeline import Searcher
+from visterm.pipeline import Searcher, find_duplicates
 from visterm.pipeline.search import overview as module
 from visterm.pipeline.search.overview import make_overview, read_overview
 
@@ -45,8 +46,24 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
 def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}
     groups = [{names[number] for number in group["ids"]} for group in overview.alike]
+    assert find_duplicates(odd) == overview.alike
     assert any({"pear/1.jpg", "pear/copy.jpg"} <= group for group in groups)
     assert not any(len({name.split("/")[0] for name in group - {"apple/plum.jpg"}}) > 1 for group in groups)
+
+
+def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
+    monkeypatch.setattr(module, "_umap", None)
+    folder = odd.root.parent
+
+    def with_copy():
+        groups = json_of("duplicates", cwd=folder)["groups"]
+        return [{image["path"] for image in group["images"]} & {"pear/1.jpg", "pear/copy.jpg"} for group in groups]
+
+    assert {"pear/1.jpg", "pear/copy.jpg"} in with_copy()
+    assert re.search(r"^  id:\d+  pear/copy.jpg$", visterm("duplicates", cwd=folder).stdout, re.MULTILINE)
+    kept = (odd.root / "pear/copy.jpg").rename(folder / "copy.jpg")
+    assert {"pear/1.jpg", "pear/copy.jpg"} not in with_copy()
+    kept.rename(odd.root / "pear/copy.jpg")
 
 
 @pytest.mark.slow

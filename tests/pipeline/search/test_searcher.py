@@ -178,3 +178,18 @@ def test_importing_the_room_is_quick():
     """The class is loaded when it is asked for: ``visterm --help`` must not wait for it."""
     code = "import sys, visterm.pipeline; assert 'numpy' not in sys.modules; visterm.pipeline.Searcher"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_deleted_photos_do_not_fit_a_label(mine):
+    searcher = Searcher(mine / "runs" / "fruit")
+
+    def fitting(**options):
+        return [result["path"] for result in searcher.search_label("pear", learner="wsabie", **options)[0]["results"]]
+
+    before = fitting(k=30)
+    for path in (before[0], before[2]):
+        (mine / "fruit" / path).unlink()
+    left = [path for path in before if path not in (before[0], before[2])]
+    assert fitting(k=4) == left[:4]
+    assert fitting(k=3, offset=2) == left[2:5]
+    assert fitting(k=30) == left

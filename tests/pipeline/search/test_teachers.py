@@ -131,3 +131,66 @@ def test_vectors_of_teachers_are_those_of_the_training(mine):
     rows = [searcher.place[row["id"]] for row in taught.rows]
     assert [searcher.images[row].id for row in rows] == [image.id for image in searcher.gallery.training_images]
     np.testing.assert_array_equal(taught.X.toarray(), searcher.X[rows].toarray())
+
+
+def test_a_forgotten_image_leaves_the_learner_and_its_table_and_comes_back_with_undo(mine, monkeypatch):
+    run = Run(mine / "runs/fruit")
+    before = Searcher(run).search("pear/3.jpg", k=20, learned=1.0)
+    found = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned=1.0, n_teachers=500)
+    sides = [one[side] for one in found["pairs"] for side in ("query", "result")]
+    gone = next(side for side in sides if side["path"] not in ("pear/3.jpg", "pear/4.jpg"))
+    part = sum(p["contribution"] for p in found["pairs"] if gone["id"] in (p["query"]["id"], p["result"]["id"]))
+
+    monkeypatch.setattr(feedback_update, "MAX_FALL", -1.0)
+    assert "held-out mAP would fall" in refused("forget", f"id:{gone['id']}", cwd=mine)
+    assert Searcher(run).search("pear/3.jpg", k=20, learned=1.0) == before
+    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
+    done = visterm("forget", f"id:{gone['id']}", cwd=mine)
+    assert f"id:{gone['id']}  {gone['path']}" in done.stdout
+    assert "version 0 to 1: forgot 1 image" in done.stderr
+    assert "held-out mAP" in done.stderr
+
+    after = explain_teachers(Searcher(run), "pear/3.jpg", "pear/4.jpg", learned=1.0, n_teachers=500)
+    assert not any(gone["id"] in (p["query"]["id"], p["result"]["id"]) for p in after["pairs"])
+    assert after["learned"] == pytest.approx(found["learned"] - part, rel=1e-4, abs=1e-6)
+    assert whole(after) == pytest.approx(after["score"], rel=1e-4)
+    assert "has forgotten it already" in refused("forget", gone["path"], cwd=mine)
+    assert FeedbackTrainer(run).undo("oasis")["to_version"] == 0
+    assert Searcher(run).search("pear/3.jpg", k=20, learned=1.0) == before
+
+
+def test_marks_are_forgotten_and_later_updates_do_not_bring_back_what_was(mine, monkeypatch):
+    monkeypatch.setattr(feedback_update, "MAX_FALL", 1.0)
+    run = Run(mine / "runs/fruit")
+    searcher, trainer = Searcher(run), FeedbackTrainer(run)
+    images = {image.path: image for image in searcher.images}
+    query = images["pear/3.jpg"].sha256
+    for path, mark in (("plum/5.jpg", 1), ("plum/6.jpg", 1), ("pear/1.jpg", -1)):
+        trainer.marks.add(query, images[path], mark, learner="oasis")
+    trained = next(image for image in searcher.images if image.split == "train" and image.path.startswith("apple"))
+    assert trainer.update("oasis")["accepted"]
+    done = trainer.forget(["mark:1"])
+    assert (done["marks"], done["to_version"]) == ([1], 2)
+    assert [mark.number for mark in trainer.marks.of(query)] == [2, 3]
+    assert trainer.marks.export()[-1]["mark"] == 0  # it stays in the record, as taken back
+    with pytest.raises(UserError, match="mark:1: this mark was taken back"):
+        trainer.forget(["mark:1"])
+    with pytest.raises(UserError, match="mark:99: this mark does not exist"):
+        trainer.forget(["mark:99"])
+
+    assert trainer.forget([trained.path, "plum/6.jpg"])["marks"] == [2]
+    trainer.marks.add(query, images["plum/7.jpg"], 1, learner="oasis")
+    assert trainer.update("oasis")["accepted"]
+    found = explain_teachers(Searcher(run), "pear/3.jpg", "plum/7.jpg", learned=1.0, n_teachers=500)
+    assert {one["mark"]["number"] for one in found["pairs"] if one["mark"]} <= {3, 5}
+    assert trained.id not in {one[side]["id"] for one in found["pairs"] for side in ("query", "result")}
+    assert whole(found) == pytest.approx(found["score"], rel=1e-4)
+
+
+def test_what_cannot_be_forgotten_is_said_in_one_line(mine, finished):
+    test = next(image.path for image in Searcher(Run(finished / "runs/fruit")).images if image.split == "test")
+    assert f"{test}: oasis never learned from it" in refused("forget", test, cwd=finished)
+    assert "has no image pear/99.jpg" in refused("forget", "pear/99.jpg", cwd=finished)
+    assert "wsabie does not learn from marks" in refused("forget", "id:1", "--learner", "wsabie", cwd=finished)
+    shutil.rmtree(mine / "runs/fruit/learners/oasis/teachers")
+    assert "--force' to make one" in refused("forget", "pear/3.jpg", cwd=mine)

@@ -192,6 +192,17 @@ def test_the_map_is_drawn_in_the_background_and_a_failure_is_told(own, serving, 
         client.wait_until(lambda: "was killed" in (client.get("/api/map").json()["problem"] or ""))
 
 
+def test_a_map_that_is_asked_for_while_one_is_drawn_is_drawn_after_it(own, serving, monkeypatch):
+    """A photo may have been removed, or have come back, after the process had read the run."""
+    drawing = "import time; time.sleep(0.5)"
+    monkeypatch.setattr(overview_maker, "COMMAND", (sys.executable, "-c", drawing))
+    with serving(own) as client:
+        client.post("/api/map")
+        first = client.handlers.overview._process
+        client.post("/api/map")
+        client.wait_until(lambda: client.handlers.overview._process not in (first, None))
+
+
 def test_figures_of_evaluations_and_trainings(client):
     figures = client.described(schemas_figures.EvaluationFigures, "/api/evaluations/oasis/figures")
     assert figures["best"][0]["image"]["thumbnail"]

@@ -10,8 +10,10 @@ def test_judging(own, serving, searcher):
         answer = client.get("/api/judge/next", params={"judge": "Ann"})
         client.check_error(answer, 409, "photos/judgements.sqlite: no tasks yet; run 'visterm judge'")
         assert str(own.folder.parent) not in answer.text
+        assert client.get("/api/run").json()["judging"] is False
         tasks = draw_tasks(searcher, "oasis", n_queries=1, k=3, n_random=1)
         Judgements(own.judgements).create(tasks, learner="oasis", version="1")
+        assert client.get("/api/run").json()["judging"] is True
         following = client.get("/api/judge/next", params={"judge": "Ann"}).json()
         assert "broad rather than a strict sense" in following["instructions"]
         for done in range(4):

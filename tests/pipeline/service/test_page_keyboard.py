@@ -142,7 +142,7 @@ def test_marks_teach_and_can_be_undone(keys, serving, shown, ids, tmp_path):
         expect(keys.locator("#marks .status")).to_have_text("Saved")
         keys.press_at(button(keys, "Update ranking"))
         note = keys.locator("#notes .note")
-        expect(note).to_contain_text(re.compile("learned from 3 relevant, 2 not relevant|kept"))
+        expect(note).to_contain_text(re.compile(r"5 marks \(3 relevant, 2 not relevant\)|kept"))
         keys.goto("about:blank")
 
 

@@ -8,6 +8,8 @@ import pytest
 from PIL import Image as Pillow
 
 from visterm.learners.validation import CAUTIOUS_SPARSE
+from visterm.pipeline.feedback.calibration import Calibration
+from visterm.pipeline.search.searcher import Searcher
 from visterm.pipeline.service import handlers, schemas, schemas_figures
 
 
@@ -52,6 +54,28 @@ def test_the_options_of_a_search_are_those_of_the_class(client, searcher, photos
     assert [row["score"] for row in answer["results"]] == [row["score"] for row in expected["results"]] != []
     (nothing,) = client.get("/search", params={"query_label": "plum", "folder": "nowhere"}).json()
     assert nothing["results"] == []
+
+
+def test_probabilities_filter_and_are_absent_with_the_reason(client, photos, monkeypatch):
+    asked = {"id": photos.id("pear/0.jpg"), "k": 12, "learner": "oasis"}
+    (answer,) = client.get("/search", params=asked).json()  # too few test images
+    assert {row["probability"] for row in answer["results"]} == {answer["base_rate"]} == {None}
+    assert "10 are needed" in answer["no_probability"]
+    refused = client.get("/search", params=asked | {"min_probability": 0.5})
+    assert (refused.status_code, "10 are needed" in refused.text) == (409, True)
+    assert client.get("/search", params=asked | {"min_probability": 1.5}).status_code == 422
+
+    known = Calibration([-2.0, 2.0], [0.1, 0.9], 0.25, 100)
+    monkeypatch.setattr(Searcher, "calibration", lambda *_, is_plain: known if is_plain else "more than one image")
+    (answer,) = client.get("/search", params=asked).json()
+    found = [row["probability"] for row in answer["results"]]
+    assert (found, answer["base_rate"]) == (sorted(found, reverse=True), 0.25)
+    (likely,) = client.get("/search", params=asked | {"min_probability": found[2]}).json()
+    assert 1 <= len(likely["results"]) < 12
+    assert likely["results"] == answer["results"][: len(likely["results"])]
+    columns = client.get("/search/columns", params=asked | {"min_probability": found[2]}).json()
+    assert columns["probabilities"] == [row["probability"] for row in likely["results"]]
+    assert client.get("/search", params=asked | {"weight": 2, "min_probability": 0.1}).status_code == 409
 
 
 def test_columns_are_the_same_answer(client, photos):

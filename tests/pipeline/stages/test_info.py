@@ -61,6 +61,14 @@ def whole(mine):
     return mine
 
 
+def test_checksums_are_of_codebook_and_vectors_until_images_change(mine):
+    checksums = json_of("info", cwd=mine)["checksums"]
+    assert [len(checksum) for checksum in checksums.values()] == [16, 16]
+    assert f"checksums:   codebook {checksums['codebook']}, vectors" in visterm("info", cwd=mine).stdout
+    visterm("remove", "id:1", cwd=mine)
+    assert "checksums" not in json_of("info", cwd=mine)
+
+
 @pytest.mark.parametrize("damage", [loop, link_to_a_folder, link_to_nothing, folder, empty, flip])
 def test_every_damaged_record_is_named_with_the_command_that_repairs_it(whole, damage):
     for place in PLACES:

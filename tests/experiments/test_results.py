@@ -1,0 +1,65 @@
+"""The pages in docs/results: every claim has one row and a verdict, and what readers see is what the records hold."""
+
+import importlib
+import json
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("experiments.jobs", reason="experiments are not in the wheel")
+from experiments.__main__ import NAMES
+from experiments.claims import CLAIMS
+from experiments.coverage import ROWS
+from experiments.jobs import ROOT, code_of
+from experiments.pages import FEWEST, VERDICTS, count_text, findings_text, read_records
+
+FOLDER = ROOT / "docs" / "results"
+
+
+@pytest.fixture(scope="module")
+def records():
+    if not (FOLDER / "README.md").is_file():
+        pytest.skip("no results here")
+    return read_records(FOLDER, NAMES)
+
+
+def test_every_claim_has_one_row_with_a_verdict_on_the_page_of_its_coverage(records):
+    rows = Counter()
+    where = {(row.paper, row.item): row.where for row in ROWS}
+    for page, record in records.items():
+        for one in record["findings"]:
+            assert one.verdict in VERDICTS
+            assert bool(one.name) == one.of_paper
+            if one.of_paper and not one.repeat:
+                claim = CLAIMS[one.name]
+                assert where[claim.paper, claim.item] == page, one.name
+                rows[one.name] += 1
+    assert rows == Counter(list(CLAIMS))
+
+
+def test_results_of_the_present_code_can_hold(records):
+    """A difference needs as many repeats as the test, and an interval; earlier results wait for `make reproduce`."""
+    for name, record in records.items():
+        if record["code"] != code_of(importlib.import_module(f"experiments.{name}").measure):
+            continue
+        assert record["vectors"]
+        for one in record["findings"]:
+            assert one.difference is None or (one.difference[3] >= FEWEST and None not in one.difference), one.paper
+
+
+def test_the_summary_is_a_screen_per_paper(records):
+    text = (FOLDER / "README.md").read_text()
+    assert len(text.partition("## Appendix")[0].encode()) <= 8192
+    count = count_text(one for record in records.values() for one in record["findings"])
+    assert count in text
+    assert count in " ".join((ROOT / "README.md").read_text().split())
+
+
+def test_pages_show_what_their_records_hold(records):
+    for name, record in records.items():
+        assert findings_text(record["findings"]) in (FOLDER / f"{name}.md").read_text()
+        assert json.loads((FOLDER / f"{name}.json").read_text())["title"] == record["title"]
+
+
+def test_words_of_a_claim_are_few():
+    assert max(len(claim.words.split()) for claim in CLAIMS.values()) <= 11

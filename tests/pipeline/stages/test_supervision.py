@@ -1,0 +1,115 @@
+"""Learning from triplets, of a table or of relevance marks, in place of labels."""
+
+import numpy as np
+import pytest
+from running import CLASSES, SMALL, json_of, refused, visterm
+from scipy import sparse
+
+from visterm.learners import OASIS, load_learner
+from visterm.pipeline import FeedbackTrainer, Searcher, open_run
+from visterm.pipeline.store.models import trained_record
+
+HEADER = "query,relevant,irrelevant\n"
+
+
+@pytest.fixture(scope="module")
+def flat(tmp_path_factory, write_images):
+    """A folder without labels, with its features; tests overwrite triplets.csv."""
+    folder = tmp_path_factory.mktemp("flat")
+    write_images(folder / "fruit", [f"{label}{i}.jpg" for label in CLASSES for i in range(6)])
+    visterm("features", "fruit", *SMALL, cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def triplets(flat):
+    """Function that writes triplets.csv, and returns the setting that names it."""
+
+    def write(*rows):
+        (flat / "triplets.csv").write_text(HEADER + "".join(f"{','.join(row)}\n" for row in rows))
+        return "--set", "collection.triplets=triplets.csv"
+
+    return write
+
+
+ROWS = [("apple0.jpg", "apple1.jpg", "pear0.jpg"), ("pear0.jpg", "pear1.jpg", "plum3.jpg")] * 20
+
+
+def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat, triplets):
+    given = triplets(*ROWS, ("apple0.jpg", "gone.jpg", "pear0.jpg"))
+    result = visterm("train", *given, cwd=flat)
+    assert "warning: triplets.csv: 1 row names no image of the run, such as gone.jpg; skipped" in result.stderr.replace(
+        f"{flat}/", ""
+    )
+    assert "oasis learns from 40 triplets of" in result.stderr
+    assert "Next: visterm search IMAGE" in result.stderr
+    opened = open_run(flat / "runs" / "fruit")
+    names = sorted({path for row in ROWS for path in row})
+    X = opened.X[[opened.paths.index(name) for name in names]]
+    made = load_learner(flat / "runs/fruit/learners/oasis/files")
+    parameters = made.get_params() | {"record_teachers": False, "validation_fraction": None}
+    own = OASIS(**parameters).fit_triplets(X, [[names.index(path) for path in row] for row in ROWS])
+    np.testing.assert_array_equal(made.W_, own.W_)
+
+    assert json_of("train", cwd=flat)["fresh"]  # the run keeps the setting
+    assert json_of("info", cwd=flat)["learners"]["oasis"] == "4,000 steps"
+    found = visterm("search", "fruit/apple0.jpg", cwd=flat)
+    assert found.stderr == ""  # by oasis, which is not out of date
+    triplets(*ROWS[:-1])
+    assert "out of date" in json_of("info", cwd=flat)["learners"]["oasis"]
+    assert json_of("train", cwd=flat)["n_triplets"] == 39
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("apple0.jpg", "./apple0.jpg", "pear0.jpg"), "line 2: apple0.jpg stands twice in a triplet"),
+        (("a.jpg", "b.jpg", "c.jpg"), "no triplet of training images; 1 row names no image of the run, such as a.jpg"),
+        (("apple0.jpg", "", "pear0.jpg"), "line 2: an empty relevant"),
+    ],
+)
+def test_bad_triplets_are_one_line(flat, triplets, row, message):
+    assert message in refused("train", "--force", *triplets(row), cwd=flat)
+
+
+def test_who_does_not_learn_from_triplets_says_so(flat, triplets):
+    given = triplets(*ROWS)
+    assert "wsabie learns from labels, not from triplets" in refused("train", "--learner", "wsabie", *given, cwd=flat)
+    assert "use oasis or aroma" in refused("train", "--learner", "hier", *given, cwd=flat)
+    assert "tune learns from labels, not from triplets" in refused("tune", *given, cwd=flat)
+    assert "not both" in refused("train", *given, "--set", "collection.clicks=clicks.csv", cwd=flat)
+
+
+def test_test_images_are_not_learned_from(mine):
+    (mine / "triplets.csv").write_text(
+        HEADER + "".join(f"{c}/{i}.jpg,{c}/{i + 1}.jpg,pear/9.jpg\n" for c in ("apple", "plum") for i in range(9))
+    )
+    result = visterm("train", "--learner", "aroma", "--set", "collection.triplets=triplets.csv", cwd=mine)
+    assert "triplets with a test image skipped" in result.stderr
+    opened = open_run(mine / "runs" / "fruit")
+    n = trained_record(Searcher(mine / "runs" / "fruit").run, "aroma")["result"]["n_triplets"]
+    split = dict(zip(opened.paths, opened.splits, strict=True))
+    rows = [line.split(",") for line in (mine / "triplets.csv").read_text().splitlines()[1:]]
+    assert 0 < n == sum(all(split[path] == "train" for path in row) for row in rows)
+
+
+def test_marks_alone_teach_a_run_without_labels(flat):
+    without = "--set", "collection.triplets=null"
+    assert "or mark results, relevant ones and others" in refused("train", *without, "--learner", "aroma", cwd=flat)
+    searcher = Searcher(flat / "runs" / "fruit")
+    image = {image.path: image for image in searcher.images}
+    marks = FeedbackTrainer(searcher.run).marks
+    for path, mark in (("apple1.jpg", 1), ("apple2.jpg", 1), ("pear0.jpg", -1), ("plum0.jpg", -1)):
+        marks.add(image["apple0.jpg"].sha256, image[path], mark, learner="cosine")
+    upload = sparse.csr_matrix(searcher.X[:1])
+    for path, mark in (("apple3.jpg", 1), ("pear3.jpg", -1)):
+        options = {"learner": "cosine", "vector": upload, "extractor": searcher.gallery.content}
+        marks.add("a" * 64, image[path], mark, **options)
+    marks.add("0" * 64, image["pear0.jpg"], 1, learner="cosine")
+    result = visterm("train", *without, "--learner", "aroma", cwd=flat)
+    assert "aroma learns from 5 triplets of 6 relevance marks" in result.stderr
+    assert "warning: 1 mark skipped" in result.stderr
+    assert json_of("train", "--learner", "aroma", cwd=flat)["fresh"]
+    visterm("train", cwd=flat)  # oasis, with the upload among its teachers
+    taught = json_of("explain", "id:1", "id:2", "--teachers", "--learner", "oasis", "--learned", "1", cwd=flat)
+    assert len(taught["pairs"]) > 0

@@ -1,0 +1,48 @@
+"""The notebooks in examples/: they are stored without outputs, and their cells run, one after the other."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# As a notebook's kernel does, without its packages: a line with "!" is a command, and the last expression is shown.
+RUNNER = """
+import ast, json, subprocess, sys
+namespace = {"subprocess": subprocess}
+for number, cell in enumerate(json.load(open(sys.argv[1]))["cells"]):
+    if cell["cell_type"] == "code":
+        lines = [
+            f"subprocess.run({line[1:]!r}, shell=True, check=True)" if line.startswith("!") else line
+            for line in "".join(cell["source"]).splitlines()
+        ]
+        tree = ast.parse("\\n".join(lines), f"cell {number}")
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, f"cell {number}", "exec"), namespace)
+        if last is not None:
+            shown = eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), namespace)
+            if hasattr(shown, "_repr_html_"):
+                assert "<img" in shown._repr_html_()
+"""
+
+
+def test_outputs_are_stripped(repository):
+    notebooks = sorted((repository / "examples").glob("*.ipynb"))
+    assert len(notebooks) == 4
+    for notebook in notebooks:
+        for cell in json.loads(notebook.read_text())["cells"]:
+            assert not cell.get("outputs"), notebook.name
+            assert cell.get("execution_count") is None, notebook.name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # one folder, so that the demo is made once
+def test_notebooks_run(repository, tmp_path):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "MPLBACKEND": "Agg", "VISTERM_RUN": ""}
+    for notebook in sorted((repository / "examples").glob("*.ipynb")):
+        command = [sys.executable, "-c", RUNNER, str(notebook)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{notebook.name}: {done.stdout[-1000:]}{done.stderr[-3000:]}"
