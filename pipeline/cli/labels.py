@@ -174,6 +174,7 @@ def export(
     """
     editor = _editor(run)
     if file is None:
+        # Paths keep bytes that are no UTF-8, as in a file. For mypy stdout is any TextIO, which cannot do this.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
         editor.export(sys.stdout)
         return

@@ -12,7 +12,7 @@ from visterm.pipeline.store.teachers import TaughtImages, load_teachers
 
 
 def again(run: Run, name: str) -> str:
-    """Return the command that makes the table of a learner anew."""
+    """Return the command that retrains a learner with a table of teachers."""
     return f"'{how_to_train(run, name)} --force'"
 
 

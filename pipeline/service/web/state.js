@@ -66,6 +66,7 @@ export const state = {
     problem: null,
     models: {},
     evaluations: [],
+    judging: false,
     limits: {},
   },
   request: {}, // what the address asks for (address.js)

@@ -16,10 +16,10 @@ from visterm.pipeline.search.overview import make_overview, read_overview
 
 @pytest.fixture(scope="module")
 def odd(finished, tmp_path_factory):
-    """The run with a copy of an image, and a plum among the apples."""
+    """The run with a copy of an image, and a plum among the pears."""
     folder = copy_run(finished, tmp_path_factory.mktemp("overview"))
     shutil.copy(folder / "fruit/pear/1.jpg", folder / "fruit/pear/copy.jpg")
-    (folder / "fruit/plum/2.jpg").rename(folder / "fruit/apple/plum.jpg")
+    (folder / "fruit/plum/2.jpg").rename(folder / "fruit/pear/plum.jpg")
     visterm("features", "fruit", cwd=folder)
     return Searcher(folder / "runs" / "fruit")
 
@@ -48,7 +48,7 @@ def test_copies_are_found(odd, overview):
     groups = [{names[number] for number in group["ids"]} for group in overview.alike]
     assert find_duplicates(odd) == overview.alike
     assert any({"pear/1.jpg", "pear/copy.jpg"} <= group for group in groups)
-    assert not any(len({name.split("/")[0] for name in group - {"apple/plum.jpg"}}) > 1 for group in groups)
+    assert not any(len({name.split("/")[0] for name in group - {"pear/plum.jpg"}}) > 1 for group in groups)
 
 
 def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
@@ -68,9 +68,9 @@ def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
 
 @pytest.mark.slow
 def test_an_image_among_others_is_to_be_checked(odd, overview):
-    wrong = next(image.id for image in odd.images if image.path == "apple/plum.jpg")
+    wrong = next(image.id for image in odd.images if image.path == "pear/plum.jpg")
     [entry] = [entry for entry in overview.check if entry["id"] == wrong]
-    assert (entry["label"], entry["suggested"]) == ("apple", "plum")
+    assert (entry["label"], entry["suggested"]) == ("pear", "plum")
     assert entry == overview.check[0]
 
 
