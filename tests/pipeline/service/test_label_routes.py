@@ -5,6 +5,7 @@ import re
 import shutil
 
 import numpy as np
+import pytest
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.search.overview import overview_folder, overview_record
