@@ -114,3 +114,20 @@ export async function upload(file, values, options) {
   const [answer] = await request("search", { method: "POST", body: form, ...options });
   return answer;
 }
+
+/**
+ * Labels for an image of the collection, best first.
+ * @param {number} id
+ * @param {number} k
+ * @returns {Promise<Schemas["AnnotationResponse"]>}
+ */
+export function annotate(id, k) {
+  const form = new FormData();
+  form.append("id", String(id));
+  form.append("k", String(k));
+  return request("annotate", {
+    method: "POST",
+    body: form,
+    headers: { Accept: "application/json" },
+  });
+}

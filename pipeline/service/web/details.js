@@ -33,6 +33,26 @@ let timer = null;
 /** @type {((images: Photo[]) => void)[]} */
 const tellers = [];
 
+/** @type {(() => Photo[])[]} */
+const holders = [];
+
+/**
+ * Lists of photos whose labels are kept up to date: a function that returns the one shown.
+ * @param {() => Photo[]} images
+ */
+export const keepLabels = (images) => holders.push(images);
+
+/**
+ * Labels changed: give them to the photos that are shown.
+ * @param {Schemas["ImageSummary"][]} described
+ */
+export function tellLabels(described) {
+  const labels = new Map(described.map((image) => [image.id, image.labels]));
+  const known = holders.flatMap((images) => images()).filter((image) => labels.has(image.id));
+  for (const image of known) image.labels = labels.get(image.id) ?? [];
+  for (const tell of tellers) tell(known);
+}
+
 /**
  * Called with the images that were completed.
  * @param {(images: Photo[]) => void} act

@@ -492,9 +492,19 @@ const showCheck = (section, request) =>
         "p",
         { class: "quiet" },
         "The photos that are most similar to these have other labels. A label may be wrong, " +
-          "or the photo unusual. Correct labels in the folder or in labels.csv, then run " +
-          "visterm features again.",
+          "or the photo unusual.",
       ),
+      total
+        ? el(
+            "p",
+            {},
+            el(
+              "a",
+              { class: "button primary", ...here({ view: "queue", label }) },
+              "Go through them",
+            ),
+          )
+        : "",
       total
         ? holder
         : box(

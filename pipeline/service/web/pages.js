@@ -4,3 +4,4 @@ import "./figures.js";
 import "./home.js";
 import "./map.js";
 import "./photos.js";
+import "./queue.js";

@@ -3,7 +3,7 @@
 
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
-import { fromColumns, whenKnown } from "./details.js";
+import { fromColumns, keepLabels, whenKnown } from "./details.js";
 import { box, command, el, plural } from "./dom.js";
 import { Gallery } from "./gallery.js";
 import { altText, dressTile } from "./grid.js";
@@ -58,6 +58,7 @@ function makeGallery() {
   });
   bindSelection(made);
   whenKnown((images) => images.forEach((image) => made.refresh(image)));
+  keepLabels(() => made.images);
   return made;
 }
 

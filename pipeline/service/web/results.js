@@ -2,7 +2,7 @@
 
 import { addressOf, searchOf } from "./address.js";
 import { drawComparison } from "./compare.js";
-import { whenKnown } from "./details.js";
+import { keepLabels, whenKnown } from "./details.js";
 import { $, activeElement, announce, box, command, el, percent, plural, present } from "./dom.js";
 import { altText, dressTile, refreshTile, resultGallery, weakBreak } from "./grid.js";
 import { change } from "./history.js";
@@ -33,6 +33,7 @@ function makeGallery() {
   });
   bindSelection(gallery);
   whenKnown((images) => images.forEach(refreshTile));
+  keepLabels(() => state.ranking.results);
   return gallery;
 }
 

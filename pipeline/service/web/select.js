@@ -17,6 +17,7 @@ import {
   toast,
 } from "./dom.js";
 import { MARKS } from "./grid.js";
+import { editLabels, labelField, undoLabels } from "./labels.js";
 
 /** @import { Photo } from "./details.js" */
 /** @import { Child, Props } from "./dom.js" */
@@ -313,6 +314,7 @@ function drawBar() {
       canMark && button("relevant", "check", "Relevant", () => acts.mark(selection(), 1)),
       canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
       acts.canAdd() && button("add", "plus", "Add to query", () => acts.add(selection())),
+      button("label", "tag", "Label", askForLabel),
       button("download", "download", "Download", download),
       button("paths", "copy", "Copy paths", copyPaths),
       button("csv", "table", "Export CSV", exportCsv),
@@ -397,6 +399,37 @@ const exportCsv = () =>
     );
     toast(`${plural(images.length, "row")} saved as photos.csv.`);
   });
+
+// ---- labels of all of them
+
+function askForLabel() {
+  const ids = selection().map((image) => image.id);
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  /** @param {"add" | "remove"} change */
+  const edit = (change) => async (/** @type {string} */ label) => {
+    dialog.close();
+    try {
+      const done = await editLabels(ids.map((id) => ({ id, label, change })));
+      const words = `${label} ${change === "add" ? "added to" : "removed from"}`;
+      toast(
+        done.changed ? `${words} ${plural(done.changed, "photo")}.` : `Nothing to ${change}.`,
+        done.changed ? "Undo" : undefined,
+        done.changed ? () => void undoLabels() : undefined,
+      );
+    } catch (error) {
+      toast(`No label was changed: ${error.message}`);
+    }
+  };
+  dialog.replaceChildren(
+    el("h2", { id: "confirm-title" }, `Labels of ${plural(ids.length, "photo")}`),
+    labelField("Label to add", edit("add"), "Add"),
+    labelField("Label to remove", edit("remove"), "Remove"),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
+  );
+  dialog.showModal();
+  $("input", dialog).focus();
+}
 
 // ---- removing: asked twice, and undone
 

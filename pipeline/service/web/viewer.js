@@ -23,6 +23,7 @@ import {
 } from "./dom.js";
 import { drawExplanation } from "./explain.js";
 import { altText, markButtons } from "./grid.js";
+import { labelEditor } from "./labels.js";
 import { drawTeachers, TEACHERS } from "./teachers.js";
 import { info, named } from "./words.js";
 import { zoomable } from "./zoom.js";
@@ -57,6 +58,14 @@ const STRIP = 20; // neighbours on each side in the strip
 let shown = null; // the id of the image drawn
 /** @type {ReturnType<typeof zoomable> | null} */
 let zoom = null;
+/** @type {{ image: Photo, section: HTMLElement } | null} */
+let labels = null; // those of the photo shown: what is typed stays when the viewer is drawn again
+
+/** @param {Photo} image */
+function labelsOf(image) {
+  if (labels?.image !== image) labels = { image, section: labelEditor(image) };
+  return labels.section;
+}
 
 /** @param {number | null} factor */
 export const zoomBy = (factor) => (factor ? zoom?.zoom(factor) : zoom?.reset());
@@ -96,7 +105,7 @@ function photo(image, alt) {
 export async function drawViewer(given) {
   const { image, images, act, query } = given;
   const at = images.findIndex((other) => other.id === image.id);
-  const focused = viewer.contains(activeElement()) ? activeElement().dataset.act : null;
+  const focused = viewer.contains(activeElement()) ? activeElement() : null;
   /**
    * @param {string} name
    * @param {Parameters<typeof icon>[0]} sign
@@ -186,8 +195,9 @@ export async function drawViewer(given) {
   viewer.onclose = () => shown !== null && act.close(); // by the browser, which need not ask
   if (!viewer.open) viewer.showModal();
   placeMessages();
-  const back = $(`[data-act="${focused}"]:not(:disabled)`, viewer) ?? $(".close", viewer);
-  back.focus({ preventScroll: true });
+  const same = focused?.isConnected && focused !== viewer ? focused : null; // a field for a label
+  const again = $(`[data-act="${focused?.dataset.act}"]:not(:disabled)`, viewer);
+  (same ?? again ?? $(".close", viewer)).focus({ preventScroll: true });
   shown = image.id;
   zoom = null;
   const strips = $(".film", viewer);
@@ -196,8 +206,8 @@ export async function drawViewer(given) {
     strips.scrollLeft = current.offsetLeft - (strips.clientWidth - current.offsetWidth) / 2;
 
   if (image.path === null) {
-    const again = () => void (shown === image.id && image.path !== null && drawViewer(given));
-    complete([image]).then(again, () => {});
+    const draw = () => void (shown === image.id && image.path !== null && drawViewer(given));
+    complete([image]).then(draw, () => {});
   }
   if (!given.explain) {
     const pictures = [photo(image, altText(image))];
@@ -315,7 +325,6 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     el(
       "dl",
       { class: "facts" },
-      fact("Label", image.labels.length ? named(image.labels.join(", ")) : (unknown ?? "none")),
       fact("Size", image.width ? `${image.width} × ${image.height}` : "unknown"),
       model ? fact("Ranked by", model, "learner") : null,
       score === undefined ? null : fact("Score", figure(score), "score"),
@@ -324,6 +333,7 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
         ? null
         : fact("Likely the same kind", percent(probability), "probability"),
     ),
+    labelsOf(image),
     image.copies?.length
       ? el(
           "div",
@@ -399,6 +409,7 @@ export function closeViewer() {
   const id = shown;
   shown = null;
   zoom = null;
+  labels = null;
   if (viewer.open) viewer.close();
   placeMessages();
   return id;

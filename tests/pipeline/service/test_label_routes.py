@@ -1,13 +1,17 @@
-"""Labels edited through the service."""
+"""Labels edited through the service, and on the page."""
 
 import json
+import re
+import shutil
 
 import numpy as np
+import pytest
 
 from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.search.overview import overview_folder, overview_record
 from visterm.pipeline.service import schemas
 from visterm.pipeline.store.files import publish
+from visterm.pipeline.store.run import Run
 
 
 def draw_overview(run, entries):
@@ -56,3 +60,39 @@ def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photo
         assert client.get("/api/check").json()["total"] == 0
         client.post("/api/labels/undo")
         assert client.get("/api/check").json()["total"] == 1
+
+
+@pytest.fixture
+def labelled(shown, tmp_path, serving):
+    """The address of a service of a copy of the pages' run, with two labels to check; and the run."""
+    run = Run(tmp_path / "runs" / "photos")
+    shutil.copytree(shown.folder, run.folder, ignore=shutil.ignore_patterns("service", "overview", "*.lock"))
+    images = Searcher(run).images
+    draw_overview(run, [(image.id, "plum") for image in images if image.path in ("plum/1.jpg", "plum/2.jpg")])
+    with serving(run) as client:
+        yield str(client.base_url), run
+
+
+def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
+    from playwright.sync_api import expect
+
+    address, run = labelled
+    number = ids["plum/1.jpg"]
+    page.goto(f"{address}?view=album&open={number}")
+    labels = page.get_by_role("region", name="Labels")
+    labels.get_by_label("Add a label").fill("ripe")
+    page.keyboard.press("Enter")
+    expect(labels.get_by_role("listitem")).to_have_text(["plum", "ripe"])
+    labels.get_by_role("button", name="Remove label plum").click()
+    expect(labels.get_by_role("listitem")).to_have_text(["ripe"])
+    page.reload()
+    labels.get_by_role("button", name="Undo").click()
+    labels.get_by_role("button", name=re.compile("Undo ripe added")).click()
+    expect(labels.get_by_role("listitem")).to_have_text(["plum"])
+    page.goto(f"{address}?view=queue")
+    expect(page.locator("#queue")).to_contain_text("2 photos left")
+    page.keyboard.press("y")
+    expect(page.locator("#queue")).to_contain_text("1 decided, 1 photo left")
+    page.keyboard.press("n")
+    expect(page.locator("#queue")).to_contain_text("No label is left to check")
+    assert LabelEditor(run).of([number]) == {"plum/1.jpg": {"pear": 1.0}}

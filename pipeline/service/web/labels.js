@@ -1,0 +1,202 @@
+// Labels of photos, added and removed where they are seen. Each step can be undone, after a reload
+// too; where two pages edit, the later one wins, and the other sees it when one comes back to it.
+
+import { annotate, get, post } from "./api.js";
+import { tellLabels } from "./details.js";
+import { $, el, icon, plural, toast } from "./dom.js";
+import { state } from "./state.js";
+
+/** @import { Schemas } from "./api.js" */
+/** @import { Photo } from "./details.js" */
+/** @typedef {Schemas["LabelChange"]} Change */
+/** @typedef {Schemas["LabelStep"]} Step */
+
+const SUGGESTED = 4; // labels that the annotator proposes
+
+/** @param {Step} step */
+export function inWords({ added, removed, images }) {
+  const parts = [
+    added.length ? `${added.join(", ")} added` : "",
+    removed.length ? `${removed.join(", ")} removed` : "",
+  ].filter(Boolean);
+  return `${parts.join(", ")}: ${plural(images, "photo")}`;
+}
+
+/**
+ * @param {Change[]} edits
+ * @param {"page" | "queue"} [source]
+ */
+export async function editLabels(edits, source = "page") {
+  const done = await post("api/labels", { edits, source });
+  tellLabels(done.images);
+  return done;
+}
+
+/** @returns {Promise<Schemas["LabelEditResult"] | null>} */
+export async function undoLabels() {
+  try {
+    const done = await post("api/labels/undo", undefined);
+    tellLabels(done.images);
+    toast(`Undone: ${plural(done.changed, "photo")} as before.`);
+    return done;
+  } catch (error) {
+    toast(`Not undone: ${error.message}`);
+    return null;
+  }
+}
+
+let lists = 0;
+
+/**
+ * A field for a label, with the labels of the run as one types.
+ * @param {string} name
+ * @param {(label: string) => unknown} act
+ * @param {string} [words] on its button
+ */
+export function labelField(name, act, words = "Add") {
+  const id = `labels-${++lists}`;
+  const list = el("datalist", { id });
+  const input = el("input", {
+    type: "text",
+    list: id,
+    maxlength: 200,
+    dir: "auto",
+    autocomplete: "off",
+    "aria-label": name,
+    placeholder: name,
+  });
+  const suggest = async () => {
+    const typed = input.value;
+    const answer = await get("api/suggest", { q: typed, kind: "label", limit: 12 }).catch(
+      () => null,
+    );
+    if (answer && input.value === typed)
+      list.replaceChildren(...answer.labels.map((label) => el("option", { value: label.name })));
+  };
+  input.addEventListener("input", () => void suggest());
+  input.addEventListener("focus", () => void suggest());
+  const form = el(
+    "form",
+    { class: "row label-field" },
+    input,
+    list,
+    el("button", { type: "submit" }, words),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const label = input.value.trim();
+    if (!label) return;
+    input.value = "";
+    act(label);
+  });
+  return form;
+}
+
+/**
+ * The labels of a photo in the viewer.
+ * @param {Photo} image
+ */
+export function labelEditor(image) {
+  const section = el("section", { class: "labels", "aria-label": "Labels" });
+  const chips = el("ul", { class: "chips" });
+  const proposals = el("div", { class: "chips" });
+  const undo = el("button", { type: "button", class: "plain", hidden: true }, "Undo");
+  /** @type {string[]} */
+  let proposed = [];
+
+  const draw = () => {
+    chips.replaceChildren(
+      ...(image.labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
+      ...image.labels.map((label) =>
+        el(
+          "li",
+          { class: "chip" },
+          el("bdi", {}, label),
+          el(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              "aria-label": `Remove label ${label}`,
+              title: "Remove",
+              onclick: () => void edit(label, "remove"),
+            },
+            icon("cross"),
+          ),
+        ),
+      ),
+    );
+    proposals.replaceChildren(
+      ...proposed
+        .filter((label) => !image.labels.includes(label))
+        .map((label) =>
+          el(
+            "button",
+            {
+              type: "button",
+              class: "chip",
+              "aria-label": `Add suggested label ${label}`,
+              onclick: () => void edit(label, "add"),
+            },
+            icon("plus"),
+            el("bdi", {}, label),
+          ),
+        ),
+    );
+  };
+  /** @param {Step | null} step */
+  const showUndo = (step) => {
+    undo.hidden = !step;
+    if (step) undo.replaceChildren("Undo ", el("bdi", {}, inWords(step)));
+  };
+  /** @param {string} label @param {"add" | "remove"} change */
+  const edit = async (label, change) => {
+    try {
+      const done = await editLabels([{ id: image.id, label, change }]);
+      showUndo(done.last);
+      if (done.behind) toast(`Kept. Searches do not use it yet: ${done.behind}`);
+    } catch (error) {
+      toast(`The label was not changed: ${error.message}`);
+    }
+    draw();
+    $("input", section).focus({ preventScroll: true });
+  };
+  const read = async () => {
+    const [images, { last }] = await Promise.all([
+      get("api/images", { ids: String(image.id) }),
+      get("api/labels/last"),
+    ]);
+    tellLabels(images);
+    image.labels = images[0]?.labels ?? image.labels;
+    showUndo(last);
+    draw();
+  };
+  undo.addEventListener("click", async () => {
+    const done = await undoLabels();
+    if (done) showUndo(done.last);
+    await read().catch(() => {});
+    (undo.hidden ? $("input", section) : undo).focus({ preventScroll: true });
+  });
+  const again = () => {
+    // another page may have edited meanwhile
+    if (!section.isConnected) return removeEventListener("focus", again);
+    return void read().catch(() => {});
+  };
+  addEventListener("focus", again);
+  const propose = async () => {
+    const { labels } = await annotate(image.id, SUGGESTED);
+    proposed = labels.map(({ label }) => label);
+    draw();
+  };
+  draw();
+  read().catch(() => {});
+  if (state.run.annotators.length) propose().catch(() => {});
+  section.replaceChildren(
+    el("h3", {}, "Labels"),
+    chips,
+    proposals,
+    labelField("Add a label", (label) => void edit(label, "add")),
+    undo,
+  );
+  return section;
+}
