@@ -37,7 +37,7 @@ class JudgedLabels(NamedTuple):
     score : ndarray of float64, (n,)
         The rank of its improbability, from 0 to 1. The larger, the more likely is the label wrong.
     probability, suggested_probability : ndarray of float64, (n,)
-        By the logistic regression that has not seen the image.
+        By the logistic regression that has not seen the image, times the number of the image's labels, at most 1.
     names : ndarray of str, (n_labels,)
     """
 
@@ -89,9 +89,10 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     probabilities = cross_validated(X, own)
     known = probabilities[places, labels] > 0  # else no image with the label was left to train on
     places, labels = places[known], labels[known]
-    p, best = _own_and_best(probabilities, own, places, labels)
-    score = _ranks(-p)
-    return JudgedLabels(rows[places], labels, best, score, p, probabilities[places, best], names)
+    shares, best = _own_and_best(probabilities, own, places, labels)
+    n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
+    p, better = np.minimum(n_own * shares, 1), np.minimum(n_own * probabilities[places, best], 1)
+    return JudgedLabels(rows[places], labels, best, _ranks(-p), p, better, names)
 
 
 def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from running import copy_run, json_of, refused, visterm
 
 from visterm.pipeline import LabelEditor, Searcher, find_wrong_labels, judge_labels
 from visterm.pipeline.search.wrong_labels import _folds
+from visterm.pipeline.store.run import Run
 
 
 def of_classes(n=90, n_classes=3, d=30, seed=0):
@@ -47,6 +48,21 @@ def test_each_of_several_labels_is_judged():
     pairs = set(zip(judged.images.tolist(), judged.labels.tolist(), strict=True))
     assert pairs == {(i, j) for i, j in zip(*has.nonzero(), strict=True) if j != 4}
     assert not has[judged.images, judged.suggested].any()
+
+
+def test_a_wrong_label_beside_right_ones_has_the_highest_score():
+    """An image with two labels that fit is not worse than one with one that fits."""
+    rng = np.random.default_rng(0)
+    has = np.zeros((120, 4), bool)
+    has[np.arange(120), np.arange(120) % 4] = True
+    has[np.arange(0, 120, 3), (np.arange(0, 120, 3) + 1) % 4] = True  # two labels, and the vectors of both
+    X = has @ np.repeat(np.eye(4), 5, axis=1) + 0.3 * rng.random((120, 20))
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    given = has.copy()
+    given[[7, 30], [1, 0]] = True  # 7 has one label that fits, 30 two
+    judged = judge_labels(X, sp.csr_matrix(given.astype(np.float32)), list("abcd"))
+    worst = np.argsort(-judged.score)[:2]
+    assert set(zip(judged.images[worst].tolist(), judged.labels[worst].tolist(), strict=True)) == {(7, 1), (30, 0)}
 
 
 def test_what_cannot_be_judged_is_left_out():
@@ -112,3 +128,12 @@ def test_a_run_without_a_table_or_without_labels_says_so(odd, tmp_path):
     assert said["harmful"] is None
     assert "--force' to make one" in said["no_harmful"]
     assert "--force' to make one" in refused("doctor", "--learner", "oasis", cwd=folder)
+
+
+def test_a_run_without_two_labels_is_refused(tmp_path, write_images):
+    write_images(tmp_path / "flat", [f"{i}.jpg" for i in range(8)])
+    settings = ("--set", "features.n_visterms=10")
+    visterm("features", "flat", *settings, cwd=tmp_path)
+    assert "run flat has no labels" in refused("doctor", "--run", "flat", cwd=tmp_path)
+    LabelEditor(Run(tmp_path / "runs/flat")).add("apple", [f"id:{i}" for i in range(1, 9)])
+    assert "needs two labels" in refused("doctor", "--run", "flat", cwd=tmp_path)
