@@ -17,6 +17,7 @@ a (Z z)' T (Z g).
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,19 @@ def strongest(
             elif -term > values[1, -1]:
                 _insert(-term, k, values[1], places[1])
     return total, count
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+def summed_terms(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, u: np.ndarray, v: np.ndarray, terms: np.ndarray
+) -> None:
+    """Fill in u[a] T[a, b] v[b] for each entry of T, summed over the columns of u and v, (n_images, n) each."""
+    for a in range(len(indptr) - 1):
+        for k in range(indptr[a], indptr[a + 1]):
+            total, b = np.float32(0.0), indices[k]
+            for i in range(u.shape[1]):
+                total += u[a, i] * v[b, i]
+            terms[k] = data[k] * total
 
 
 class Teachers:
@@ -265,6 +279,39 @@ class Teachers:
         """
         u, v = (self._likeness(side)[:, 0] for side in (self._learner.whitened(q), self._gallery(x, centred=True)))
         return self._learned * (u * (self.table @ v) + v * (self.table.T @ u)) / 2
+
+    def of_margins(self, Q: Any, better: Any, worse: Any) -> sp.csr_array:
+        """What each teacher adds to how far better results of some queries score above worse ones.
+
+        Parameters
+        ----------
+        Q, better, worse : CSR or dense of shape (n_queries, d)
+            A query per row, and the mean of its relevant images and of its others, say.
+
+        Returns
+        -------
+        CSR of float32, shape (n_images, n_images)
+            Contributions to the sum of S(q, better) - S(q, worse) over all queries, in the places of `table`.
+        """
+        u = self._likeness(self._learner.whitened(Q)).astype(np.float32)
+        v = self._likeness(self._gallery(better, centred=False)) - self._likeness(self._gallery(worse, centred=False))
+        T = self.table
+        terms = np.zeros(T.nnz, np.float32)
+        summed_terms(T.indptr, T.indices, T.data, np.ascontiguousarray(u), np.ascontiguousarray(v, np.float32), terms)
+        return sp.csr_array((np.float32(self._learned) * terms, T.indices, T.indptr), shape=T.shape)
+
+    def parts_of(self, rows: Iterable[int], Q: Any, X: Any) -> Iterator[np.ndarray]:
+        """Yield what each of some training images adds to the similarities: float (n_queries, n_results) per image.
+
+        Similarities less this part are those of `without` that image.
+        """
+        u = self._likeness(self._learner.whitened(Q))
+        v = self._likeness(self._gallery(X, centred=False))
+        columns = self.table.tocsc()
+        for row in rows:
+            as_query = (self.table[[row]] @ v)[0] - self.table[row, row] * v[row]  # its own entry is in the column, too
+            as_image = (columns[:, [row]].T @ u)[0]
+            yield self._learned * (np.outer(u[row], as_query) + np.outer(as_image, v[row]))
 
     def without(self, rows: Any) -> Any:
         """Return a copy of the learner without all that some training images took part in.

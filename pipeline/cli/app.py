@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import collection, exporting, feedback, human_eval, labels, learning, models, searching, serving, tuning
+from . import collection, doctor, exporting, feedback, human_eval, labels, learning, models, searching, serving, tuning
 from .errors import USAGE_ERROR, signals
 from .options import Globals
 
 GROUPS: dict[str, tuple[Any, ...]] = {  # as the help lists them
     "Start": (learning.demo, learning.try_, collection.features, learning.train, learning.evaluate),
     "Search": (searching.search, searching.annotate, searching.explain, serving.serve),
-    "Improve": (tuning.tune, labels.commands, feedback.commands, feedback.forget),
+    "Improve": (tuning.tune, labels.commands, doctor.doctor, feedback.commands, feedback.forget),
     "Keep": (collection.add, collection.remove, exporting.export, searching.duplicates, collection.info),
     "Rarely": (collection.repair, collection.compact, searching.index, models.commands, human_eval.commands),
 }

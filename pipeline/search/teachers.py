@@ -104,7 +104,7 @@ def explain_teachers(
         pair.contributions,
         strict=True,
     ):
-        sides = [_shown(searcher, rows[row]) for row in (a, b)]
+        sides = [shown(searcher, rows[row]) for row in (a, b)]
         shared = sorted(set(sides[0]["labels"]).intersection(sides[1]["labels"]))
         mark = rows[b].get("mark") or rows[a].get("mark")
         listed.append(
@@ -145,7 +145,8 @@ def _vector(searcher: Searcher, given: Any) -> tuple[str, Any]:
     return (read.names[0] if row < 0 else searcher.images[row].path), read.Q
 
 
-def _shown(searcher: Searcher, row: dict[str, Any]) -> dict[str, Any]:
+def shown(searcher: Searcher, row: dict[str, Any]) -> dict[str, Any]:
+    """Id, path and labels of the image that a row of the table is of; None, None and none if it is gone."""
     image = _image(searcher, row)
     if image is None:
         return {"id": None, "path": None, "labels": []}

@@ -44,9 +44,7 @@ class LabelHandlers:
         """Images, by id, and labels that people added or confirmed."""
         last = self._edits.last()
         if self._confirmed[0] != last:
-            standing = self._edits.standing().values()
-            pairs = {(edit.image, edit.label) for edits in standing for edit in edits.values() if edit.change == 1}
-            self._confirmed = last, pairs
+            self._confirmed = last, self._edits.confirmed()
         return self._confirmed[1]
 
     def _result(self, made: list[LabelEdit]) -> dict[str, Any]:

@@ -129,6 +129,15 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
                 last[edit.path][edit.label] = edit
         return {path: edits for path, edits in last.items() if edits}
 
+    def confirmed(self) -> set[tuple[int, str]]:
+        """Images, by id, and labels that people added or confirmed."""
+        return {
+            (edit.image, edit.label)
+            for edits in self.standing().values()
+            for edit in edits.values()
+            if edit.change == 1
+        }
+
     def export(self) -> list[dict[str, Any]]:
         """Every row ever added, in order: what `LabelEdit` lists."""
         return [edit._asdict() for edit in self.since(0)]

@@ -169,6 +169,32 @@ def test_teachers_of_a_pair_are_the_strongest_and_add_up_to_the_score():
 
 @pytest.mark.parametrize("name", ["plain", "whitened", "symmetric"])
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+def test_margins_and_parts_of_images_are_differences_of_scores(name, dense):
+    X, y = make_images(dense=dense)
+    others, _ = make_images(dense=dense, n=12, seed=1)
+    learner = Blend(clone(KINDS[name]).fit(X, y), 0.6, scale=2.0)
+    teachers = Teachers(learner, X)
+    Q, better, worse = others[:3], others[3:6], others[6:9]
+
+    def margin(one):
+        return sum(
+            one.similarity(Q[[i]], better[[i]])[0, 0] - one.similarity(Q[[i]], worse[[i]])[0, 0] for i in range(3)
+        )
+
+    terms = teachers.of_margins(Q, better, worse)
+    assert terms.shape == (60, 60)
+    nothing = Blend(teachers.without(np.arange(60)), 0.6, scale=2.0)
+    assert terms.sum() == pytest.approx(margin(learner) - margin(nothing), abs=1e-4)
+    before = learner.similarity(Q, others)
+    for row, part in zip((3, 8), teachers.parts_of((3, 8), Q, others), strict=True):
+        without = Blend(teachers.without([row]), 0.6, scale=2.0)
+        np.testing.assert_allclose(before - part, without.similarity(Q, others), atol=1e-4)
+        of_image = terms[[row]].sum() + terms[:, [row]].sum() - terms[row, row]
+        assert of_image == pytest.approx(margin(learner) - margin(without), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["plain", "whitened", "symmetric"])
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 def test_images_can_be_taken_out_of_W(name, dense):
     X, y = make_images(dense=dense)
     learner = clone(KINDS[name]).fit(X, y)
