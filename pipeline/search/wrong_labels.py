@@ -89,9 +89,9 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     probabilities = cross_validated(X, own)
     known = probabilities[places, labels] > 0  # else no image with the label was left to train on
     places, labels = places[known], labels[known]
-    shares, best = _own_and_best(probabilities, own, places, labels)
+    best = np.where(own, -np.inf, probabilities).argmax(axis=1)[places]
     n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
-    p, better = np.minimum(n_own * shares, 1), np.minimum(n_own * probabilities[places, best], 1)
+    p, better = np.minimum(n_own * probabilities[places, labels], 1), np.minimum(n_own * probabilities[places, best], 1)
     return JudgedLabels(rows[places], labels, best, _ranks(-p), p, better, names)
 
 
@@ -180,16 +180,6 @@ def _folds(own: np.ndarray) -> np.ndarray:
         free = rng.permutation(np.flatnonzero(own[:, label] & (folds < 0)))
         folds[free] = (rng.integers(N_FOLDS) + np.arange(len(free))) % N_FOLDS
     return folds
-
-
-def _own_and_best(
-    values: np.ndarray, own: np.ndarray, places: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Value of each image's label, and the label with the highest value among those that the image does not have."""
-    import numpy as np
-
-    best = np.where(own, -np.inf, values).argmax(axis=1)
-    return values[places, labels], best[places]
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
