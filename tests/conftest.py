@@ -18,6 +18,11 @@ from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
+# Each process of the suite has a core: BLAS in one thread, and threads of OpenMP that sleep while they wait. Else they
+# spin, a sixth of all processor time. Before NumPy is imported; what tests threads asks for them itself.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import numba
 import numpy as np
 import pytest
