@@ -33,34 +33,23 @@ class CollectionHandlers:
         self.handlers = handlers
         self._removals: dict[str, list[Excluded]] = {}  # by token, oldest first; forgotten when the service ends
 
-    def images(
-        self,
-        snapshot: Snapshot,
-        wanted: Filter,
-        order: str,
-        *,
-        ids: str | None,
-        sample: int | None,
-        seed: int,
-        offset: int,
-        limit: int,
-    ) -> list[dict[str, Any]]:
+    def images(self, snapshot: Snapshot, request: schemas.ImagesRequest) -> list[dict[str, Any]]:
         """Make `schemas.ImageSummary` of those with given ids, of some random ones, or of the list from `offset` on."""
         rows: Sequence[int]
-        if ids is not None:  # removed ones are left out
-            places = [snapshot.searcher.place.get(int(number)) for number in ids.split(",")]
+        if request.ids is not None:  # removed ones are left out
+            places = [snapshot.searcher.place.get(int(number)) for number in request.ids.split(",")]
             rows = [row for row in places if row is not None]
         else:
-            rows = _rows(snapshot, wanted, order)
-            if sample is not None:
-                rows = random.Random(seed).sample(rows, min(sample, len(rows)))
+            rows = _rows(snapshot, request)
+            if request.sample is not None:
+                rows = random.Random(request.seed).sample(rows, min(request.sample, len(rows)))
             else:
-                rows = rows[offset : offset + limit]
+                rows = rows[request.offset : request.offset + request.limit]
         return [self.handlers.image_summary(snapshot, row) for row in rows]
 
-    def columns(self, snapshot: Snapshot, wanted: Filter, order: str) -> dict[str, Any]:
+    def columns(self, snapshot: Snapshot, request: schemas.ListRequest) -> dict[str, Any]:
         """Make `schemas.Columns` of the images that pass a filter."""
-        ranked = [(row, 0.0) for row in _rows(snapshot, wanted, order)[: schemas.MAX_COLUMNS]]
+        ranked = [(row, 0.0) for row in _rows(snapshot, request)[: schemas.MAX_COLUMNS]]
         return {"version": snapshot.searcher.version} | self.handlers.columns(snapshot, ranked)
 
     def details(self, snapshot: Snapshot, image: Image) -> dict[str, Any]:
@@ -187,8 +176,8 @@ class _Chunks:
         return data
 
 
-def _rows(snapshot: Snapshot, wanted: Filter, order: str) -> Sequence[int]:
-    """Return the rows of the images that pass a filter, in order of "path", or "recent": the last added ones first."""
-    images, gallery = snapshot.searcher.images, snapshot.searcher.gallery
+def _rows(snapshot: Snapshot, request: schemas.ListRequest) -> Sequence[int]:
+    """Return the rows of the images that pass a filter, in the order asked for; "recent": the last added ones first."""
+    images, gallery, wanted = snapshot.searcher.images, snapshot.searcher.gallery, Filter.of(**request.filter_options())
     rows: Sequence[int] = range(len(images)) if wanted == NO_FILTER else gallery.rows_of(wanted).tolist()
-    return rows if order == "path" else sorted(rows, key=lambda row: -images[row].id)
+    return rows if request.order == "path" else sorted(rows, key=lambda row: -images[row].id)

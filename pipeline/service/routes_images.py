@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request
@@ -12,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.pipeline.report.thumbnail import make_thumbnail
-from visterm.pipeline.search.filters import Filter
 from visterm.pipeline.store.catalogue import Image
 
 from . import schemas
@@ -25,52 +23,20 @@ from .thumbnails import SIZES, media_type
 _IMMUTABLE = "private, max-age=31536000, immutable"
 _IMAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; sandbox"}  # for a file that is both image and page
 
-_Labels = Annotated[list[schemas.Name] | None, Query(max_length=schemas.MAX_LABELS)]
-_Folder = Annotated[schemas.Folder | None, Query(description="Only images in this folder or below it")]
-_Date = Annotated[schemas.Name | None, Query(description="Only images from this date on, or before it: 2024-05")]
-_Where = Annotated[
-    list[schemas.Name] | None, Query(max_length=schemas.MAX_LABELS, description="Conditions on fields: camera=X100")
-]
-_Order = Annotated[Literal["path", "recent"], Query(description="recent: the last added ones first")]
-
 
 def add_image_routes(app: FastAPI, collection: CollectionHandlers) -> None:
     """Add the routes of images, thumbnails and uploads."""
     handlers = collection.handlers
 
     @app.get("/api/images", response_model=list[schemas.ImageSummary], tags=["collection"])
-    async def images(
-        sample: Annotated[int | None, Query(ge=1, le=200, description="Number of random images")] = None,
-        seed: Annotated[int, Query(description="The same seed gives the same random images")] = 0,
-        label: _Labels = None,
-        not_label: _Labels = None,
-        folder: _Folder = None,
-        after: _Date = None,
-        before: _Date = None,
-        where: _Where = None,
-        ids: Annotated[schemas.Ids | None, Query(max_length=4000, description="Ids of images, such as 1,2,3")] = None,
-        order: _Order = "path",
-        offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-        limit: Annotated[int, Query(ge=1, le=200)] = 48,
-    ) -> Response:
+    async def images(request: Annotated[schemas.ImagesRequest, Query()]) -> Response:
         """List images in order of path or of addition, some random ones, or those with given ids."""
-        wanted = Filter.of(label, not_label, folder, after, before, where)
-        asked = functools.partial(collection.images, ids=ids, sample=sample, seed=seed, offset=offset, limit=limit)
-        return JsonResponse(await handlers.general_pool.run(asked, handlers.snapshot, wanted, order))
+        return JsonResponse(await handlers.general_pool.run(collection.images, handlers.snapshot, request))
 
     @app.get("/api/images/columns", response_model=schemas.Columns, tags=["collection"])
-    async def image_columns(
-        label: _Labels = None,
-        not_label: _Labels = None,
-        folder: _Folder = None,
-        after: _Date = None,
-        before: _Date = None,
-        where: _Where = None,
-        order: _Order = "path",
-    ) -> Response:
+    async def image_columns(request: Annotated[schemas.ListRequest, Query()]) -> Response:
         """List images of the collection in columns, in order of path or of addition."""
-        wanted = Filter.of(label, not_label, folder, after, before, where)
-        return JsonResponse(await handlers.general_pool.run(collection.columns, handlers.snapshot, wanted, order))
+        return JsonResponse(await handlers.general_pool.run(collection.columns, handlers.snapshot, request))
 
     @app.get("/api/images/{number}", response_model=schemas.ImageDetails, tags=["collection"])
     async def image_details(number: schemas.ImageId) -> Response:

@@ -27,6 +27,25 @@ JsonObject = dict[str, Any]
 _BEHIND = "Why searches still use the previous version; null: they use this one"
 
 
+class FilterRequest(BaseModel):
+    """Which images; all by default."""
+
+    label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="Only images with one of these labels")
+    not_label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="No images with one of these labels")
+    folder: Folder | None = Field(default=None, description="Only images in this folder or below it; .: in no folder")
+    after: Name | None = Field(default=None, description="Only images from this date on: 2024, 2024-05 or 2024-05-31")
+    before: Name | None = Field(default=None, description="Only images before this date")
+    where: list[Name] = Field(
+        default=[],
+        max_length=MAX_LABELS,
+        description="Only images of which these conditions on fields hold: camera=X100; with = != < <= > or >=",
+    )
+
+    def filter_options(self) -> dict[str, Any]:
+        """Return what `Filter.of` and `Searcher.filter` take."""
+        return {name: getattr(self, name) for name in ("label", "not_label", "folder", "after", "before", "where")}
+
+
 class ImageRequest(BaseModel):
     """A query (exactly one of id and upload, or a file in a POST) and options."""
 
@@ -47,23 +66,13 @@ Learned = Annotated[
 ]
 
 
-class SearchRequest(ImageRequest):
+class SearchRequest(ImageRequest, FilterRequest):
     """A query (exactly one of id, upload and query_label, or a file in a POST), examples, and options."""
 
     query_label: Name | None = Field(
         default=None, description="Find the images that fit this label best; needs a learner that ranks labels"
     )
     offset: int = Field(default=0, ge=0, le=MAX_OFFSET, description="Number of results to skip, for paging")
-    label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="Only images with one of these labels")
-    not_label: list[Name] = Field(default=[], max_length=MAX_LABELS, description="No images with one of these labels")
-    folder: Folder | None = Field(default=None, description="Only images in this folder or below it; .: in no folder")
-    after: Name | None = Field(default=None, description="Only images from this date on: 2024, 2024-05 or 2024-05-31")
-    before: Name | None = Field(default=None, description="Only images before this date")
-    where: list[Name] = Field(
-        default=[],
-        max_length=MAX_LABELS,
-        description="Only images of which these conditions on fields hold: camera=X100; with = != < <= > or >=",
-    )
     example: list[Example] = Field(
         default=[],
         max_length=MAX_EXAMPLES,
@@ -87,15 +96,27 @@ class SearchRequest(ImageRequest):
         description="Only images that share a label with the query with at least this probability",
     )
 
-    def filter_options(self) -> dict[str, Any]:
-        """Return what `Searcher.filter` takes."""
-        return {name: getattr(self, name) for name in ("label", "not_label", "folder", "after", "before", "where")}
-
 
 class ColumnsRequest(SearchRequest):
     """A search request for all results, in columns."""
 
     k: int = Field(default=MAX_COLUMNS, ge=1, le=MAX_COLUMNS, description="Number of results")
+
+
+class ListRequest(FilterRequest):
+    """A request for images of the collection, in columns."""
+
+    order: Literal["path", "recent"] = Field(default="path", description="recent: the last added ones first")
+
+
+class ImagesRequest(ListRequest):
+    """A request for images of the collection: a page of the list, some random ones, or those with given ids."""
+
+    sample: int | None = Field(default=None, ge=1, le=200, description="Number of random images")
+    seed: int = Field(default=0, description="The same seed gives the same random images")
+    ids: Ids | None = Field(default=None, max_length=4000, description="Ids of images, such as 1,2,3")
+    offset: int = Field(default=0, ge=0, lt=2**31)
+    limit: int = Field(default=48, ge=1, le=200)
 
 
 class UploadSearchRequest(SearchRequest):
