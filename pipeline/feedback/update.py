@@ -285,9 +285,9 @@ class FeedbackTrainer:
         -------
         dict
             ``file``, ``queries``, ``relevant`` and ``not`` (marks that stand), and under ``learners`` for each that is
-            trained and can learn from marks: ``version``, ``marks`` it learned, ``waiting`` to be learned,
-            ``set_aside``, ``void`` (there were versions of a base that was retrained since), ``map_base`` and
-            ``map_after`` of the version in force, ``undo`` (versions it can go back to).
+            trained and can learn from marks: ``version``, ``marks`` it learned, those of its training included,
+            ``waiting`` to be learned, ``set_aside``, ``void`` (there were versions of a base that was retrained since),
+            ``map_base`` and ``map_after`` of the version in force, ``undo`` (versions it can go back to).
         """
         standing = self.marks.standing()
         marks = {mark.number: mark for some in standing.values() for mark in some}
@@ -296,7 +296,7 @@ class FeedbackTrainer:
             if name not in self.run.learners():
                 continue
             state = self._versions.in_force(name)
-            learned = set(self._versions.marks(name, state.version))
+            learned = self._learned(name, state.version)
             record = self._versions.record(name, state.version) if state.version else {}
             learners[name] = {
                 "version": state.version,
@@ -322,8 +322,12 @@ class FeedbackTrainer:
         for name in UPDATABLE:
             if name in self.run.learners():
                 state = self._versions.in_force(name)
-                settled[name] = set(self._versions.marks(name, state.version)).union(state.set_aside)
+                settled[name] = self._learned(name, state.version).union(state.set_aside)
         return settled
+
+    def _learned(self, learner: str, version: int) -> set[int]:
+        """Numbers of the marks that a version has learned; those that its training began with count."""
+        return set(self._versions.marks(learner, version)).union(trained_record(self.run, learner).get("marks", ()))
 
     def _train_version(
         self, learner: str, state: InForce, data: TrainingData, new: list[int], answer: dict[str, Any]

@@ -31,6 +31,7 @@ class LearntFrom(NamedTuple):
     uploads: dict[str, Any] = {}  # vectors of queries outside of the run by SHA-256, which follow the images
     warnings: tuple[str, ...] = ()
     source: str = ""  # of the triplets, in words
+    marks: tuple[int, ...] = ()  # numbers of the relevance marks that the triplets are of
 
 
 def learnt_from(run: Run, config: Config, collection: Collection) -> LearntFrom:
@@ -122,7 +123,8 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | 
     every, extractor = RelevanceMarks(run.marks), extractor_content(run)
     rows: list[list[Image | str]] = []
     uploads: dict[str, Any] = {}
-    n_marks, n_left_out = 0, 0
+    numbers: list[int] = []
+    n_left_out = 0
     for key, marks in every.standing().items():
         here = [mark for mark in marks if mark.sha256 in by_content and mark.sha256 != key]
         relevant = [by_content[mark.sha256] for mark in here if mark.mark > 0]
@@ -134,7 +136,7 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | 
             continue
         if vector is not None:
             uploads[key] = vector
-        n_marks += len(here)
+        numbers += [mark.number for mark in here]
         n_left_out += len(marks) - len(here)
         rows += [[query, one, other] for one in relevant for other in others]
     if not rows:
@@ -144,7 +146,8 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | 
         why = "their query or image is gone, or the query has marks of one kind only"
         warnings.append(f"{count(n_left_out, 'mark')} skipped: {why}")
     order = np.random.default_rng([config.seed, 7]).permutation(len(rows))
-    return _taught([rows[i] for i in order], uploads, warnings, count(n_marks, "relevance mark"))
+    taught = _taught([rows[i] for i in order], uploads, warnings, count(len(numbers), "relevance mark"))
+    return taught._replace(marks=tuple(sorted(numbers)))
 
 
 def _taught(

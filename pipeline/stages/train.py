@@ -233,6 +233,8 @@ def _train(
             save_teachers(target, TaughtImages(X, rows))
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
+        if taught.marks:
+            record["marks"] = taught.marks
         record["result"] = {
             "n_images": len(images),
             **({} if triplets is None else {"n_triplets": len(triplets)}),

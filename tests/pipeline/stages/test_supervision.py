@@ -113,3 +113,5 @@ def test_marks_alone_teach_a_run_without_labels(flat):
     visterm("train", cwd=flat)  # oasis, with the upload among its teachers
     taught = json_of("explain", "id:1", "id:2", "--teachers", "--learner", "oasis", "--learned", "1", cwd=flat)
     assert len(taught["pairs"]) > 0
+    status = FeedbackTrainer(searcher.run).status()["learners"]["oasis"]
+    assert (status["marks"], status["waiting"]) == (6, 1)  # that of the query which is gone
