@@ -3,7 +3,7 @@
 Cost: OASIS of 2,000,000 triplets on 3,400 synthetic images of 38 classes, with and without `record_teachers`, in turns;
 the size of the table; and the explanation of a pair. Truth: for pairs of a test query and a result of its class that is
 trained on, OASIS is trained again without the 20 images that taught most about the pair, and without 20 random ones of
-the same classes: how far what was learned about the pair falls.
+the same classes: how far what was learned about the pair falls. Wrong labels: see benchmarks/wrong_labels.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from visterm.learners import OASIS, Teachers
 
+from . import wrong_labels
 from .open import images_of
 from .records import THREAD, compared, race, record, seconds
 
@@ -151,4 +152,5 @@ def without(X: Any, y: np.ndarray, training: np.ndarray, gone: np.ndarray, pair:
 
 def run(quick: bool = False) -> list[dict]:
     records = [one for kind in VECTORS for one in cost(kind, quick)]
-    return records + [truth(name, kind, quick) for name, kind in SETS[: 1 if quick else None]]
+    records += [truth(name, kind, quick) for name, kind in SETS[: 1 if quick else None]]
+    return records + wrong_labels.run(quick)

@@ -1,7 +1,8 @@
 """Labels that are likely wrong: each label of an image is judged by all other images.
 
-The probability of the label, by a logistic regression that is trained without the image, says how well it fits. The
-score is the rank of the improbability, from 0 to 1.
+How well a label fits is its probability p, by a logistic regression that is trained without the image, times 1 + s,
+where s is the share of the nearest images that have it, the nearer the more weight. The score is the rank from 0 to 1,
+the worst fit last. `python -m benchmarks teachers` compares this with each signal alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 LISTED = 20
 N_FOLDS = 5
-_INVERSE_REGULARIZATION = 10.0
+N_NEIGHBORS = 15
+_INVERSE_REGULARIZATION = 3.0
 _TOLERANCE = 1e-3  # of the logistic regression: ranks need no more
 _MOST_STEPS = 100
 
@@ -33,11 +35,13 @@ class JudgedLabels(NamedTuple):
     images : ndarray of int64, (n,)
         Rows of the images.
     labels, suggested : ndarray of int64, (n,)
-        Their labels as numbers of `names`, and of the labels that an image does not have the most probable one.
+        Their labels as numbers of `names`, and of the labels that an image does not have the one that fits best.
     score : ndarray of float64, (n,)
-        The rank of its improbability, from 0 to 1. The larger, the more likely is the label wrong.
+        The rank of `fit`, from 0 to 1. The larger, the more likely is the label wrong.
     probability, suggested_probability : ndarray of float64, (n,)
         By the logistic regression that has not seen the image, times the number of the image's labels, at most 1.
+    fit, suggested_fit : ndarray of float64, (n,)
+        The probability and the neighbours in one number: how well the label fits, and the suggested one.
     names : ndarray of str, (n_labels,)
     """
 
@@ -47,6 +51,8 @@ class JudgedLabels(NamedTuple):
     score: np.ndarray
     probability: np.ndarray
     suggested_probability: np.ndarray
+    fit: np.ndarray
+    suggested_fit: np.ndarray
     names: np.ndarray
 
 
@@ -82,17 +88,19 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     images, labels = images[usable].astype(np.int64), labels[usable].astype(np.int64)
     if len(np.unique(labels)) < 2:
         none, nothing = np.zeros(0, np.int64), np.zeros(0)
-        return JudgedLabels(none, none, none, nothing, nothing, nothing, names)
+        return JudgedLabels(none, none, none, nothing, nothing, nothing, nothing, nothing, names)
     rows, places = np.unique(images, return_inverse=True)
     X, own = X[rows], np.zeros((len(rows), len(names)), bool)
     own[places, labels] = True
     probabilities = cross_validated(X, own)
     known = probabilities[places, labels] > 0  # else no image with the label was left to train on
     places, labels = places[known], labels[known]
-    best = np.where(own, -np.inf, probabilities).argmax(axis=1)[places]
+    fits = probabilities * (1 + _votes(X, own))
+    best = np.where(own, -np.inf, fits).argmax(axis=1)[places]
     n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
     p, better = np.minimum(n_own * probabilities[places, labels], 1), np.minimum(n_own * probabilities[places, best], 1)
-    return JudgedLabels(rows[places], labels, best, _ranks(-p), p, better, names)
+    fit, better_fit = n_own * fits[places, labels], n_own * fits[places, best]
+    return JudgedLabels(rows[places], labels, best, _ranks(-fit), p, better, fit, better_fit, names)
 
 
 def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any]]:
@@ -108,8 +116,8 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
     -------
     list of dict
         ``{"id", "path", "label", "score", "probability", "suggested", "suggested_probability"}``, the most likely wrong
-        first, as of `JudgedLabels`: labels that are less probable than another one, ``suggested``. Without labels that
-        people added or confirmed, and images whose file is gone.
+        first, as of `JudgedLabels`: labels that fit worse than another one, ``suggested``. Without labels that people
+        added or confirmed, and images whose file is gone.
 
     Raises
     ------
@@ -132,14 +140,15 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
     for place in np.argsort(-judged.score, kind="stable").tolist():
         row, label = int(judged.images[place]), str(judged.names[judged.labels[place]])
         image = searcher.images[row]
-        p, better = float(judged.probability[place]), float(judged.suggested_probability[place])
         if len(entries) == k:
             break
-        if better <= p or (image.id, label) in confirmed or searcher.deleted([row]):
+        worse = judged.fit[place] < judged.suggested_fit[place]
+        if not worse or (image.id, label) in confirmed or searcher.deleted([row]):
             continue
         entry = {"id": image.id, "path": image.path, "label": label, "score": round(float(judged.score[place]), 4)}
-        entry |= {"probability": round(p, 4), "suggested": str(judged.names[judged.suggested[place]])}
-        entries.append(entry | {"suggested_probability": round(better, 4)})
+        entry |= {"probability": round(float(judged.probability[place]), 4)}
+        entry |= {"suggested": str(judged.names[judged.suggested[place]])}
+        entries.append(entry | {"suggested_probability": round(float(judged.suggested_probability[place]), 4)})
     return entries
 
 
@@ -168,6 +177,26 @@ def cross_validated(X: Any, own: np.ndarray) -> np.ndarray:
             regression.fit(X[training[images]], labels)
         probabilities[np.ix_(left_out, regression.classes_)] = regression.predict_proba(X[left_out])
     return probabilities
+
+
+def _votes(X: Any, own: np.ndarray) -> np.ndarray:
+    """Share of the nearest images by cosine that have each label, float32 (n_images, n_labels).
+
+    Weights fall from the nearest image to 0 at the farthest of `N_NEIGHBORS`.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    from visterm.learners import Cosine
+    from visterm.retrieval import ExactIndex
+
+    n = len(own)
+    nearest = ExactIndex(Cosine().fit(X), X).search(X, min(N_NEIGHBORS, n - 1), exclude=np.arange(n))
+    weights = nearest.scores - nearest.scores[:, -1:] + np.float32(1e-6)  # all are equally near: all count the same
+    weights /= weights.sum(axis=1, keepdims=True)
+    places = np.repeat(np.arange(n), weights.shape[1]), nearest.indices.ravel()
+    votes = sparse.csr_array((weights.ravel(), places), shape=(n, n)) @ sparse.csr_array(own.astype(np.float32))
+    return np.asarray(votes.toarray())
 
 
 def _folds(own: np.ndarray) -> np.ndarray:
