@@ -57,7 +57,8 @@ X = inputs["X"] if "X" in inputs else sp.csr_matrix(
 labels, probabilities = inputs["labels"], inputs["probabilities"]
 outputs["cleanlab, own regression"] = 1 - CleanLearning(seed=0).find_label_issues(X, labels)["label_quality"].to_numpy()
 for method in ("self_confidence", "normalized_margin"):
-    outputs["cleanlab, " + method.replace("_", " ")] = 1 - get_label_quality_scores(labels, probabilities, method=method)
+    quality = get_label_quality_scores(labels, probabilities, method=method)
+    outputs["cleanlab, " + method.replace("_", " ")] = 1 - quality
 first = find_label_issues(labels, probabilities)
 outputs["cleanlab, find_label_issues"] = first + outputs["cleanlab, self confidence"]
 """
