@@ -19,7 +19,8 @@ from visterm.learners import OASIS, Teachers
 
 from . import wrong_labels
 from .open import images_of
-from .records import THREAD, compared, race, record, seconds
+from .records import THREAD, compared, kept_in, race, record, seconds
+from .vectors import CACHE
 
 N_IMAGES, N_CLASSES, N_TRIPLETS = 3_400, 38, 2_000_000
 VECTORS = {"visterms": (10_000, 60), "deep": (1_280, 1_280)}  # numbers per vector, and those that are not 0
@@ -93,16 +94,19 @@ def cost(kind: str, quick: bool) -> list[dict]:
     ]
 
 
-def truth(name: str, kind: str, quick: bool) -> dict:
-    """How far what was learned about a pair falls without its strongest teachers."""
+def falls(name: str, kind: str, n_pairs: int) -> dict[str, list[float]]:
+    """What the falls of some pairs are, as shares of what was learned, and how many teachers are of the query's class.
+
+    The strongest teachers are left out, or others of the same classes.
+    """
     _, X, y, _ = images_of(name, kind)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     training, test = order[: round(0.6 * len(y))], order[round(0.6 * len(y)) :]
     learner = fit(X[training], y[training])
     teachers = Teachers(learner, X[training])
-    strongest, random, classes = [], [], []
-    for q in test[: 4 if quick else N_PAIRS]:
+    shares: dict[str, list[float]] = {"strongest": [], "others": [], "of_class": []}
+    for q in test[:n_pairs]:
         own = np.flatnonzero(y[training] == y[q])
         result = own[learner.similarity(X[[q]], X[training[own]])[0].argmax()]
         pair = X[[q]], X[[training[result]]]
@@ -111,21 +115,27 @@ def truth(name: str, kind: str, quick: bool) -> dict:
         taught[result] = -np.inf  # the result itself stays
         best = np.argsort(-taught)[:N_STRONGEST]
         others = same_classes(y[training], best, result, rng)
-        falls = [learned - without(X, y, training, gone, pair) for gone in (best, others)]
-        strongest.append(falls[0] / learned)
-        random.append(falls[1] / learned)
-        classes.append(float(np.mean(y[training[best]] == y[q])))
-        print(f"    {name} {kind}: without its teachers {strongest[-1]:.2f}, others {random[-1]:.2f}", flush=True)
-    falls = float(np.median(strongest)), float(np.median(random))
+        for which, gone in (("strongest", best), ("others", others)):
+            shares[which].append(float(learned - without(X, y, training, gone, pair)) / learned)
+        shares["of_class"].append(float(np.mean(y[training[best]] == y[q])))
+        print(f"    {name} {kind}: " + ", ".join(f"{key} {few[-1]:.2f}" for key, few in shares.items()), flush=True)
+    return shares
+
+
+def truth(name: str, kind: str, quick: bool) -> dict:
+    """How far what was learned about a pair falls without its strongest teachers; kept in build/bench/teachers."""
+    n_pairs = 4 if quick else N_PAIRS
+    shares = kept_in(CACHE / "teachers" / f"{name}-{kind}-{n_pairs}.json", lambda: falls(name, kind, n_pairs))
+    medians = [float(np.median(shares[which])) for which in ("strongest", "others")]
     return record(
         f"teachers-left-out-{name}-{kind}",
         f"fall of what was learned about a pair, trained again without its {N_STRONGEST} strongest teachers, "
         f"{name}, {kind}",
         f"without {N_STRONGEST} random images of the same classes",
         "5 times as much, asked for",
-        compared(falls[0], falls[1], "of what was learned", len(strongest), higher=True),
-        measured=f"medians of {len(strongest)} pairs, {STEPS:,} triplets each; {np.mean(classes):.0%} of the strongest "
-        "are of the query's class",
+        compared(*medians, "of what was learned", n_pairs, higher=True),
+        measured=f"medians of {n_pairs} pairs, {STEPS:,} triplets each; {np.mean(shares['of_class']):.0%} of the "
+        "strongest are of the query's class",
     )
 
 
