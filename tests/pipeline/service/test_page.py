@@ -401,8 +401,8 @@ def test_an_explanation_names_the_images_that_taught_it(page, ids):
     number = r"-?[\d.]+"
     words.to_have_text(
         re.compile(
-            rf"^Score {number}: the same without learning {number}, (learned for every result of this query {number}, )?"
-            rf"learned about these two {number}, mostly from:$"
+            rf"^Score {number}: the same without learning {number}, "
+            rf"(learned for every result of this query {number}, )?learned about these two {number}, mostly from:$"
         )
     )
     total, *parts = map(float, re.findall(number, taught.locator("p").first.text_content()))
