@@ -82,6 +82,7 @@ def cost(kind: str, quick: bool) -> list[dict]:
             "60 MB, asked for",
             "8 bytes per pair of images that a step joined",
             compared(size, 60.0, "MB", learner.teachers_.nnz),
+            measured="sum of its files",
         ),
         record(
             f"teachers-pair-{kind}",

@@ -5,7 +5,7 @@ precision says how early the wrong ones come; of all images, those of OASIS's tr
 the others are what harm is measured on. The labels of these may be wrong, too. cleanlab (AGPL, so no dependency) ranks
 as its `CleanLearning` does, with a regression of its own, and by scores of visterm's probabilities; the best counts.
 
-Every draw is kept in build/bench/labels, so that an interrupted benchmark resumes.
+Every draw is kept in build/bench/labels, so that an interrupted benchmark resumes. Writes the table of docs/labels.md.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.vectors import vectors
 
 from .choosing import open_set
+from .page import DOCS, replace, table
 from .peers import PeerError, run_in
 from .records import compared, kept_in, record
 from .vectors import CACHE
@@ -161,6 +162,25 @@ def measure(name: str, kind: str, share: float, quick: bool) -> dict[str, Any]:
     )
 
 
+def rows(records: list[dict[str, Any]]) -> list[list[str]]:
+    """Rows of the table: a set, a kind of vectors and a share of wrong labels each."""
+    lines = []
+    for one in records:
+        _, _, name, kind, percent = one["name"].split("-")
+        precisions = one["precisions"]
+        peers = [value for way, value in precisions.items() if way.startswith("cleanlab")]
+        cells = [precisions[way] for way in (*SINGLE, "mean of ranks")]
+        cells += [max(peers, default=float("nan")), precisions["visterm"]]
+        best = max(cells)
+        words = [f"**{cell:.3f}**" if round(cell, 3) == round(best, 3) else f"{cell:.3f}" for cell in cells]
+        lines.append([f"{SETS[name][0]}, {kind}, {percent} in 100 <!-- bench: {one['name']} -->", *words])
+    return lines
+
+
 def run(quick: bool = False) -> list[dict[str, Any]]:
     names = list(SETS)[: 1 if quick else None]
-    return [measure(name, kind, share, quick) for name in names for kind in KINDS for share in SHARES]
+    records = [measure(name, kind, share, quick) for name in names for kind in KINDS for share in SHARES]
+    if not quick:
+        head = ("", *SINGLE, "mean of ranks", "cleanlab", "visterm")
+        replace(DOCS / "labels.md", "wrong labels", table(head, rows(records)).rstrip("\n") + "\n")
+    return records
