@@ -2,7 +2,7 @@
 
 Equal files have one SHA-256. A copy is known by two small versions of each picture: one of 8 x 8 coloured cells, by
 which candidates are searched, and a grey one of 32 x 32 pixels, in which fine textures of one mean colour differ. A
-brighter or darker copy is known by cells of one mean and contrast.
+brighter or darker copy is known by cells of one mean and contrast, a crop by grey versions that agree once aligned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.store.catalogue import Image
 
@@ -27,6 +27,9 @@ _LEAST_CONTRAST = 8.0  # of cells that can be evened: else noise decides
 FINE = 32  # pixels per side of the grey version
 CORRELATION = 0.9  # smallest one of the grey versions of two copies
 _FLAT = 2.0  # grey levels: standard deviation below which a correlation says nothing
+ALIGNED = 64  # pixels per side of the grey versions that are aligned
+ALIGNED_CORRELATION = 0.95  # smallest one of a picture and its crop, once aligned
+_MOST_SCALE, _MOST_SHEAR, _MOST_SHIFT = 0.15, 0.03, 0.08  # of an alignment: a crop of a tenth of each side at most
 _DIMENSIONS = 8  # of the projection in which candidates are searched
 
 
@@ -128,6 +131,63 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
     pairs += [(int(able[i]), int(able[j]), turned) for i, j, turned in evened]
     fine = {place: versions[place].fine for pair in pairs for place in pair[:2]}
     return {(places[i], places[j]): correlation for (i, j), correlation in _agreeing(pairs, fine).items()}
+
+
+def find_crops(
+    root: Path, images: Sequence[Image], pairs: Sequence[tuple[int, int]], max_pixels: int
+) -> dict[tuple[int, int], float]:
+    """Find the pairs of which one is the other without its margins, up to a tenth of each side.
+
+    Parameters
+    ----------
+    root, images, max_pixels
+        As of `find_same_pictures`.
+    pairs : sequence of (int, int)
+        Places of images that may be crops of each other; 5 ms each.
+
+    Returns
+    -------
+    dict
+        By pairs of places the correlation of the pixels after the alignment (ECC, of OpenCV).
+    """
+    import cv2
+
+    from visterm.features import ImageError, read_picture
+
+    def grey(place: int) -> np.ndarray | None:
+        with contextlib.suppress(ImageError):
+            pixels = read_picture(os.path.join(root, images[place].path), max_side=256, max_pixels=max_pixels).pixels
+            small = cv2.resize(
+                cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (ALIGNED, ALIGNED), interpolation=cv2.INTER_AREA
+            )
+            return small.astype("f4")
+        return None
+
+    places = sorted({place for pair in pairs for place in pair})
+    with ThreadPoolExecutor(4) as pool:
+        greys = dict(zip(places, pool.map(grey, places), strict=True))
+    agreeing = ((pair, _aligned_correlation(greys[pair[0]], greys[pair[1]])) for pair in pairs)
+    return {pair: correlation for pair, correlation in agreeing if correlation >= ALIGNED_CORRELATION}
+
+
+def _aligned_correlation(one: np.ndarray | None, other: np.ndarray | None) -> float:
+    """Correlation of two grey versions after the alignment that makes it largest; 0 where that is no crop."""
+    import cv2
+    import numpy as np
+
+    if one is None or other is None:
+        return 0.0
+    warp: Any = np.eye(2, 3, dtype=np.float32)
+    until = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 100, 1e-4)
+    try:
+        correlation, warp = cv2.findTransformECC(one, other, warp, cv2.MOTION_AFFINE, until)
+    except cv2.error:  # it does not converge: they show different things
+        return 0.0
+    linear, middle = warp[:, :2], np.full(2, (ALIGNED - 1) / 2)
+    off = np.abs(linear - np.eye(2))
+    shift = np.abs(linear @ middle + warp[:, 2] - middle).max() / ALIGNED
+    is_crop = off.diagonal().max() < _MOST_SCALE and off[[0, 1], [1, 0]].max() < _MOST_SHEAR and shift < _MOST_SHIFT
+    return min(float(correlation), 1.0) if is_crop else 0.0
 
 
 def _as_rows(cells: Sequence[bytes]) -> np.ndarray:
