@@ -26,7 +26,7 @@ from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
-from .duplicates import ALIGNED_CORRELATION, EVENED_TOLERANCE, find_crops, find_same_pictures
+from .duplicates import ALIGNED_CORRELATION, EVENED_TOLERANCE, find_same_pictures
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,6 @@ MIN_LABEL = 4  # images that a label needs to be checked
 _FITTED_ON = 20_000  # images that the main directions are computed from
 _DENSE_ENTRIES = 40_000_000  # of learned queries, which are dense: some 160 MB
 _ROWS_AT_ONCE = 512
-_ALIGNED = 10_000  # pairs that are compared as picture and crop: a minute
 _LISTED = 2000  # groups, and labels to check, that are kept
 
 
@@ -357,11 +356,10 @@ def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
     for row, image in enumerate(images):
         of_file[image.sha256].append(row)
     same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
-    alike = similar >= ALIKE
     if searcher.config.collection.vectors.file is None:
-        same = _same_pictures(searcher, left[alike], right[alike], similar[alike]) | same
+        same = _same_pictures(searcher) | same
     picture, weakest = _components(n, same)
-    near = alike & (picture[left] != picture[right])
+    near = (similar >= ALIKE) & (picture[left] != picture[right])
     pairs = zip(picture[left[near]].tolist(), picture[right[near]].tolist(), strict=True)
     look, weakest_looks = _components(n, dict(zip(pairs, similar[near].tolist(), strict=True)))
     members, pictures = defaultdict(list), defaultdict(list)
@@ -399,19 +397,8 @@ def _components(n: int, pairs: dict[tuple[int, int], float]) -> tuple[np.ndarray
     return numbers, weakest
 
 
-def _same_pictures(
-    searcher: Searcher, left: np.ndarray, right: np.ndarray, similar: np.ndarray
-) -> dict[tuple[int, int], float]:
-    """Pairs of images that show one picture, crops among those that look alike included."""
-    import numpy as np
-
-    root, images, max_pixels = searcher.root, searcher.images, searcher.config.collection.max_pixels
-    same = find_same_pictures(root, images, max_pixels)
-    picture, _ = _components(len(images), same)
-    order = np.argsort(-similar, kind="stable")
-    pairs = {(min(i, j), max(i, j)): None for i, j in zip(left[order].tolist(), right[order].tolist(), strict=True)}
-    others = [pair for pair in pairs if picture[pair[0]] != picture[pair[1]]]
-    return same | find_crops(root, images, others[:_ALIGNED], max_pixels)
+def _same_pictures(searcher: Searcher) -> dict[tuple[int, int], float]:
+    return find_same_pictures(searcher.root, searcher.images, searcher.config.collection.max_pixels)
 
 
 def _starts(values: np.ndarray) -> range:
