@@ -338,8 +338,8 @@ const showAlike = (section) =>
       el(
         "p",
         { class: "quiet" },
-        "First photos of the same picture: equal files, and copies of another size, quality or " +
-          "brightness, or mirrored. Then pictures that look alike. " +
+        "First photos of one picture: equal files, and copies of another size, quality or " +
+          "brightness, cropped or mirrored. Then pictures that look alike. " +
           "Removing photos from the collection leaves their files where they are.",
       ),
       total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
@@ -353,7 +353,7 @@ const showAlike = (section) =>
  */
 function drawGroup({ same, images, n_images }, number) {
   const title = same
-    ? `The same picture ${count(n_images)} times`
+    ? `One picture in ${count(n_images)} photos`
     : plural(n_images, "picture looks alike", "pictures look alike");
   const section = el("section", {
     class: "panel group",
