@@ -22,7 +22,8 @@ def draw_overview(run, entries):
         np.save(folder / "ids.npy", np.array(ids, np.int64))
         np.save(folder / "points.npy", np.zeros((len(ids), 2), "f4"))
         (folder / "alike.json").write_text("[]")
-        doubt = {"share": 0.0, "suggested": "pear", "suggested_share": 0.9}
+        doubt = {"probability": 0.03, "share": 0.0, "suggested": "pear"}
+        doubt |= {"suggested_probability": 0.914, "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": id_, "label": label} | doubt for id_, label in entries]))
 
 
@@ -91,6 +92,7 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     expect(labels.get_by_role("listitem")).to_have_text(["plum"])
     page.goto(f"{address}?view=queue")
     expect(page.locator("#queue")).to_contain_text("2 photos left")
+    expect(page.locator("#queue")).to_contain_text("By all other photos, pear is 91 % likely and plum 3 %.")
     page.keyboard.press("y")
     expect(page.locator("#queue")).to_contain_text("1 decided, 1 photo left")
     page.keyboard.press("n")
