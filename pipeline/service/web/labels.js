@@ -29,6 +29,7 @@ export function inWords({ added, removed, images }) {
 export async function editLabels(edits, source = "page") {
   const done = await post("api/labels", { edits, source });
   tellLabels(done.images);
+  dispatchEvent(new Event("labelled"));
   return done;
 }
 
@@ -37,6 +38,7 @@ export async function undoLabels() {
   try {
     const done = await post("api/labels/undo", undefined);
     tellLabels(done.images);
+    dispatchEvent(new Event("labelled"));
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {
