@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from visterm.pipeline.stages.train_again import stale_learners, undo_training, u
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 
+from .child_process import end_child, said_by, start_child
 from .reloader import SnapshotReloader
 from .snapshot import Snapshot
 
@@ -64,13 +64,7 @@ class Retraining:
                 pass
             self._progress, self._results, self._problem = _IDLE | {"phase": "starting"}, [], None
             self._cancelled = False
-            self._process = process = subprocess.Popen(
-                [*COMMAND, str(self._run.folder.absolute())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
+            self._process = process = start_child(COMMAND, self._run)
         labels = self._labels(self._reloader.snapshot)
         threading.Thread(target=self._follow, args=(process, labels), name="visterm-training", daemon=True).start()
 
@@ -94,25 +88,17 @@ class Retraining:
         with self._lock:
             process = self._process
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:  # it compiles
-                process.kill()
+            end_child(process, _END_SECONDS)
 
     def _follow(self, process: subprocess.Popen[str], labels: Any) -> None:
         results: list[dict[str, Any]] = []
         problem: str | None = None
-        assert process.stdout is not None
-        for line in process.stdout:
-            with contextlib.suppress(ValueError):
-                said = json.loads(line)
-                results, problem = said.get("results", results), said.get("error", problem)
-                if "share" in said:
-                    with self._lock:
-                        self._progress = said
-        process.stdout.close()
-        code = process.wait()
+        for said in said_by(process):
+            results, problem = said.get("results", results), said.get("error", problem)
+            if "share" in said:
+                with self._lock:
+                    self._progress = said
+        code = process.returncode
         if code and not self._cancelled:
             killed = "the training was killed, probably for want of memory"
             problem = killed if code == -signal.SIGKILL else problem or "the training ended with an error"

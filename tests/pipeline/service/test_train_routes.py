@@ -106,7 +106,7 @@ def test_a_training_is_cancelled_or_killed(own, serving):
         assert (done.cancelled, done.results, done.stale) == (False, [], ["oasis", "knn"])
         assert "was killed" in done.problem
         with own.locked():
-            client.check_error(client.post("/api/train"), 409, "another visterm is at work")
+            client.check_error(client.post("/api/train"), 503, "another visterm is at work")
         client.post("/api/train")  # and the service ends while it runs
     assert created(own) == before
 
