@@ -55,16 +55,26 @@ function progressInWords({ phase, share, seconds_left: left }) {
 const button = (words, onclick, kind) =>
   el("button", { type: "button", class: kind, onclick }, words);
 
+/**
+ * Fill the line; a focus in it stays in it.
+ * @param {...(HTMLElement | "")} parts
+ */
+function fill(...parts) {
+  const line = $("#again");
+  const focused = line.contains(document.activeElement);
+  line.replaceChildren(...parts);
+  line.hidden = !parts.length;
+  if (focused) ($("button", line) ?? $("#main")).focus({ preventScroll: true });
+}
+
 function draw() {
   const { training } = state.run;
-  const line = $("#again");
   if (!training) return;
   if (training.running) return drawProgress(training);
   const { last, words, undoable } = outcome(training);
   const news = last && remembered(DISMISSED, "") !== last;
   const stale = training.stale.length > 0;
-  line.hidden = !news && !stale;
-  if (line.hidden) return line.replaceChildren();
+  if (!news && !stale) return fill();
   const first = state.run.learners.every((name) => name === "cosine");
   const offer = first
     ? "Nothing has been learned from the labels yet."
@@ -72,9 +82,8 @@ function draw() {
   const dismiss = () => {
     remember(DISMISSED, last);
     draw();
-    $("#main").focus({ preventScroll: true });
   };
-  line.replaceChildren(
+  fill(
     el("span", {}, [news ? words : "", stale ? offer : ""].filter(Boolean).join(" ")),
     stale ? button(first ? "Learn" : "Learn again", () => void learn(), "primary") : "",
     news && undoable ? button("Undo", () => void undo()) : "",
@@ -84,20 +93,14 @@ function draw() {
 
 /** @param {Training} training */
 function drawProgress(training) {
-  const line = $("#again");
-  line.hidden = false;
-  /** @type {HTMLProgressElement} */
-  let bar = $("progress", line);
-  if (!bar) {
-    bar = el("progress", { max: 1, value: 0, "aria-label": "Progress of the training" });
-    line.replaceChildren(
+  if (!$("#again progress"))
+    fill(
       el("span", {}),
-      bar,
+      el("progress", { max: 1, value: 0, "aria-label": "Progress of the training" }),
       button("Cancel", () => void cancel()),
     );
-  }
-  $("span", line).textContent = progressInWords(training);
-  bar.value = training.share;
+  $("#again span").textContent = progressInWords(training);
+  /** @type {HTMLProgressElement} */ ($("#again progress")).value = training.share;
   follow();
 }
 
@@ -109,14 +112,11 @@ function follow() {
 /** @param {Training} training */
 async function show(training) {
   const { running } = state.run.training;
-  const focused = $("#again").contains(document.activeElement);
   state.run.training = training;
   if (running && !training.running && training.results.some(({ taken }) => taken)) await readRun();
   else draw();
   if (running && !training.running)
     announce(training.cancelled ? "Learning was cancelled." : outcome(training).words);
-  if (focused && !$("#again").contains(document.activeElement))
-    ($("#again button") ?? $("#main")).focus({ preventScroll: true });
 }
 
 async function look() {
@@ -127,16 +127,22 @@ async function look() {
   }
 }
 
-// Learn from the labels of now; quiet where there is nothing to learn, or it is being learned.
-export async function learn(quiet = false) {
+async function learn() {
   remember(DISMISSED, "");
   try {
     await show(await post("api/train", undefined));
-    if (!quiet) announce("Learning from the labels.");
+    announce("Learning from the labels.");
   } catch (error) {
-    if (!quiet) toast(`Not learned: ${error.message}`);
+    toast(`Not learned: ${error.message}`);
     await look();
   }
+}
+
+// Learn if there is something to learn and nothing is being learned.
+export async function learnIfStale() {
+  await look();
+  const { running, stale } = state.run.training;
+  if (!running && stale.length) await learn();
 }
 
 async function cancel() {

@@ -3,7 +3,7 @@
 // takes its place. Decisions are label edits: undone like any other.
 
 import { addressOf } from "./address.js";
-import { learn } from "./again.js";
+import { learnIfStale } from "./again.js";
 import { get, search } from "./api.js";
 import { announce, box, el, icon, keyName, picture, plural, remembered } from "./dom.js";
 import { failure } from "./messages.js";
@@ -73,7 +73,7 @@ async function showQueue(section, request) {
       await editLabels(edits, "queue");
       decided += 1;
       announce(`${right}.`);
-      if (decided % LEARN_EVERY === 0) void learn(true);
+      if (decided % LEARN_EVERY === 0) void learnIfStale();
     });
 
   const undo = () =>

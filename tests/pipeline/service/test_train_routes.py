@@ -11,7 +11,7 @@ import time
 import httpx
 import pytest
 
-from visterm.pipeline import LabelEditor, Searcher
+from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.service import retraining, schemas
 from visterm.pipeline.stages.train_again import train_again, undoable
@@ -187,8 +187,10 @@ def test_learn_again_from_the_page(page, labelled, tolerance):
     line = page.get_by_role("region", name="Learning from labels")
     image = next(image for image in Searcher(run).images if image.split == "train")
     page.goto(f"{address}?view=photos")
+    expect(page.locator("#photos .tile").first).to_be_visible()
     expect(line).to_be_hidden()
-    LabelEditor(run).add("ripe", [image.id])
+    edits = [{"id": image.id, "label": "ripe", "change": "add"}]
+    page.request.post(f"{address}/api/labels", data={"edits": edits})
     page.reload()
     expect(line).to_contain_text("Labels have changed since the model learned them")
     assert page.violations() == []
