@@ -217,6 +217,7 @@ def test_the_queue_learns_every_twenty_decisions(page, labelled, tolerance):
     address, run = labelled
     line = page.get_by_role("region", name="Learning from labels")
     page.goto(f"{address}?view=queue")
+    expect(page.locator("#queue")).to_contain_text("20 photos left")
     for number in range(1, 21):
         page.keyboard.press("y")
         expect(page.locator("#queue")).to_contain_text(re.compile(f"{number} decided|No label is left"))
