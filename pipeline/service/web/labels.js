@@ -39,6 +39,7 @@ export function verdict({ label, probability, suggested, suggested_probability }
 export async function editLabels(edits, source = "page") {
   const done = await post("api/labels", { edits, source });
   tellLabels(done.images);
+  dispatchEvent(new Event("labelled"));
   return done;
 }
 
@@ -47,6 +48,7 @@ export async function undoLabels() {
   try {
     const done = await post("api/labels/undo", undefined);
     tellLabels(done.images);
+    dispatchEvent(new Event("labelled"));
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {

@@ -3,6 +3,7 @@
 // takes its place. Decisions are label edits: undone like any other.
 
 import { addressOf } from "./address.js";
+import { learnIfStale } from "./again.js";
 import { get, search } from "./api.js";
 import { announce, box, el, icon, keyName, picture, plural, remembered } from "./dom.js";
 import { failure } from "./messages.js";
@@ -15,6 +16,7 @@ import { addView } from "./views.js";
 /** @typedef {Schemas["LabelToCheck"]} Entry */
 
 const NEIGHBOURS = 6;
+const LEARN_EVERY = 20; // decisions
 let decided = 0; // since the page was loaded
 /** @type {{ [key: string]: () => unknown }} */
 let keys = {};
@@ -71,6 +73,7 @@ async function showQueue(section, request) {
       await editLabels(edits, "queue");
       decided += 1;
       announce(`${right}.`);
+      if (decided % LEARN_EVERY === 0) void learnIfStale();
     });
 
   const undo = () =>
@@ -104,7 +107,7 @@ async function showQueue(section, request) {
       keys = { u: undo };
       section.replaceChildren(
         ...head,
-        box("No label is left to check", el("p", {}, "Train again to learn from the labels.")),
+        box("No label is left to check", el("p", {}, "All labels look right, or were checked.")),
         el("div", { class: "row" }, back),
       );
       return;
