@@ -127,7 +127,7 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
         some = any(image.labels for image in searcher.images)
         why = "needs two labels of two images each to judge labels" if some else f"has no labels: {WAYS_TO_LABEL}"
         raise UserError(f"run {run.name} {why}")
-    confirmed = LabelEdits(run.label_edits).confirmed()
+    confirmed = LabelEdits(run.label_edits).decided().confirmed
     entries: list[dict[str, Any]] = []
     for place in np.argsort(-judged.score, kind="stable").tolist():
         row, label = int(judged.images[place]), str(judged.names[judged.labels[place]])

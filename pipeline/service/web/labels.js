@@ -24,7 +24,7 @@ export function inWords({ added, removed, images }) {
 
 /**
  * @param {Change[]} edits
- * @param {"page" | "queue"} [source]
+ * @param {"page" | "queue" | "concept"} [source]
  */
 export async function editLabels(edits, source = "page") {
   const done = await post("api/labels", { edits, source });

@@ -17,6 +17,7 @@ import {
   toast,
 } from "./dom.js";
 import { MARKS } from "./grid.js";
+import { go } from "./history.js";
 import { editLabels, labelField, undoLabels } from "./labels.js";
 
 /** @import { Photo } from "./details.js" */
@@ -315,6 +316,7 @@ function drawBar() {
       canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
       acts.canAdd() && button("add", "plus", "Add to query", () => acts.add(selection())),
       button("label", "tag", "Label", askForLabel),
+      button("concept", "question", "Find more of these", askForConcept),
       button("download", "download", "Download", download),
       button("paths", "copy", "Copy paths", copyPaths),
       button("csv", "table", "Export CSV", exportCsv),
@@ -425,6 +427,40 @@ function askForLabel() {
     el("h2", { id: "confirm-title" }, `Labels of ${plural(ids.length, "photo")}`),
     labelField("Label to add", edit("add"), "Add"),
     labelField("Label to remove", edit("remove"), "Remove"),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
+  );
+  dialog.showModal();
+  $("input", dialog).focus();
+}
+
+function askForConcept() {
+  const ids = selection().map((image) => image.id);
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  dialog.replaceChildren(
+    el("h2", { id: "confirm-title" }, `What do ${plural(ids.length, "photo")} show?`),
+    el(
+      "p",
+      {},
+      "Name it, then answer yes or no to a few photos. The others that show it are found.",
+    ),
+    labelField(
+      "Name",
+      async (label) => {
+        dialog.close();
+        try {
+          await editLabels(
+            ids.map((id) => ({ id, label, change: "add" })),
+            "concept",
+          );
+          clearSelection();
+          await go({ view: "concept", label });
+        } catch (error) {
+          toast(`No label was changed: ${error.message}`);
+        }
+      },
+      "Begin",
+    ),
     el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
   );
   dialog.showModal();
