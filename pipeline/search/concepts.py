@@ -22,7 +22,9 @@ _MOST_STEPS = 200
 _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the others, that it learns from
 
 
-def score_concept(X: Any, positive: Iterable[int], negative: Iterable[int] = (), *, random_state: int = 0) -> Any:
+def score_concept(
+    X: Any, positive: Iterable[int], negative: Iterable[int] = (), *, others: Any = None, random_state: int = 0
+) -> Any:
     """Score how well each image fits a concept.
 
     Parameters
@@ -31,12 +33,14 @@ def score_concept(X: Any, positive: Iterable[int], negative: Iterable[int] = (),
         Unit rows.
     positive, negative : iterable of int
         Rows of images that show it, at least one, and of images that do not.
+    others : CSR or dense of float32, shape (n_others, d), optional
+        Score these images, from which nothing is learned.
     random_state : int, default=0
         Draws the images that nobody was asked about, if there are more than 2,000.
 
     Returns
     -------
-    ndarray of float64, (n_images,)
+    ndarray of float, (n_images,) or (n_others,)
         Above 0: more likely than not. The images above 0 that nobody was asked about can be relied on: at least nine in
         ten show it (docs/concepts.md).
     """
@@ -45,23 +49,25 @@ def score_concept(X: Any, positive: Iterable[int], negative: Iterable[int] = (),
     import numpy as np
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
 
-    yes, no = _rows(positive), _rows(negative)
+    yes, no, scored = _rows(positive), _rows(negative), X if others is None else others
     if not len(yes):
         raise UserError("a concept needs at least one image that shows it")
     rest = np.setdiff1d(np.arange(X.shape[0]), np.concatenate([yes, no]))
     if not len(rest) and not len(no):
-        return np.zeros(X.shape[0])  # every image shows it
+        return np.zeros(scored.shape[0])  # every image shows it
     rng = np.random.default_rng(random_state)
     yes, no, rest = (rng.permutation(some)[:_MOST_IMAGES] for some in (yes, no, rest))
     rows = np.concatenate([yes, no, rest])
     weights = np.ones(len(rows))
     weights[len(yes) + len(no) :] = len(yes) / max(1, len(rest))
     regression = LogisticRegression(C=_INVERSE_REGULARIZATION, tol=_TOLERANCE, max_iter=_MOST_STEPS)
-    with warnings.catch_warnings():
+    # Small products in turn: several threads take longer, and change the last digits.
+    with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         regression.fit(X[rows], np.arange(len(rows)) < len(yes), weights)
-    return regression.decision_function(X)
+    return regression.decision_function(scored)
 
 
 def image_to_ask(scores: np.ndarray, answered: Iterable[int]) -> int | None:

@@ -4,7 +4,18 @@
 
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
-import { announce, box, count, el, icon, keyName, picture, plural, toast } from "./dom.js";
+import {
+  $,
+  activeElement,
+  announce,
+  box,
+  el,
+  icon,
+  keyName,
+  picture,
+  plural,
+  toast,
+} from "./dom.js";
 import { editLabels, undoLabels } from "./labels.js";
 import { bindLetters, bindSwipe, oneByOne } from "./onebyone.js";
 import { ratioOf } from "./details.js";
@@ -13,77 +24,104 @@ import { addView } from "./views.js";
 
 /** @import { Request } from "./address.js" */
 /** @import { Schemas } from "./api.js" */
+/** @import { Props } from "./dom.js" */
 /** @typedef {Schemas["ConceptState"]} Concept */
 /** @typedef {Schemas["ImageSummary"]} Image */
 
 const keys = bindLetters("concept");
 const ENOUGH = 10; // answers after which the ranking has all but settled (docs/concepts.md)
 
+/**
+ * A button whose key is its first letter.
+ * @param {string} words
+ * @param {() => unknown} act
+ * @param {Node} [sign]
+ * @param {Props} [extra]
+ */
+const button = (words, act, sign, extra) =>
+  el(
+    "button",
+    {
+      type: "button",
+      onclick: act,
+      "data-name": words,
+      "aria-keyshortcuts": words[0],
+      ...extra,
+    },
+    sign,
+    words,
+    keyName(words[0]),
+  );
+
 /** @param {HTMLElement} section @param {Request} request */
 async function showConcept(section, request) {
   const [label] = asList(request.label);
-  if (!label) {
+  const drawNothing = () => {
+    keys({});
     section.replaceChildren(
       el("h1", {}, "Find more of these"),
-      box("Nothing to look for yet", el("p", {}, "Select photos, then “Find more of these”.")),
+      box(
+        label ? `No photo is labelled “${label}”` : "No label is given",
+        el("p", {}, "Select photos that show it, then “Find more of these”."),
+        el("a", { href: addressOf({ view: "photos" }), "data-go": "link" }, "All photos"),
+      ),
     );
-    return;
-  }
-  /** @type {number[]} */
-  let skipped = [];
+  };
+  if (!label) return drawNothing();
+  /** @type {(number | null)[]} */
+  const acts = []; // since the page was opened: photos skipped, by id; null: an edit
 
   const next = async () => {
-    const asked = skipped.length ? skipped.join(",") : undefined;
-    const concept = await get("api/concept", { label, skip: asked });
-    if (state.request.view === "concept") draw(concept);
+    const skipped = acts.filter((id) => id !== null).join(",") || undefined;
+    const concept = await get("api/concept", { label, skip: skipped }).catch((error) => {
+      if (error.status === 404) return null; // the first step was undone
+      throw error;
+    });
+    if (state.request.view !== "concept") return;
+    if (concept) draw(concept);
+    else drawNothing();
   };
   const step = oneByOne(next);
 
-  /** @param {Image[] | { id: number }[]} images @param {"add" | "remove"} change */
-  const edit = (images, change) =>
-    editLabels(
-      images.map(({ id }) => ({ id, label, change })),
+  /** @param {number[]} ids @param {"add" | "remove"} change */
+  const edit = async (ids, change) => {
+    const done = await editLabels(
+      ids.map((id) => ({ id, label, change })),
       "concept",
     );
+    acts.push(null);
+    return done;
+  };
   const undo = () =>
     void step(async () => {
-      if (skipped.length) skipped = skipped.slice(0, -1);
-      else await undoLabels();
+      if ((acts.pop() ?? null) === null) await undoLabels();
     });
   /** @param {Concept} concept */
   const addSure = ({ sure }) =>
     step(async () => {
-      const done = await edit(
-        sure.map((id) => ({ id })),
-        "add",
-      );
+      const done = await edit(sure, "add");
       toast(`${label} added to ${plural(done.changed, "photo")}.`, "Undo", undo);
     });
 
   /** @param {Concept} concept */
   const draw = (concept) => {
     const { ask, yes, no, n_sure: n } = concept;
-    const back = el(
-      "button",
-      { type: "button", onclick: undo, "aria-keyshortcuts": "U" },
-      "Undo ",
-      keyName("U"),
-    );
+    const focused = section.contains(activeElement()) ? activeElement().dataset.name : null;
     const tally = el(
       "p",
       { class: "quiet" },
-      `${plural(yes, "photo")} with this label, ${count(no)} without. `,
+      `${plural(yes, "photo")}: yes. ${plural(no, "photo")}: no. `,
       yes + no < ENOUGH ? `${ENOUGH} answers are usually enough.` : "More answers make it surer.",
     );
     section.replaceChildren(
       el(
         "div",
         { class: "row head" },
-        el("h1", {}, "Is this ", el("bdi", {}, `“${label}”`), "?"),
+        el("h1", {}, "Does this show ", el("bdi", {}, label), "?"),
         el("a", { href: addressOf({ view: "album", label }), "data-go": "link" }, "Show the album"),
       ),
       ask
-        ? question(ask, tally, back)
+        ? question(ask, tally)
         : el(
             "div",
             { class: "parts" },
@@ -91,22 +129,23 @@ async function showConcept(section, request) {
               "No photo is left to ask about",
               el("p", {}, "All photos are answered or skipped."),
             ),
-            el("div", { class: "row" }, back),
+            el("div", { class: "row answers" }, button("Undo", undo)),
           ),
       sureOnes(concept),
     );
     if (!ask) keys({ u: undo });
+    if (focused) $(`[data-name="${focused}"]`, section)?.focus({ preventScroll: true });
     announce(
-      `${ask ? `Is this ${label}? Photo ${ask.path}.` : "No photo is left to ask about."} ` +
+      `${ask ? `Does this show ${label}? Photo ${ask.path}.` : "No photo is left to ask about."} ` +
         `${plural(n, "photo")} found.`,
     );
   };
 
-  /** @param {Image} image @param {HTMLElement} tally @param {HTMLElement} back */
-  const question = (image, tally, back) => {
-    const yes = () => void step(() => edit([image], "add"));
-    const no = () => void step(() => edit([image], "remove"));
-    const skip = () => void step(async () => void (skipped = [...skipped, image.id]));
+  /** @param {Image} image @param {HTMLElement} tally */
+  const question = (image, tally) => {
+    const yes = () => void step(() => edit([image.id], "add"));
+    const no = () => void step(() => edit([image.id], "remove"));
+    const skip = () => void step(async () => void acts.push(image.id));
     keys({ y: yes, n: no, s: skip, u: undo });
     const photo = el(
       "a",
@@ -121,27 +160,10 @@ async function showConcept(section, request) {
       el(
         "div",
         { class: "row answers" },
-        el(
-          "button",
-          { type: "button", class: "primary", onclick: yes, "aria-keyshortcuts": "Y" },
-          icon("check"),
-          "Yes ",
-          keyName("Y"),
-        ),
-        el(
-          "button",
-          { type: "button", onclick: no, "aria-keyshortcuts": "N" },
-          icon("cross"),
-          "No ",
-          keyName("N"),
-        ),
-        el(
-          "button",
-          { type: "button", onclick: skip, "aria-keyshortcuts": "S" },
-          "Skip ",
-          keyName("S"),
-        ),
-        back,
+        button("Yes", yes, icon("check"), { class: "primary" }),
+        button("No", no, icon("cross")),
+        button("Skip", skip),
+        button("Undo", undo),
       ),
       tally,
     );
@@ -191,7 +213,7 @@ async function showConcept(section, request) {
                 class: "round",
                 "aria-label": `No: ${image.path}`,
                 title: "No",
-                onclick: () => void step(() => edit([image], "remove")),
+                onclick: () => void step(() => edit([image.id], "remove")),
               },
               icon("cross"),
             ),

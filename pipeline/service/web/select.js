@@ -8,6 +8,7 @@ import {
   activeElement,
   announce,
   copy,
+  count,
   dock,
   el,
   icon,
@@ -438,14 +439,18 @@ function askForConcept() {
   /** @type {HTMLDialogElement} */
   const dialog = $("#confirm");
   dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, `What do ${plural(ids.length, "photo")} show?`),
+    el(
+      "h2",
+      { id: "confirm-title" },
+      `Find more like ${ids.length > 1 ? `these ${count(ids.length)} photos` : "this photo"}`,
+    ),
     el(
       "p",
       {},
-      "Name it, then answer yes or no to a few photos. The others that show it are found.",
+      "Name what they show, then say yes or no to a few others. The rest is found for you.",
     ),
     labelField(
-      "Name",
+      "Label",
       async (label) => {
         dialog.close();
         try {
