@@ -10,7 +10,6 @@ three answers, and adding the label to the photos found. OASIS learns from these
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,10 @@ from .open import fitted, images_of
 from .records import FIRST, compared, record
 
 SETS = ("flowers", "textures", "caltech101")
-FOLDS = 5
+FOLDS = 3
 GIVEN = 3  # photos that a concept begins with
 SHOWN = (0, 5, 10, 20)  # answers after which it is measured
 CLASSES, PER_CLASS, ANSWERS = 10, 50, 3  # of the similarity: 10 * (3 photos + a name + 3 answers + adding) = 80 actions
-
-Ask = Callable[[np.ndarray, set[int]], int]
-
-
-def random_image(rng: np.random.Generator) -> Ask:
-    return lambda scores, answered: int(rng.choice(np.setdiff1d(np.arange(len(scores)), list(answered))))
 
 
 def unsure_image(scores: np.ndarray, answered: set[int]) -> int:
@@ -47,16 +40,23 @@ def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
     return float((np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean())
 
 
-def concept(X: Any, own: np.ndarray, others: Any, relevant: np.ndarray, ask: Ask, rng: np.random.Generator) -> Any:
-    """Average precision among other photos after each number of answers; sure photos, and right ones, after 10."""
-    yes, no = set(rng.choice(np.flatnonzero(own), GIVEN, replace=False).tolist()), set[int]()
-    precisions, sure = [], np.zeros(0, np.int64)
-    for n in range(max(SHOWN) + 1):
-        scores = score_concept(X, yes, no)
-        precisions.append(average_precision(score_concept(X, yes, no, others=others), relevant))
-        if n == 10:
-            sure = sure_images(scores, yes | no)
-        row = ask(scores, yes | no)
+def concept(X: Any, own: np.ndarray, n: int, rng: np.random.Generator, at_random: bool = False) -> Any:
+    """Average precision among other photos after each number of answers; sure photos, and right ones, after 10.
+
+    The first n rows are the photos that are there. `own` says which of all show the concept.
+    """
+    yes, no = set(rng.choice(np.flatnonzero(own[:n]), GIVEN, replace=False).tolist()), set[int]()
+    precisions, sure = np.full(max(SHOWN) + 1, np.nan), np.zeros(0, np.int64)
+    for answers in range(len(precisions)):
+        if not at_random or answers in SHOWN:
+            scores = score_concept(X[:n], yes, no, others=X)
+            precisions[answers] = average_precision(scores[n:], own[n:])
+        if answers == 10:
+            sure = sure_images(scores[:n], yes | no)
+        if at_random:
+            row = int(rng.choice(np.setdiff1d(np.arange(n), [*yes, *no])))
+        else:
+            row = unsure_image(scores[:n], yes | no)
         (yes if own[row] else no).add(row)
     return precisions, len(sure), int(own[sure].sum())
 
@@ -68,17 +68,16 @@ def concepts(name: str, n_folds: int) -> list[dict]:
     n_sure = n_right = 0
     for seed in range(n_folds):
         rows = np.random.default_rng(seed).permutation(len(y))
-        pool, held = np.split(rows, [len(rows) // 2])
+        n = len(rows) // 2
         for number, label in enumerate(np.unique(y)):
-            own, data = y[pool] == label, (X[pool], y[pool] == label, X[held], y[held] == label)
-            ours, sure, right = concept(*data, unsure_image, np.random.default_rng([seed, number]))
-            rng = np.random.default_rng([seed, number])
-            random, _, _ = concept(*data, random_image(rng), rng)
+            own = y[rows] == label
+            ours, sure, right = concept(X[rows], own, n, np.random.default_rng([seed, number]))
+            random, _, _ = concept(X[rows], own, n, np.random.default_rng([seed, number]), at_random=True)
             n_sure, n_right = n_sure + sure, n_right + right
-            known = score_concept(X[pool], np.flatnonzero(own), np.flatnonzero(~own), others=X[held])
+            known = score_concept(X[rows[:n]], np.flatnonzero(own[:n]), np.flatnonzero(~own[:n]), others=X[rows[n:]])
             curves["ours"].append(ours)
             curves["random"].append(random)
-            curves["all"].append(average_precision(known, y[held] == label))
+            curves["all"].append(average_precision(known, own[n:]))
     ours, random = np.mean(curves["ours"], axis=0), np.mean(curves["random"], axis=0)
     whole = float(np.mean(curves["all"]))
     shown = "; ".join(f"{n}: {ours[n]:.3f}, random {random[n]:.3f}" for n in SHOWN)
@@ -131,8 +130,7 @@ def similarity(name: str, n_folds: int) -> dict:
             given[[*yes, *sure_images(score_concept(X[pool], yes, no), yes | no)], column] = True
         some = given.any(axis=1)
         right = float((given & (y[pool][:, None] == chosen)).any(axis=1)[some].mean())
-        words = [str(names[label]) if names else str(label) for label in chosen]
-        ours, _ = fitted("oasis", config, X[pool][some], sp.csr_array(given[some].astype(np.float32)), words)
+        ours, _ = fitted("oasis", config, X[pool][some], sp.csr_array(given[some].astype(np.float32)), chosen.tolist())
         whole, _ = fitted("oasis", config, X[pool], y[pool], names)
         relevant, own_rows = y[held][:, None] == y[held], np.arange(len(held))
         scores = [effective(one).similarity(X[held], X[held]) for one in (ours, whole)] + [X[held] @ X[held].T]

@@ -42,7 +42,7 @@ def score_concept(
     -------
     ndarray of float, (n_images,) or (n_others,)
         Above 0: more likely than not. The images above 0 that nobody was asked about can be relied on: at least nine in
-        ten show it (docs/concepts.md).
+        ten show it (docs/labels.md).
     """
     import warnings
 

@@ -29,7 +29,7 @@ import { addView } from "./views.js";
 /** @typedef {Schemas["ImageSummary"]} Image */
 
 const keys = bindLetters("concept");
-const ENOUGH = 10; // answers after which the ranking has all but settled (docs/concepts.md)
+const ENOUGH = 10; // answers after which the ranking has all but settled (docs/labels.md)
 
 /**
  * A button whose key is its first letter.
@@ -111,7 +111,8 @@ async function showConcept(section, request) {
       "p",
       { class: "quiet" },
       `${plural(yes, "photo")}: yes. ${plural(no, "photo")}: no. `,
-      yes + no < ENOUGH ? `${ENOUGH} answers are usually enough.` : "More answers make it surer.",
+      yes + no < ENOUGH ? `${ENOUGH} answers are usually enough. ` : "More answers make it surer. ",
+      matchMedia("(pointer: coarse)").matches && "Swipe right for yes, left for no.",
     );
     section.replaceChildren(
       el(
@@ -120,18 +121,22 @@ async function showConcept(section, request) {
         el("h1", {}, "Does this show ", el("bdi", {}, label), "?"),
         el("a", { href: addressOf({ view: "album", label }), "data-go": "link" }, "Show the album"),
       ),
-      ask
-        ? question(ask, tally)
-        : el(
-            "div",
-            { class: "parts" },
-            box(
-              "No photo is left to ask about",
-              el("p", {}, "All photos are answered or skipped."),
+      el(
+        "div",
+        { class: "doubt" },
+        ask
+          ? question(ask, tally)
+          : el(
+              "div",
+              { class: "parts" },
+              box(
+                "No photo is left to ask about",
+                el("p", {}, "All photos are answered or skipped."),
+              ),
+              el("div", { class: "row answers" }, button("Undo", undo)),
             ),
-            el("div", { class: "row answers" }, button("Undo", undo)),
-          ),
-      sureOnes(concept),
+        sureOnes(concept),
+      ),
     );
     if (!ask) keys({ u: undo });
     if (focused) $(`[data-name="${focused}"]`, section)?.focus({ preventScroll: true });
