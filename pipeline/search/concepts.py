@@ -9,17 +9,71 @@ things. The image to ask about is the one that it is least sure of (uncertainty 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.label_edits import check_label
+
+from .labels import check_labels
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .searcher import Searcher
 
 _INVERSE_REGULARIZATION = 10.0
 _TOLERANCE = 1e-3  # of the logistic regression: ranks need no more
 _MOST_STEPS = 200
 _MOST_IMAGES = 2000  # of those that show it, of those that do not, and of the others, that it learns from
+
+
+class Concept(NamedTuple):
+    """What is known of a label, as rows of a run's images.
+
+    Attributes
+    ----------
+    yes, no : set of int
+        Images with the label, and images that people said do not have it.
+    ask : int or None
+        The image to ask about next; None: none is left.
+    sure : ndarray of int64
+        Images without the label that surely fit it, the surest first.
+    """
+
+    yes: set[int]
+    no: set[int]
+    ask: int | None
+    sure: np.ndarray
+
+
+def learn_concept(
+    searcher: Searcher, label: str, refused: Iterable[tuple[int, str]], skipped: Iterable[int] = ()
+) -> Concept:
+    """Learn what a label of a run means.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    label : str
+    refused : iterable of (int, str)
+        Images, by id, and labels that people said they do not have: `Decided.refused`.
+    skipped : iterable of int
+        Ids of images not to ask about now.
+
+    Raises
+    ------
+    UnknownLabel
+        No image of the run has the label.
+    UserError
+        It cannot be a label.
+    """
+    label, place = check_label(label), searcher.place
+    check_labels([label], searcher.gallery)
+    yes = set(searcher.gallery.albums.labels[label])
+    no = {place[number] for number, name in refused if name == label and number in place} - yes
+    scores = score_concept(searcher.X, yes, no)
+    ask = image_to_ask(scores, yes | no | {place[number] for number in skipped if number in place})
+    return Concept(yes, no, ask, sure_images(scores, yes | no))
 
 
 def score_concept(
@@ -41,8 +95,8 @@ def score_concept(
     Returns
     -------
     ndarray of float, (n_images,) or (n_others,)
-        Above 0: more likely than not. The images above 0 that nobody was asked about can be relied on: at least nine in
-        ten show it (docs/labels.md).
+        Above 0: more likely than not. Once some ten images are known, at least nine in ten of the others above 0
+        usually show it (docs/labels.md).
     """
     import warnings
 

@@ -7,9 +7,9 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.search.concepts import image_to_ask, score_concept, sure_images
+from visterm.pipeline.search.concepts import learn_concept
 from visterm.pipeline.stages.label import LabelEditor
-from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits, check_label
+from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits
 
 from . import schemas
 from .handlers import RequestHandlers
@@ -51,25 +51,16 @@ class LabelHandlers:
 
     def concept(self, snapshot: Snapshot, label: str, skipped: set[int]) -> dict[str, Any]:
         """Make `schemas.ConceptState`; `skipped`: ids of images not to ask about now."""
-        searcher, label = snapshot.searcher, check_label(label)
-        place = searcher.place
-        yes = set(searcher.gallery.albums.labels.get(label, ()))
-        if not yes:
-            raise HTTPException(
-                404, f"no photo has the label {one_line(label)}; select some that show it, and name them"
-            )
-        no = {place[number] for number, refused in self.decided().refused if refused == label and number in place} - yes
-        scores = score_concept(searcher.X, yes, no)
-        ask = image_to_ask(scores, yes | no | {place[number] for number in skipped if number in place})
-        sure = sure_images(scores, yes | no).tolist()
+        searcher, summary = snapshot.searcher, self.handlers.image_summary
+        known = learn_concept(searcher, label, self.decided().refused, skipped)
         return {
             "label": label,
-            "yes": len(yes),
-            "no": len(no),
-            "ask": None if ask is None else self.handlers.image_summary(snapshot, ask),
-            "n_sure": len(sure),
-            "sure": [searcher.images[row].id for row in sure[: schemas.MAX_SELECTED]],
-            "surest": [self.handlers.image_summary(snapshot, row) for row in sure[: schemas.MAX_SUREST]],
+            "yes": len(known.yes),
+            "no": len(known.no),
+            "ask": None if known.ask is None else summary(snapshot, known.ask),
+            "n_sure": len(known.sure),
+            "sure": [searcher.images[row].id for row in known.sure[: schemas.MAX_SELECTED].tolist()],
+            "surest": [summary(snapshot, row) for row in known.sure[: schemas.MAX_SUREST].tolist()],
             "version": searcher.version,
         }
 

@@ -29,7 +29,7 @@ import { addView } from "./views.js";
 /** @typedef {Schemas["ImageSummary"]} Image */
 
 const keys = bindLetters("concept");
-const ENOUGH = 10; // answers after which the ranking has all but settled (docs/labels.md)
+const ENOUGH = 10; // photos known after which what is found can be relied on (docs/labels.md)
 
 /**
  * A button whose key is its first letter.
@@ -111,7 +111,7 @@ async function showConcept(section, request) {
       "p",
       { class: "quiet" },
       `${plural(yes, "photo")}: yes. ${plural(no, "photo")}: no. `,
-      yes + no < ENOUGH ? `${ENOUGH} answers are usually enough. ` : "More answers make it surer. ",
+      yes + no < ENOUGH ? "Some ten answers are usually enough. " : "More answers make it surer. ",
       matchMedia("(pointer: coarse)").matches && "Swipe right for yes, left for no.",
     );
     section.replaceChildren(
@@ -176,7 +176,7 @@ async function showConcept(section, request) {
 
   /** @param {Concept} concept */
   const sureOnes = (concept) => {
-    const { n_sure: n, surest } = concept;
+    const { yes, no, n_sure: n, surest } = concept;
     if (!n) return el("p", { class: "quiet sure" }, "No other photo surely shows it yet.");
     const add = el(
       "button",
@@ -191,7 +191,9 @@ async function showConcept(section, request) {
       el(
         "p",
         { class: "quiet" },
-        "At least 9 of 10 are usually right, the first ones most surely. A cross says no to one.",
+        yes + no < ENOUGH
+          ? "They probably show it, the first ones most likely. A cross says no to one."
+          : "Usually at least 9 of 10 are right, the first ones most surely. A cross says no to one.",
       ),
       el("div", { class: "row" }, add),
       el(

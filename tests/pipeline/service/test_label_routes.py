@@ -71,7 +71,7 @@ def test_a_concept_is_learned_from_answers_that_survive_a_restart(own, serving, 
         assert response.json()["changed"] == 1
 
     with serving(own) as client:
-        client.check_error(client.get("/api/concept", params=asked), 404, "no photo has the label round")
+        client.check_error(client.get("/api/concept", params=asked), 404, "has no label 'round'")
         edits = [change(number, "round", "add") for number in ids["plum"][:3]]
         client.post("/api/labels", json={"edits": edits, "source": "concept"})
         state = client.described(schemas.ConceptState, "/api/concept", **asked)
