@@ -193,7 +193,7 @@ async function showConcept(section, request) {
         { class: "quiet" },
         yes + no < ENOUGH
           ? "They probably show it, the first ones most likely. A cross says no to one."
-          : "Usually at least 9 of 10 are right, the first ones most surely. A cross says no to one.",
+          : "At least 9 of 10 are usually right, the first ones surest. A cross says no to one.",
       ),
       el("div", { class: "row" }, add),
       el(
