@@ -106,7 +106,7 @@ def concepts(name: str, n_folds: int) -> list[dict]:
             "0.9, promised",
             "1.0: all of them",
             compared(n_right / max(1, n_sure), 0.9, "of the photos found", n_sure, higher=True),
-            measured=f"{how}; {n_sure / n:.1f} photos found a class",
+            measured=f"{how}; {n_sure / n:.1f} photos found per class",
         ),
     ]
 
