@@ -120,7 +120,7 @@ def similarity(name: str, n_folds: int) -> dict:
         chosen = rng.permutation(np.unique(y))[:CLASSES]
         split = [np.split(rng.permutation(np.flatnonzero(y == label)), [PER_CLASS]) for label in chosen]
         pool, held = (np.concatenate(parts) for parts in zip(*split, strict=True))
-        given = np.zeros((len(pool), CLASSES), bool)
+        given = np.zeros((len(pool), len(chosen)), bool)
         for column, label in enumerate(chosen):
             own = y[pool] == label
             yes, no = set(rng.choice(np.flatnonzero(own), GIVEN, replace=False).tolist()), set[int]()
