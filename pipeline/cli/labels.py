@@ -14,7 +14,7 @@ from visterm.pipeline.console import count, one_line
 from visterm.pipeline.errors import UserError, system_errors_explained
 
 from .errors import command
-from .options import JsonOption, RunOption, make_console, open_run
+from .options import JsonOption, RunOption, make_console, open_run, open_searcher
 
 if TYPE_CHECKING:
     from visterm.pipeline.stages.label import LabelEditor
@@ -124,6 +124,39 @@ def undo(run: RunOption = None, as_json: JsonOption = False) -> None:
 
 
 @command
+def suggest(
+    label: LabelArgument,
+    run: RunOption = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="List so many images at most.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List images without a label that surely have it, the surest first.
+
+    Learned from the images with the label, and from those that people said do not have it.
+
+    \b
+    Examples:
+      visterm label suggest sunset --run photos
+      visterm label suggest sunset --json | visterm label add sunset
+    """
+    from visterm.pipeline.search.concepts import learn_concept
+    from visterm.pipeline.store.label_edits import LabelEdits
+
+    searcher, console = open_searcher(run)
+    known = learn_concept(searcher, label, LabelEdits(searcher.run.label_edits).decided().refused)
+    images = [searcher.images[row] for row in known.sure[:k].tolist()]
+    if as_json:
+        print(json.dumps([{"id": image.id, "path": image.path} for image in images]))
+        return
+    for image in images:
+        print(f"id:{image.id}  {one_line(image.path)}")
+    console.say(
+        f"{count(len(images), 'image')}, from {len(known.yes):,} with the label and {len(known.no):,} that people "
+        "said do not have it"
+    )
+
+
+@command
 def list_labels(
     images: Annotated[
         list[str] | None, typer.Argument(metavar="PATH...", help="Images, folders, or ids as id:12.")
@@ -190,6 +223,6 @@ def export(
 
 
 commands = typer.Typer(name="label", help="Labels that you add and remove.", no_args_is_help=True)
-for _function in (add, remove, undo, export):
+for _function in (add, remove, undo, suggest, export):
     commands.command()(_function)
 commands.command("list")(list_labels)

@@ -148,7 +148,7 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
     import numpy as np
 
     judged = judge_run(searcher)
-    confirmed = LabelEdits(searcher.run.label_edits).confirmed()
+    confirmed = LabelEdits(searcher.run.label_edits).decided().confirmed
     entries: list[dict[str, Any]] = []
     for place in np.argsort(-judged.score, kind="stable").tolist():
         row, label = int(judged.images[place]), str(judged.names[judged.labels[place]])

@@ -7,11 +7,13 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.console import one_line
+from visterm.pipeline.search.concepts import learn_concept
 from visterm.pipeline.stages.label import LabelEditor
-from visterm.pipeline.store.label_edits import LabelEdit, LabelEdits
+from visterm.pipeline.store.label_edits import Decided, LabelEdit, LabelEdits
 
 from . import schemas
 from .handlers import RequestHandlers
+from .snapshot import Snapshot
 
 
 class LabelHandlers:
@@ -20,13 +22,13 @@ class LabelHandlers:
     def __init__(self, handlers: RequestHandlers):
         self.handlers = handlers
         self._edits = LabelEdits(handlers.run.label_edits)
-        self._confirmed: tuple[int, set[tuple[int, str]]] = 0, set()  # and the last edit that it includes
+        self._decided: tuple[int, Decided] = 0, Decided(set(), set())  # and the last edit that it includes
 
     def edit(self, request: schemas.LabelEditRequest) -> dict[str, Any]:
         """Add and remove labels as one step; make `schemas.LabelEditResult`."""
         self.handlers.run_folder.check()
         edits = [(edit.id, edit.label, 1 if edit.change == "add" else -1) for edit in request.edits]
-        made = LabelEditor(self.handlers.run).edit(edits, source=request.source, confirm=request.source == "queue")
+        made = LabelEditor(self.handlers.run).edit(edits, source=request.source, confirm=request.source != "page")
         return self._result(made)
 
     def undo(self) -> dict[str, Any]:
@@ -40,12 +42,27 @@ class LabelHandlers:
         """Make `schemas.LastLabelEdit`."""
         return {"last": _step(self._edits.last_step())}
 
-    def confirmed(self) -> set[tuple[int, str]]:
-        """Images, by id, and labels that people added or confirmed."""
+    def decided(self) -> Decided:
+        """What people decided."""
         last = self._edits.last()
-        if self._confirmed[0] != last:
-            self._confirmed = last, self._edits.confirmed()
-        return self._confirmed[1]
+        if self._decided[0] != last:
+            self._decided = last, self._edits.decided()
+        return self._decided[1]
+
+    def concept(self, snapshot: Snapshot, label: str, skipped: set[int]) -> dict[str, Any]:
+        """Make `schemas.ConceptState`; `skipped`: ids of images not to ask about now."""
+        searcher, summary = snapshot.searcher, self.handlers.image_summary
+        known = learn_concept(searcher, label, self.decided().refused, skipped)
+        return {
+            "label": label,
+            "yes": len(known.yes),
+            "no": len(known.no),
+            "ask": None if known.ask is None else summary(snapshot, known.ask),
+            "n_sure": len(known.sure),
+            "sure": [searcher.images[row].id for row in known.sure[: schemas.MAX_SELECTED].tolist()],
+            "surest": [summary(snapshot, row) for row in known.sure[: schemas.MAX_SUREST].tolist()],
+            "version": searcher.version,
+        }
 
     def _result(self, made: list[LabelEdit]) -> dict[str, Any]:
         snapshot, problem = self.handlers.reloader.refresh(), self.handlers.reloader.problem

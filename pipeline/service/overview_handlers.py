@@ -92,7 +92,7 @@ class OverviewHandlers:
     def _doubts(self, overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
         """Return the labels to check that images still have, and that nobody confirmed."""
         images, place = snapshot.searcher.images, snapshot.searcher.place
-        confirmed = self._labels.confirmed()
+        confirmed = self._labels.decided().confirmed
         return [
             entry
             for entry in overview.check

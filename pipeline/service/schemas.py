@@ -14,6 +14,7 @@ MAX_OFFSET = 100_000
 MAX_COLUMNS = 100_000
 MAX_SELECTED = 5_000  # images of one request
 MAX_LABELS, MAX_EXAMPLES = 50, 20
+MAX_SUREST = 60  # images of a concept that are described
 MAX_LISTED_LABELS = 1000  # of a run; GET /api/albums lists all
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of an image's bytes, hexadecimal")]
 ImageId = Annotated[int, Field(ge=0, le=2**53 - 1, description="Id of an image of the collection")]  # exact in JSON
@@ -240,8 +241,9 @@ class LabelEditRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     edits: list[LabelChange] = Field(min_length=1, max_length=MAX_SELECTED)
-    source: Literal["page", "queue"] = Field(
-        default="page", description="queue: labels that the image has already are confirmed, and not asked about again"
+    source: Literal["page", "queue", "concept"] = Field(
+        default="page",
+        description="queue and concept: answers, kept where they change nothing, and not asked about again",
     )
 
 
@@ -268,6 +270,19 @@ class LabelEditResult(LastLabelEdit):
     images: list[ImageSummary]
     version: str
     behind: str | None = Field(description=_BEHIND)
+
+
+class ConceptState(BaseModel):
+    """What is known of a label that is learned from answers."""
+
+    label: str
+    yes: int = Field(description="Number of images with the label")
+    no: int = Field(description="Number of images that people said do not have it")
+    ask: ImageSummary | None = Field(description="The image to ask about next; null: none is left")
+    n_sure: int = Field(description="Images without the label that surely fit it")
+    sure: list[ImageId] = Field(description=f"Their ids, the surest first, at most {MAX_SELECTED:,}")
+    surest: list[ImageSummary] = Field(description=f"The first {MAX_SUREST} of them")
+    version: str
 
 
 class FetchRequest(BaseModel):

@@ -73,7 +73,7 @@ class LabelEditor:
     ) -> list[LabelEdit]:
         """Add (1) and remove (-1) labels by (id, label, change) as one step; return its rows.
 
-        With ``confirm``, labels that an image has already are kept as edits, too: whoever looked at them said so.
+        With ``confirm``, edits that change nothing are kept, too: whoever looked at the image said so.
         """
         with self._collection() as collection:
             return collection.edit_labels(edits, self._config, source, confirm=confirm)

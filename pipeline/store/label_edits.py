@@ -37,8 +37,15 @@ class LabelEdit(NamedTuple):
     label: str
     change: int  # 1 added, -1 removed, 0: folders and tables decide again
     weight: float | None  # of the label before the edit; in an undo, the weight that it has again; None: none
-    source: str  # command, python, page, or queue
+    source: str  # command, python, page, queue, or concept
     undoes: int | None = None  # the row that this one undoes
+
+
+class Decided(NamedTuple):
+    """Images, by id, and labels that people added or confirmed, and that they removed or said are wrong."""
+
+    confirmed: set[tuple[int, str]]
+    refused: set[tuple[int, str]]
 
 
 class LabelEdits(AppendOnlyStore):
@@ -129,14 +136,13 @@ CREATE TRIGGER no_delete BEFORE DELETE ON edits BEGIN SELECT RAISE(ABORT, 'edits
                 last[edit.path][edit.label] = edit
         return {path: edits for path, edits in last.items() if edits}
 
-    def confirmed(self) -> set[tuple[int, str]]:
-        """Images, by id, and labels that people added or confirmed."""
-        return {
-            (edit.image, edit.label)
-            for edits in self.standing().values()
-            for edit in edits.values()
-            if edit.change == 1
-        }
+    def decided(self) -> Decided:
+        """What people decided: the edits that stand, by the id that their image had."""
+        of_change: dict[int, set[tuple[int, str]]] = {1: set(), -1: set()}
+        for edits in self.standing().values():
+            for edit in edits.values():
+                of_change[edit.change].add((edit.image, edit.label))
+        return Decided(of_change[1], of_change[-1])
 
     def export(self) -> list[dict[str, Any]]:
         """Every row ever added, in order: what `LabelEdit` lists."""

@@ -34,7 +34,7 @@ export function verdict({ label, probability, suggested, suggested_probability }
 
 /**
  * @param {Change[]} edits
- * @param {"page" | "queue"} [source]
+ * @param {"page" | "queue" | "concept"} [source]
  */
 export async function editLabels(edits, source = "page") {
   const done = await post("api/labels", { edits, source });

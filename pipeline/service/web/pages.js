@@ -1,5 +1,6 @@
 // The pages of the search page, each in a module of its own that registers itself (views.js).
 
+import "./concept.js";
 import "./figures.js";
 import "./home.js";
 import "./map.js";

@@ -50,6 +50,7 @@ function links({ label, ...others }) {
     state.run.annotators.length
       ? link({ query_label: name }, "Photos that fit this label best")
       : null,
+    link({ view: "concept", label: name }, "Find more of these"),
     link({ view: "check", label: name }, "Check this label"),
     link({ view: "dates", label: name }, "By date"),
   ];

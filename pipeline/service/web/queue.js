@@ -5,9 +5,9 @@
 import { addressOf } from "./address.js";
 import { learnIfStale } from "./again.js";
 import { get, search } from "./api.js";
-import { announce, box, el, icon, keyName, picture, plural, remembered } from "./dom.js";
-import { failure } from "./messages.js";
+import { announce, box, el, icon, keyName, picture, plural } from "./dom.js";
 import { editLabels, labelField, undoLabels, verdict } from "./labels.js";
+import { bindLetters, oneByOne } from "./onebyone.js";
 import { asList, state } from "./state.js";
 import { addView } from "./views.js";
 
@@ -18,25 +18,12 @@ import { addView } from "./views.js";
 const NEIGHBOURS = 6;
 const LEARN_EVERY = 20; // decisions
 let decided = 0; // since the page was loaded
-/** @type {{ [key: string]: () => unknown }} */
-let keys = {};
-
-addEventListener("keydown", (event) => {
-  const target = event.target instanceof Element ? event.target : document.body;
-  if (state.request.view !== "queue" || !remembered("keys", true)) return;
-  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (target.closest("input, textarea, select, dialog")) return;
-  const act = keys[event.key.toLowerCase()];
-  if (!act) return;
-  event.preventDefault();
-  act();
-});
+const keys = bindLetters("queue");
 
 /** @param {HTMLElement} section @param {Request} request */
 async function showQueue(section, request) {
   const [label] = asList(request.label);
   let skipped = 0;
-  let busy = false;
 
   const next = async () => {
     const part = await get("api/check", { label, offset: skipped, limit: 1 });
@@ -49,19 +36,7 @@ async function showQueue(section, request) {
     draw(entry, part.total - skipped, others.slice(0, NEIGHBOURS));
   };
 
-  /** @param {() => Promise<unknown>} act */
-  const step = async (act) => {
-    if (busy) return;
-    busy = true;
-    try {
-      await act();
-      await next();
-    } catch (error) {
-      failure(error);
-    } finally {
-      busy = false;
-    }
-  };
+  const step = oneByOne(next);
 
   /** @param {Entry} entry @param {string} right the label that the photo has from now on */
   const decide = (entry, right) =>
@@ -104,7 +79,7 @@ async function showQueue(section, request) {
     ];
     const back = el("button", { type: "button", onclick: undo }, "Undo ", keyName("U"));
     if (!entry) {
-      keys = { u: undo };
+      keys({ u: undo });
       section.replaceChildren(
         ...head,
         box("No label is left to check", el("p", {}, "All labels look right, or were checked.")),
@@ -118,7 +93,7 @@ async function showQueue(section, request) {
       void step(async () => {
         skipped += 1;
       });
-    keys = { y: yes, n: no, s: later, u: undo };
+    keys({ y: yes, n: no, s: later, u: undo });
     const share = Math.round(100 * entry.suggested_share);
     section.replaceChildren(
       ...head,

@@ -8,6 +8,7 @@ import {
   activeElement,
   announce,
   copy,
+  count,
   dock,
   el,
   icon,
@@ -17,6 +18,7 @@ import {
   toast,
 } from "./dom.js";
 import { MARKS } from "./grid.js";
+import { go } from "./history.js";
 import { editLabels, labelField, undoLabels } from "./labels.js";
 
 /** @import { Photo } from "./details.js" */
@@ -315,6 +317,7 @@ function drawBar() {
       canMark && button("not", "cross", "Not relevant", () => acts.mark(selection(), -1)),
       acts.canAdd() && button("add", "plus", "Add to query", () => acts.add(selection())),
       button("label", "tag", "Label", askForLabel),
+      button("concept", "question", "Find more of these", askForConcept),
       button("download", "download", "Download", download),
       button("paths", "copy", "Copy paths", copyPaths),
       button("csv", "table", "Export CSV", exportCsv),
@@ -425,6 +428,44 @@ function askForLabel() {
     el("h2", { id: "confirm-title" }, `Labels of ${plural(ids.length, "photo")}`),
     labelField("Label to add", edit("add"), "Add"),
     labelField("Label to remove", edit("remove"), "Remove"),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
+  );
+  dialog.showModal();
+  $("input", dialog).focus();
+}
+
+function askForConcept() {
+  const ids = selection().map((image) => image.id);
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  dialog.replaceChildren(
+    el(
+      "h2",
+      { id: "confirm-title" },
+      `Find more like ${ids.length > 1 ? `these ${count(ids.length)} photos` : "this photo"}`,
+    ),
+    el(
+      "p",
+      {},
+      "Name what they show, then say yes or no to a few others. The rest is found for you.",
+    ),
+    labelField(
+      "Label",
+      async (label) => {
+        dialog.close();
+        try {
+          await editLabels(
+            ids.map((id) => ({ id, label, change: "add" })),
+            "concept",
+          );
+          clearSelection();
+          await go({ view: "concept", label });
+        } catch (error) {
+          toast(`No label was changed: ${error.message}`);
+        }
+      },
+      "Begin",
+    ),
     el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel")),
   );
   dialog.showModal();

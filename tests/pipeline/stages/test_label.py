@@ -117,6 +117,18 @@ def test_images_come_from_standard_input(editor, mine, monkeypatch):
     assert json_of("label", "undo", cwd=mine)["undone"] == 1
 
 
+def test_images_that_surely_have_a_label_are_suggested(editor, mine):
+    plums = [image for image in Searcher(editor.run).images if image.path.startswith("plum/")]
+    apples = [image for image in Searcher(editor.run).images if image.path.startswith("apple/")]
+    editor.add("round", [image.id for image in plums[:3]])
+    editor.edit([(image.id, "round", -1) for image in [plums[3], *apples[:4]]], confirm=True)
+    images = json_of("label", "suggest", "round", cwd=mine)
+    assert images
+    assert not {image["id"] for image in images} & {image.id for image in [*plums[:4], *apples[:4]]}
+    assert json_of("label", "suggest", "round", "-k", 1, cwd=mine) == images[:1]
+    assert "has no label 'square'" in refused("label", "suggest", "square", cwd=mine)
+
+
 @pytest.mark.parametrize(
     ("label", "image", "message"),
     [
