@@ -446,8 +446,12 @@ class LabelToCheck(BaseModel):
     """An image that fits its label badly."""
 
     label: str
+    probability: float | None = Field(
+        None, description="Of the label, as all other images say; null of very many images"
+    )
     share: float = Field(description="Share of the nearest images with this label")
     suggested: str
+    suggested_probability: float | None = None
     suggested_share: float
     image: ImageSummary
 

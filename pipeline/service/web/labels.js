@@ -23,6 +23,16 @@ export function inWords({ added, removed, images }) {
 }
 
 /**
+ * What all other photos say of a label; nothing where there are too many to ask all.
+ * @param {Schemas["LabelToCheck"]} entry
+ */
+export function verdict({ label, probability, suggested, suggested_probability }) {
+  if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
+  const [own, other] = [probability, suggested_probability].map((p) => `${Math.round(100 * p)} %`);
+  return `By all other photos, ${suggested} is ${other} likely and ${label} ${own}. `;
+}
+
+/**
  * @param {Change[]} edits
  * @param {"page" | "queue"} [source]
  */

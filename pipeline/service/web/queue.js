@@ -1,5 +1,5 @@
-// The queue of labels to check: one photo at a time, its label, the label that its nearest photos
-// have, and these as evidence. Y takes the suggestion, N keeps the label for good, a label typed
+// The queue of labels to check: one photo at a time, its label, the label that fits better, and the
+// nearest photos as evidence. Y takes the suggestion, N keeps the label for good, a label typed
 // takes its place. Decisions are label edits: undone like any other.
 
 import { addressOf } from "./address.js";
@@ -7,7 +7,7 @@ import { learnIfStale } from "./again.js";
 import { get, search } from "./api.js";
 import { announce, box, el, icon, keyName, picture, plural, remembered } from "./dom.js";
 import { failure } from "./messages.js";
-import { editLabels, labelField, undoLabels } from "./labels.js";
+import { editLabels, labelField, undoLabels, verdict } from "./labels.js";
 import { asList, state } from "./state.js";
 import { addView } from "./views.js";
 
@@ -137,6 +137,7 @@ async function showQueue(section, request) {
           el(
             "p",
             {},
+            verdict(entry),
             `${share} % of the nearest photos are `,
             el("strong", { dir: "auto" }, entry.suggested),
             ".",

@@ -240,7 +240,8 @@ def _draw_overview(run, entries):
         np.save(folder / "ids.npy", np.array(ids, np.int64))
         np.save(folder / "points.npy", np.zeros((len(ids), 2), "f4"))
         (folder / "alike.json").write_text("[]")
-        doubt = {"share": 0.0, "suggested": "pear", "suggested_share": 0.9}
+        doubt = {"probability": 0.03, "share": 0.0, "suggested": "pear"}
+        doubt |= {"suggested_probability": 0.914, "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": id_, "label": label} | doubt for id_, label in entries]))
 
 

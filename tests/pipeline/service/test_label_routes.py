@@ -75,6 +75,7 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     expect(labels.get_by_role("listitem")).to_have_text(["plum"])
     page.goto(f"{address}?view=queue")
     expect(page.locator("#queue")).to_contain_text("2 photos left")
+    expect(page.locator("#queue")).to_contain_text("By all other photos, pear is 91 % likely and plum 3 %.")
     page.keyboard.press("y")
     expect(page.locator("#queue")).to_contain_text("1 decided, 1 photo left")
     page.keyboard.press("n")
