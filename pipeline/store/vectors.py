@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
-IN_MEMORY = 512_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
+IN_MEMORY = 500_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
 
 
 def extractor_content(run: Run) -> str:
