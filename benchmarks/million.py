@@ -58,26 +58,28 @@ def write_table(folder: Path, n: int) -> None:
     (folder / "ids.txt").write_text("".join(f"{i // 1000:04d}/{i:07d}\n" for i in range(n)))
 
 
-def measured(folder: Path, name: str, *rest: object) -> tuple[float, float]:
-    """Run a command; return its seconds and the megabytes of its peak."""
+def measured(folder: Path, name: str, *rest: object) -> tuple[float, dict[str, float]]:
+    """Run a command; return its seconds, and its processor time and the megabytes of its peak."""
     start = time.perf_counter()
     process = subprocess.Popen(command(name, *rest), env=environment(folder / "runs"), stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise RuntimeError(f"visterm {name} ended with {status}")
-    return time.perf_counter() - start, usage.ru_maxrss / 1e3
+    used = {"processor": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss / 1e3}
+    return time.perf_counter() - start, used
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[int, int, float]]:
-    """Run the service; yield its port, its process, and the seconds until it listens."""
+def served(folder: Path) -> Iterator[tuple[int, int, float, float]]:
+    """Run the service; yield its port, its process, the seconds until it listens, and its processor time by then."""
     start = time.perf_counter()
     serve = command("serve", "--port", 0)
     server = subprocess.Popen(serve, env=environment(folder / "runs"), stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         port = int(server.stdout.readline().strip().rstrip("/").rpartition(":")[2])
-        yield port, server.pid, time.perf_counter() - start
+        spent, ticks = time.perf_counter() - start, Path(f"/proc/{server.pid}/stat").read_text().split()[13:15]
+        yield port, server.pid, spent, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
     finally:
         server.terminate()
         server.wait(60)
@@ -161,17 +163,16 @@ def _records(folder: Path, n: int) -> list[dict]:
 
     write_table(folder, n)
     table = ["--vectors", folder / "vectors.npy", "--ids", folder / "ids.txt", "--set", "index.kind=two-stage"]
-    spent, peak = measured(folder, "features", *table)
-    keep("import", "import of a table", spent, "s", "each number is read, scaled and written", "once", peak=peak)
-    spent, peak = measured(folder, "index", "--learner", "cosine")
-    keep(
-        "index", "building the index", spent, "s", "a walk through the graph for each image", "once, elapsed", peak=peak
-    )
+    spent, used = measured(folder, "features", *table)
+    keep("import", "import of a table", spent, "s", "each number is read, scaled and written", "once", **used)
+    spent, used = measured(folder, "index", "--learner", "cosine")
+    keep("index", "building the index", spent, "s", "a walk through the graph for each image", "once, elapsed", **used)
     query_ids = 1 + np.random.default_rng(1).permutation(n)[:N_QUERIES]
-    with served(folder) as (port, process, opening):
+    with served(folder) as (port, process, opening, processor):
         times = ask(port, query_ids)
         memory = memory_of(process)
-    keep("opening", "from the start of the service until it answers", opening, "s", "the catalogue is read", "once")
+    title = "from the start of the service until it answers"
+    keep("opening", title, opening, "s", "the catalogue is read", "once", processor=processor)
     how = f"after {N_QUERIES} searches; {memory['RssAnon:']:,.0f} MB are its own, the rest is mapped files"
     keep("memory", "peak memory of the service", memory["VmHWM:"], "MB", "vectors and graph, where all are read", how)
     how = f"median of {N_QUERIES} requests, one after the other"
