@@ -90,8 +90,9 @@ def _complete(values: dict[str, Any]) -> None:
         return
     if features.get("kind") == "deep":
         features.setdefault("deep", {"resize": "stretch"})  # until 0.3
-    imported = isinstance(collection, dict) and isinstance(collection.get("vectors"), dict)
-    if features.get("kind") in ("deep", "onnx") or (imported and collection["vectors"].get("file") is not None):
+    given = collection.get("vectors") if isinstance(collection, dict) else None
+    imported = isinstance(given, dict) and given.get("file") is not None
+    if features.get("kind") in ("deep", "onnx") or imported:
         features.setdefault("precision", "float32")  # until 0.3
 
 

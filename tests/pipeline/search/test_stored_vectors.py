@@ -145,11 +145,11 @@ def test_indexes(mine, both, kind):
             assert [row["id"] for row in answer["results"]] == [row["id"] for row in wanted["results"]]
 
 
-def test_a_damaged_segment_is_told(mine):
+def test_a_damaged_segment_is_told(mine, monkeypatch):
     segment = max((mine / "runs/fruit/collection/segments").iterdir())
     data = bytearray((segment / "vectors.npy").read_bytes())
     data[-1] ^= 1
     (segment / "vectors.npy").write_bytes(data)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(UserError, match="damaged segment"):
-        patch.setattr(vectors, "IN_MEMORY", 0)
+    monkeypatch.setattr(vectors, "IN_MEMORY", 0)
+    with pytest.raises(UserError, match="damaged segment"):
         Searcher(mine / "runs/fruit")

@@ -8,15 +8,17 @@ from visterm.pipeline.store import vectors
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import StoredVectors
 
+TABLE = ["--vectors", "fruit.npy", "--ids", "fruit.txt"]
+
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
-    """A folder with a table of 30 vectors of three classes, and a run of it with oasis."""
+    """A folder with a table of 30 vectors of three classes, and a run of it."""
     folder, rng = tmp_path_factory.mktemp("stored"), np.random.default_rng(0)
     y = np.repeat(["apple", "pear", "plum"], 10)
     np.save(folder / "fruit.npy", rng.normal(size=(30, 12)) + (y[:, None] == np.unique(y)) @ rng.normal(size=(3, 12)))
     (folder / "fruit.txt").write_text("\n".join(f"{label}/{i}.jpg" for i, label in enumerate(y)))
-    visterm("features", "--vectors", "fruit.npy", "--ids", "fruit.txt", "--set", "collection.labels=auto", cwd=folder)
+    visterm("features", *TABLE, cwd=folder)
     return folder
 
 
@@ -38,7 +40,7 @@ def test_searches_and_images_that_come_and_go(imported, tmp_path, serving, monke
         X, ids = np.load(folder / "fruit.npy"), (folder / "fruit.txt").read_text().split()
         np.save(folder / "fruit.npy", np.concatenate([X[2:], X[:1]]))
         (folder / "fruit.txt").write_text("\n".join([*ids[2:], "new"]))
-        visterm("features", "--run", "fruit", cwd=folder)
+        visterm("features", *TABLE, cwd=folder)
         client.wait_for_version(old)
         assert client.get("/search?id=1").status_code == 404
         (answer,) = client.get("/search?id=3&k=30").json()
