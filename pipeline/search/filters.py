@@ -167,6 +167,11 @@ class Fields:
         self.names = ([_DATE, "date_source"] if dated else []) + sorted(given - {_DATE, "date_source"})
         self._columns: dict[str, _Column] = {}
 
+    def date(self, row: int) -> tuple[str, str]:
+        """Return when a picture was taken, ISO 8601, and where that stands (see `names`); both empty: unknown."""
+        fields = self._rows[row]
+        return (fields.date, fields.date_source) if fields is not None else ("", "")
+
     def of(self, row: int) -> dict[str, str]:
         """Return the fields of an image."""
         fields = self._rows[row]

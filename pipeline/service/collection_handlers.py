@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -51,6 +52,16 @@ class CollectionHandlers:
         """Make `schemas.Columns` of the images that pass a filter."""
         ranked = [(row, 0.0) for row in _rows(snapshot, request)[: schemas.MAX_COLUMNS]]
         return {"version": snapshot.searcher.version} | self.handlers.columns(snapshot, ranked)
+
+    def dates(self, snapshot: Snapshot, request: schemas.FilterRequest) -> dict[str, Any]:
+        """Make `schemas.Dates` of the images that pass a filter."""
+        known = [snapshot.searcher.gallery.fields.date(row) for row in _passing(snapshot, request)]
+        months = Counter(date[:7] for date, _ in known if date)
+        return {
+            "months": [{"month": month, "images": months[month]} for month in sorted(months, reverse=True)],
+            "undated": sum(not date for date, _ in known),
+            "from_files": sum(source == "file" for _, source in known),
+        }
 
     def details(self, snapshot: Snapshot, image: Image) -> dict[str, Any]:
         """Make `schemas.ImageDetails`."""
@@ -177,7 +188,16 @@ class _Chunks:
 
 
 def _rows(snapshot: Snapshot, request: schemas.ListRequest) -> Sequence[int]:
-    """Return the rows of the images that pass a filter, in the order asked for; "recent": the last added ones first."""
-    images, gallery, wanted = snapshot.searcher.images, snapshot.searcher.gallery, Filter.of(**request.filter_options())
-    rows: Sequence[int] = range(len(images)) if wanted == NO_FILTER else gallery.rows_of(wanted).tolist()
-    return rows if request.order == "path" else sorted(rows, key=lambda row: -images[row].id)
+    """Return the rows of the images that pass a filter, in the order asked for; images without a date come last."""
+    rows, gallery = _passing(snapshot, request), snapshot.searcher.gallery
+    if request.order == "recent":
+        return sorted(rows, key=lambda row: -gallery.images[row].id)
+    if request.order == "date":
+        return sorted(rows, key=lambda row: gallery.fields.date(row)[0], reverse=True)
+    return rows
+
+
+def _passing(snapshot: Snapshot, request: schemas.FilterRequest) -> Sequence[int]:
+    """Return the rows of the images that pass a filter, in order of path."""
+    wanted, gallery = Filter.of(**request.filter_options()), snapshot.searcher.gallery
+    return range(len(gallery.images)) if wanted == NO_FILTER else gallery.rows_of(wanted).tolist()

@@ -38,6 +38,11 @@ def add_browse_routes(app: FastAPI, collection: CollectionHandlers, labels: Labe
         """List the labels or the folders with their numbers of images, the largest first, with up to four covers."""
         return JsonResponse(await pool.run(collection.albums, handlers.snapshot, kind, q, offset, limit))
 
+    @app.get("/api/dates", response_model=schemas.Dates, tags=["collection"])
+    async def dates(request: Annotated[schemas.FilterRequest, Query()]) -> Response:
+        """Count the images by the month in which they were taken."""
+        return JsonResponse(await pool.run(collection.dates, handlers.snapshot, request))
+
     @app.get("/api/map", response_model=schemas.MapState, tags=["collection"])
     async def get_map() -> Response:
         """Say whether the map of the collection is drawn, and how far a new one is."""

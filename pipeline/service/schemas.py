@@ -106,7 +106,9 @@ class ColumnsRequest(SearchRequest):
 class ListRequest(FilterRequest):
     """A request for images of the collection, in columns."""
 
-    order: Literal["path", "recent"] = Field(default="path", description="recent: the last added ones first")
+    order: Literal["path", "recent", "date"] = Field(
+        default="path", description="recent: the last added ones first; date: the last taken ones first"
+    )
 
 
 class ImagesRequest(ListRequest):
@@ -362,6 +364,21 @@ class Albums(BaseModel):
     total: int
     same_as_labels: bool = Field(description="Each folder holds exactly the images of one label")
     albums: list[Album]
+
+
+class Month(BaseModel):
+    """Photos of a month."""
+
+    month: str = Field(description="Such as 2024-05")
+    images: int
+
+
+class Dates(BaseModel):
+    """When photos were taken."""
+
+    months: list[Month] = Field(description="Those with photos, the last one first")
+    undated: int
+    from_files: int = Field(description="Photos that do not say when they were taken: of these, when the file changed")
 
 
 class MapState(BaseModel):

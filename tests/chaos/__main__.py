@@ -44,7 +44,7 @@ QUICK_SECONDS = 9.0  # of a category, on however slow a machine
 CATEGORIES = {
     "damage": Category("a file of a finished run damaged, under a command", damage.attempt, 5000, 100),
     "repair": Category("a damaged catalogue repaired", damage.repaired, 400, 10),
-    "people": Category("marks and ratings, or their copies, damaged and repaired", damage.people, 400, 10),
+    "people": Category("label edits, marks and ratings, or their copies, damaged and repaired", damage.people, 400, 10),
     "kills": Category("SIGKILL, SIGINT and SIGTERM at a random moment of a command", kills.attempt, 1000, 20),
     "service": Category("the service killed at a random moment among uploads and marks", service_kills.attempt, 100, 4),
     "disk": Category("a full disk during a command", disk.attempt, 300, 10),

@@ -45,7 +45,7 @@ def attempt(world: World, seed: int) -> str | None:
 
 
 def _people(world: World, chance: random.Random) -> str | None:
-    """Kill a process that keeps marks and ratings: each that was acknowledged is there."""
+    """Kill a process that keeps label edits, marks and ratings: each that was acknowledged is there."""
     with world.copy() as folder:
         acknowledged = folder / "acknowledged"
         pid = os.fork()
@@ -60,21 +60,27 @@ def _people(world: World, chance: random.Random) -> str | None:
         numbers = [line.split() for line in acknowledged.read_text().splitlines()] if acknowledged.exists() else []
         kept = in_child(lambda: _kept(folder / "runs/fruit"))
         lost = [line for line in numbers if len(line) == 2 and int(line[1]) not in kept[line[0]]]
-        return f"marks or ratings: {len(lost)} of {len(numbers)} acknowledged ones are lost" if lost else None
+        return (
+            f"label edits, marks or ratings: {len(lost)} of {len(numbers)} acknowledged ones are lost" if lost else None
+        )
 
 
 def _mark(folder: Path, acknowledged: Path) -> None:
     from visterm.pipeline.feedback.marks import RelevanceMarks
     from visterm.pipeline.human_eval.judgements import Judgements
     from visterm.pipeline.search.searcher import Searcher
+    from visterm.pipeline.stages.label import LabelEditor
 
     searcher = Searcher(folder)
+    labels = LabelEditor(searcher.run)
     marks, judgements = RelevanceMarks(searcher.run.marks), Judgements(searcher.run.judgements)
     study = judgements.study()
     with open(acknowledged, "w", buffering=1) as out:
         for i in range(10_000):
             image = searcher.images[i % len(searcher.images)]
             out.write(f"marks {marks.add(searcher.images[0].sha256, image, 1, learner='oasis')}\n")
+            (edit,) = labels.edit([(image.id, f"label {i}", 1)])
+            out.write(f"edits {edit.number}\n")
             task = i % len(study.tasks)
             candidate = study.tasks[task].candidates[0].id
             out.write(f"ratings {judgements.decide('bob', task, candidate, 'not')}\n")
@@ -84,7 +90,12 @@ def _kept(folder: Path) -> dict[str, list[int]]:
     import sqlite3
 
     found = {}
-    for name, file, table in (("marks", "feedback", "marks"), ("ratings", "judgements", "decisions")):
+    of_people = (
+        ("edits", "label_edits", "edits"),
+        ("marks", "feedback", "marks"),
+        ("ratings", "judgements", "decisions"),
+    )
+    for name, file, table in of_people:
         with sqlite3.connect(folder / f"{file}.sqlite") as db:
             found[name] = [number for (number,) in db.execute(f"SELECT number FROM {table}")]
     return found

@@ -213,7 +213,7 @@ _VOLATILE = re.compile(r'("(?:train_)?(?:seconds|milliseconds|time|created)": )[
 
 
 class World:
-    """A finished run with learners, evaluations, relevance marks and ratings, and copies of it."""
+    """A finished run with learners, evaluations, label edits, relevance marks and ratings, and copies of it."""
 
     def __init__(self, folder: Path, seed: int = 0):
         self.folder, self.seed = folder, seed
@@ -265,13 +265,19 @@ class World:
         assert not code, (arguments, code)
 
     def _people(self) -> None:
-        """Mark results, and rate some."""
+        """Mark results, rate some, and look at labels; those in effect stay, so that learners are up to date."""
         from visterm.pipeline.feedback.marks import RelevanceMarks
         from visterm.pipeline.human_eval.judgements import Judgements
         from visterm.pipeline.human_eval.tasks import draw_tasks
         from visterm.pipeline.search.searcher import Searcher
+        from visterm.pipeline.stages.label import LabelEditor
 
         searcher = Searcher(self.base / "runs/fruit")
+        labels = LabelEditor(searcher.run)
+        for image in searcher.images[:6]:
+            labels.edit([(image.id, next(iter(image.labels)), 1)], confirm=True)
+        labels.add("ripe", [image.id for image in searcher.images[3:9]])
+        labels.undo()
         marks = RelevanceMarks(searcher.run.marks)
         for query, row, mark in ((0, 1, 1), (0, 20, -1), (14, 15, 1), (14, 2, -1), (30, 31, 1), (30, 5, -1)):
             marks.add(searcher.images[query].sha256, searcher.images[row], mark, learner="oasis")
@@ -413,6 +419,12 @@ def _ratings(run: Any) -> Any:
     return [[row[key] for key in ("query", "image", "decision", "judge")] for row in Judgements(run.judgements).rows()]
 
 
+def _label_edits(run: Any) -> Any:
+    from visterm.pipeline.store.label_edits import LabelEdits
+
+    return [[row[key] for key in ("step", "image", "label", "change")] for row in LabelEdits(run.label_edits).export()]
+
+
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "catalogue": _catalogue,
     "vectors": _vectors,
@@ -420,7 +432,9 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "updated": _updated,
     "marks": _marks,
     "ratings": _ratings,
+    "label edits": _label_edits,
 }
+_OF_PEOPLE = ("marks", "ratings", "label edits")
 
 
 def compared(now: Any, wanted: dict[str, Any], told: str = "") -> str | None:
@@ -430,7 +444,7 @@ def compared(now: Any, wanted: dict[str, Any], told: str = "") -> str | None:
     for name, value in now.items():
         if value == wanted[name] or (isinstance(value, str) and value.startswith("UserError: ")):
             continue
-        if name in ("catalogue", "vectors", "marks", "ratings") and ("lost" in told or "damaged" in told):
+        if name in ("catalogue", "vectors", *_OF_PEOPLE) and ("lost" in told or "damaged" in told):
             continue
         if name == "updated" and "has not learned from the relevance marks yet" in told:
             continue

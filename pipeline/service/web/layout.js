@@ -87,7 +87,7 @@ export function justify(
 
   let first = 0;
   for (const end of fixed) {
-    close(first, end, false);
+    close(first, end, breaks.includes(end));
     first = end;
   }
   for (const end of [...breaks.filter((at) => at > first), n]) {

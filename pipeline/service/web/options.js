@@ -172,7 +172,20 @@ export function drawOptions() {
     state.fold = on;
     redraw();
   };
+  /** @param {"after" | "before"} name @param {string} words */
+  const date = (name, words) => {
+    const [year, month = "01", day = "01"] = state.request[name]?.slice(0, 10).split("-") ?? [];
+    const value = year ? `${year}-${month}-${day}` : "";
+    const input = el("input", {
+      type: "date",
+      value,
+      onchange: (event) => change({ [name]: event.target.value || undefined }),
+    });
+    return el("label", { class: "wide-field" }, `${words} `, input);
+  };
   const searchChoices = () => [
+    date("after", "Taken from"),
+    date("before", "Taken before"),
     choice("Hide marked images", state.hideMarked, setHideMarked),
     choice("Update ranking after each mark", remembered("updateEach", false), (on) =>
       remember("updateEach", on),

@@ -1,5 +1,5 @@
-// Photos of the collection as a gallery: all of them, an album (some labels, a folder), or all with
-// the last added first.
+// Photos of the collection as a gallery: all of them, an album (some labels, a folder), all with
+// the last added first, or by the month in which they were taken.
 
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
@@ -7,15 +7,19 @@ import { fromColumns, keepLabels, whenKnown } from "./details.js";
 import { box, command, el, plural } from "./dom.js";
 import { Gallery } from "./gallery.js";
 import { altText, dressTile } from "./grid.js";
+import { change } from "./history.js";
 import { filterChips } from "./searchbox.js";
 import { bindSelection, isSelected } from "./select.js";
 import { asList, folded, state } from "./state.js";
+import { monthWords, timeline } from "./timeline.js";
 import { addView } from "./views.js";
 
-const VIEWS = ["photos", "album", "added"];
+const VIEWS = ["photos", "album", "added", "dates"];
 
 /** @import { Request } from "./address.js" */
+/** @import { Photo } from "./details.js" */
 /** @import { Values } from "./api.js" */
+/** @import { Schemas } from "./api.js" */
 /** @import { View } from "./views.js" */
 
 /** @type {Gallery | null} */
@@ -47,8 +51,67 @@ function links({ label, ...others }) {
       ? link({ query_label: name }, "Photos that fit this label best")
       : null,
     link({ view: "check", label: name }, "Check this label"),
+    link({ view: "dates", label: name }, "By date"),
   ];
 }
+
+/** @param {Request} request */
+const filters = ({ label, not_label, folder, after, before, where }) => ({
+  label,
+  not_label,
+  folder,
+  after,
+  before,
+  where,
+});
+
+/** Other orders of all photos. @param {Request} request */
+const orders = (request) =>
+  [
+    { view: "photos", words: "By folder" },
+    { view: "dates", words: "By date" },
+    { view: "added", words: "Last added first" },
+  ]
+    .filter(({ view }) => view !== request.view)
+    .map(({ view, words }) => el("a", { href: addressOf({ view }), "data-go": "link" }, words));
+
+/**
+ * A heading before the first image of each month.
+ * @param {Photo[]} every in order of date, copies included
+ * @param {Photo[]} images the ones that are shown
+ * @param {Schemas["Dates"]} dates
+ */
+function headings(every, images, { months, undated }) {
+  const parts = months.map((one) => ({ words: monthWords(one.month), n: one.images }));
+  if (undated) parts.push({ words: "Without a date", n: undated });
+  /** @type {Map<Photo, string>} */
+  const wordsOf = new Map();
+  let at = 0;
+  for (const { words, n } of parts) {
+    for (const image of every.slice(at, at + n)) wordsOf.set(image, words);
+    at += n;
+  }
+  return images
+    .map((image, i) => ({ at: i, words: wordsOf.get(image) ?? "" }))
+    .filter(({ at: i, words }) => !i || words !== wordsOf.get(images[i - 1]));
+}
+
+/**
+ * What stands above the photos by date.
+ * @param {Schemas["Dates"]} dates of all, whatever the period
+ * @param {Request} request
+ */
+const datesHead = ({ months, from_files }, { after, before }) => [
+  months.length > 1 ? timeline(months, { after, before }, (period) => change(period)) : "",
+  from_files
+    ? el(
+        "p",
+        { class: "quiet" },
+        `${plural(from_files, "photo does", "photos do")} not say when they were taken: ` +
+          "here, the date of the file.",
+      )
+    : "",
+];
 
 function makeGallery() {
   const made = new Gallery(el("ol"), {
@@ -87,26 +150,36 @@ const galleryView = (titleOf, valuesOf) => ({
       requestAnimationFrame(() => kept.layOut(null));
       return;
     }
-    const columns = await get("api/images/columns", values);
+    const byDate = request.view === "dates";
+    const [columns, within, dates] = await Promise.all([
+      get("api/images/columns", values),
+      byDate ? get("api/dates", filters(request)) : null,
+      byDate
+        ? get("api/dates", { ...filters(request), after: undefined, before: undefined })
+        : null,
+    ]);
     if (turn !== state.turn) return;
     const list = (gallery ??= makeGallery());
-    const images = folded(columns.ids.map((_, i) => fromColumns(columns, i)));
+    const every = columns.ids.map((_, i) => fromColumns(columns, i));
+    const images = folded(every);
+    const filtered = request.view === "album" || byDate;
     section.replaceChildren(
       el(
         "div",
         { class: "row bar" },
         el("h1", { dir: "auto" }, titleOf(request)),
         el("span", { class: "quiet" }, plural(columns.ids.length, "photo")),
-        request.view === "album" ? links(request) : [],
+        request.view === "album" ? links(request) : orders(request),
       ),
-      ...(request.view === "album" ? [el("div", { class: "chips" }, filterChips())] : []),
+      ...(dates ? datesHead(dates, request) : []),
+      ...(filtered ? [el("div", { class: "chips" }, filterChips())] : []),
       images.length
         ? list.root
         : box("No photos", [el("p", {}, "No photo passes these filters. Remove one.")]),
     );
     section.hidden = false; // its width decides the rows
     state.listed = images;
-    list.show(images);
+    list.show(images, within ? headings(every, images, within) : []);
     shown = key;
   },
 });
@@ -118,16 +191,13 @@ addView(
     () => ({}),
   ),
 );
+addView("album", galleryView(albumTitle, filters));
 addView(
-  "album",
-  galleryView(albumTitle, ({ label, not_label, folder, after, before, where }) => ({
-    label,
-    not_label,
-    folder,
-    after,
-    before,
-    where,
-  })),
+  "dates",
+  galleryView(
+    (request) => (request.label || request.folder ? `${albumTitle(request)}, by date` : "By date"),
+    (request) => ({ ...filters(request), order: "date" }),
+  ),
 );
 addView(
   "added",

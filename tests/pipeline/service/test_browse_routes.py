@@ -1,14 +1,18 @@
 """Suggestions, albums, filters, several examples, the map."""
 
 import json
+import os
 import sys
 import time
 
 import numpy as np
+import PIL.Image
 import pytest
 
+from visterm.pipeline.console import Console
 from visterm.pipeline.search.overview import overview_folder, overview_record
 from visterm.pipeline.service import overview_maker, schemas, schemas_figures
+from visterm.pipeline.stages.features import features
 from visterm.pipeline.store.files import publish
 
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -44,6 +48,28 @@ def test_suggestions(client, photos):
     assert nothing == {"labels": [], "folders": [], "images": []}
     assert client.get("/api/suggest", params={"q": "x" * 301}).status_code == 422
     assert len(client.get("/api/suggest", params={"limit": 2}).json()["labels"]) == 2
+
+
+def test_dates(own, own_photos, serving):
+    for path in own_photos.rglob("*.*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))  # November 2023
+    os.utime(own_photos / "plum/1.jpg", (1_600_000_000, 1_600_000_000))  # September 2020
+    exif = PIL.Image.Exif()
+    exif[306] = "2024:02:29 10:00:00"
+    with PIL.Image.open(own_photos / "pear/2.jpg") as photo:
+        photo.save(own_photos / "pear/2.jpg", exif=exif)
+    features(own, own.configure(None, []), own_photos, Console(quiet=True))
+    with serving(own) as client:
+        answer = client.get("/api/dates").json()
+        schemas.Dates.model_validate(answer)
+        months = [("2024-02", 1), ("2023-11", 17), ("2020-09", 1)]
+        assert [(one["month"], one["images"]) for one in answer["months"]] == months
+        assert (answer["undated"], answer["from_files"]) == (0, 18)
+        pears = client.get("/api/dates", params={"label": "pear", "before": "2024"}).json()
+        assert pears["months"] == [{"month": "2023-11", "images": 6}]
+        paths = [image["path"] for image in client.get("/api/images", params={"order": "date"}).json()]
+        assert (paths[0], paths[-1], len(paths)) == ("pear/2.jpg", "plum/1.jpg", 19)
+        assert client.get("/api/dates", params={"after": "May"}).status_code == 422
 
 
 def test_a_hundred_thousand_labels_are_searched_fast_and_not_sent(own, serving, monkeypatch):

@@ -1,5 +1,6 @@
 """The page in a real browser: search box, examples, regions, home, albums, map, figures; by keys, on a phone."""
 
+import os
 import re
 
 import pytest
@@ -345,11 +346,48 @@ def test_a_few_photos_without_labels_or_learners_while_another_command_works(pag
         page.goto("about:blank")
 
 
+def test_photos_by_date_and_a_period_of_them(page, serving, own, own_photos):
+    page.set_default_timeout(20_000)
+    for path in own_photos.rglob("*.*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))  # November 2023
+    for name, seconds in (("plum/1.jpg", 1_600_000_000), ("plum/2.jpg", 1_710_000_000)):  # September 2020, March 2024
+        os.utime(own_photos / name, (seconds, seconds))
+    features_stage(own, own.configure(None, []), own_photos, Console(quiet=True))
+    with serving(own) as client:
+        page.goto(f"{client.base_url}/?view=photos")
+        page.get_by_role("link", name="By date").click()
+        months = page.locator("#dates h2")
+        expect(months).to_have_text(["March 2024", "November 2023", "September 2020"])
+        expect(page.locator("#dates")).to_contain_text("19 photos do not say when they were taken")
+        expect(page.locator("#dates .tile").first).to_have_attribute("data-index", "0")
+        last = page.get_by_label("Last month")
+        expect(last).to_have_attribute("aria-valuetext", "March 2024")
+        last.press("ArrowLeft")  # February, in which there are none
+        expect(page.locator(".timeline output")).to_have_text("September 2020 to February 2024: 18 photos")
+        expect(months).to_have_text(["November 2023", "September 2020"])
+        assert page.url.endswith("?view=dates&before=2024-03")
+        page.reload()
+        expect(page.get_by_label("Last month")).to_have_attribute("aria-valuetext", "February 2024")
+        page.get_by_label("First month").press("PageUp")
+        page.get_by_role("button", name="Remove filter: before 2024-03").click()
+        expect(months.first).to_have_text("March 2024")
+        assert page.violations() == []
+        number = client.get("/api/images", params={"label": "pear"}).json()[0]["id"]
+        page.goto(f"{client.base_url}/?id={number}&label=plum")
+        expect(page.locator("#results .tile")).to_have_count(6)
+        page.options(advanced=False)
+        page.get_by_label("Taken from").fill("2024-01-01")
+        expect(page.locator("#results .tile")).to_have_count(1)
+        expect(page.locator("#chips")).to_contain_text("from 2024-01-01")
+        page.goto("about:blank")
+
+
 STATES = [
     "",
     "?view=albums",
     "?view=album&label=plum&not_label=fig",
     "?view=added",
+    "?view=dates&label=plum",
     "?view=map",
     "?view=alike",
     "?view=check",
