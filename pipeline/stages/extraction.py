@@ -241,7 +241,8 @@ def extract_segment(
     if vectors.shape[0]:
         paths = dict(images)
         rows = [row_of(o.id, paths[o.id], o.sha256, o.width, o.height) for o in outcomes if o.row is not None]
-        write_segment(target, in_precision(vectors, source.precision), rows, **origin)
+        vectors = in_precision(vectors, source.precision, [path for _, path, *_ in rows])
+        write_segment(target, vectors, rows, **origin)
     return outcomes
 
 

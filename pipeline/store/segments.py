@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
+from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, naming
 
 from .checksums import check_files, check_seal, files_crc32, sealed
@@ -75,18 +76,22 @@ def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origi
         raise
 
 
-def in_precision(vectors: Any, precision: str) -> Any:
-    """Return dense vectors as they are stored, in "float16" or "float32"; UserError if float16 cannot hold them."""
+def in_precision(vectors: Any, precision: str, names: Sequence[str]) -> Any:
+    """Return dense vectors as they are stored, in "float16" or "float32"; sparse ones are returned as they are.
+
+    UserError for one that float16 cannot hold; `names` are those of the images.
+    """
     import numpy as np
 
     if not isinstance(vectors, np.ndarray) or vectors.dtype == precision:
         return vectors
     largest = np.abs(vectors).max(axis=1, initial=0)
     limits = np.finfo(np.float16)
-    if ((largest > limits.max) | ((largest > 0) & (largest < limits.smallest_normal))).any():
+    unfit = (largest > limits.max) | ((largest > 0) & (largest < limits.smallest_normal))
+    for row in np.flatnonzero(unfit)[:1]:
         raise UserError(
-            f"a vector has numbers that float16 cannot hold (above {limits.max:,.0f}, or all below "
-            f"{limits.smallest_normal:.0e}): keep float32 with --set features.precision=float32"
+            f"{one_line(names[row])}: the largest number of its vector is {largest[row]:.2g}, and float16 holds "
+            f"{limits.smallest_normal:.0e} to {limits.max:,.0f}; keep float32 with --set features.precision=float32"
         )
     return vectors.astype(precision)
 

@@ -452,6 +452,7 @@ def test_numbers_that_float16_cannot_hold_are_refused(table, number):
     vectors[7] *= number
     np.save(table / "fruit.npy", vectors)
     line = refused("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *KEPT, cwd=table)
+    assert f"{NAMES[7]}: the largest number of its vector is " in line
     assert "keep float32 with --set features.precision=float32" in line
     assert take(table, *KEPT, "--set", "features.precision=float32")["extracted"] == 40
     scaled = ["--set", "collection.vectors.unit=true", "--set", "features.precision=float16"]
