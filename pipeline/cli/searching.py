@@ -372,11 +372,12 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
 
 @command
 def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
-    """List groups of images that look alike: equal files, equal pictures, and nearly equal vectors.
+    """List images that show the same picture, and pictures that look alike.
 
-    Pictures are equal in spite of another size, JPEG quality or brightness, and if one is mirrored. The groups are
-    those of the page, the largest first, each with the smallest similarity that put it together, a cosine of vectors or
-    a correlation of pixels. Deleted photos are not listed.
+    Pictures are the same in spite of another size, JPEG quality or brightness, and if one is mirrored. Others look
+    alike if their vectors are nearly equal; one image then stands for all of its picture. The groups are those of the
+    page, each with the smallest similarity that put it together, a correlation of pixels or a cosine of vectors.
+    Deleted photos are not listed.
 
     \b
     Examples:
@@ -394,15 +395,18 @@ def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
             images = [searcher.images[row] for row in rows if row not in gone]
             if len(images) > 1:
                 of_group = [{"id": image.id, "path": image.path} for image in images]
-                groups.append({"similarity": group["similarity"], "images": of_group})
+                groups.append({"same": group["same"], "similarity": group["similarity"], "images": of_group})
     if as_json:
         print(json.dumps({"run": searcher.run.name, "groups": groups}))
         return
     for group in groups:
-        print(f"{count(len(group['images']), 'image')}, {group['similarity']:.4f}")
+        what = f"{count(len(group['images']), 'image')} of the same picture"
+        what = what if group["same"] else f"{count(len(group['images']), 'picture')} that look alike"
+        print(f"{what}, {group['similarity']:.4f}")
         for image in group["images"]:
             print(f"  id:{image['id']}  {one_line(image['path'])}")
-    console.say(f"{count(len(groups), 'group')} of images that look alike")
+    n_same = sum(group["same"] for group in groups)
+    console.say(f"{count(n_same, 'picture')} more than once, {count(len(groups) - n_same, 'group')} that look alike")
 
 
 @command

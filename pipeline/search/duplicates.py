@@ -2,7 +2,7 @@
 
 Equal files have one SHA-256. A copy is known by two small versions of each picture: one of 8 x 8 coloured cells, by
 which candidates are searched, and a grey one of 32 x 32 pixels, in which fine textures of one mean colour differ. A
-brighter or darker copy is known by cells of one mean and contrast.
+brighter or darker copy is known by cells of one mean and contrast, a crop by grey versions that agree once aligned.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.store.catalogue import Image
 
@@ -27,6 +27,11 @@ _LEAST_CONTRAST = 8.0  # of cells that can be evened: else noise decides
 FINE = 32  # pixels per side of the grey version
 CORRELATION = 0.9  # smallest one of the grey versions of two copies
 _FLAT = 2.0  # grey levels: standard deviation below which a correlation says nothing
+CROP_TOLERANCE = 20.0  # levels: the same, of a picture and its crop
+_CROP_NEIGHBORS = 10  # of each picture, by their cells, that may be crops of it
+ALIGNED = 64  # pixels per side of the grey versions that are aligned
+ALIGNED_CORRELATION = 0.95  # smallest one of a picture and its crop, once aligned
+_MOST_SCALE, _MOST_SHEAR, _MOST_SHIFT = 0.15, 0.03, 0.08  # of an alignment: a crop of a tenth of each side at most
 _DIMENSIONS = 8  # of the projection in which candidates are searched
 
 
@@ -89,7 +94,9 @@ def group_copies(
 
 
 def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> dict[tuple[int, int], float]:
-    """Find pairs of images whose files show one picture, of whatever brightness; images that cannot be read have none.
+    """Find pairs of images whose files show one picture, of whatever brightness, or one of them a crop of the other.
+
+    A crop has at least nine tenths of each side. Images that cannot be read are in no pair.
 
     Parameters
     ----------
@@ -104,6 +111,7 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
     dict
         By pairs of places the correlation of the pixels. One of equal files stands for all of them.
     """
+    import cv2
     import numpy as np
 
     from visterm.features import ImageError, read_picture
@@ -127,7 +135,86 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
     evened = find_pairs(_evened(cells[able]), ratios[able], EVENED_TOLERANCE)
     pairs += [(int(able[i]), int(able[j]), turned) for i, j, turned in evened]
     fine = {place: versions[place].fine for pair in pairs for place in pair[:2]}
-    return {(places[i], places[j]): correlation for (i, j), correlation in _agreeing(pairs, fine).items()}
+
+    def grey(place: int) -> tuple[int, np.ndarray] | None:
+        with contextlib.suppress(ImageError):
+            path = os.path.join(root, images[places[place]].path)
+            pixels = read_picture(path, max_side=4 * ALIGNED, max_pixels=max_pixels).pixels
+            scaled = cv2.resize(pixels, (ALIGNED, ALIGNED), interpolation=cv2.INTER_AREA)
+            return place, cv2.cvtColor(scaled, cv2.COLOR_RGB2GRAY).astype(np.float32)
+        return None
+
+    def grey_of(some: set[int]) -> dict[int, np.ndarray]:
+        with ThreadPoolExecutor(4) as pool:
+            return dict(one for one in pool.map(grey, sorted(some)) if one is not None)
+
+    same = _crops(cells, ratios, grey_of) | _agreeing(pairs, fine)
+    return {(places[i], places[j]): correlation for (i, j), correlation in same.items()}
+
+
+def _crops(
+    cells: np.ndarray, ratios: np.ndarray, grey_of: Callable[[set[int]], dict[int, np.ndarray]]
+) -> dict[tuple[int, int], float]:
+    """Pairs of pictures of which one is the other without up to a tenth of each side, with their correlations.
+
+    `grey_of` returns the grey versions of some places, float32 (ALIGNED, ALIGNED).
+    """
+    candidates = _nearest_pairs(cells, ratios)
+    greys = grey_of({place for pair in candidates for place in pair})
+    agreeing = (((i, j), _aligned_correlation(greys[i], greys[j])) for i, j in candidates if i in greys and j in greys)
+    return {pair: correlation for pair, correlation in agreeing if correlation >= ALIGNED_CORRELATION}
+
+
+def _nearest_pairs(cells: np.ndarray, ratios: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs whose cells are nearly equal, of each picture with the nearest ones by their projections."""
+    import numpy as np
+    from scipy.spatial import cKDTree
+
+    if len(cells) < 2:
+        return []
+    points = cells.astype(np.float32)
+    projected = points @ _main_directions(points)
+    near_by = cKDTree(projected).query(projected, min(_CROP_NEIGHBORS + 1, len(cells)))[1]
+    i, j = np.repeat(np.arange(len(cells)), near_by.shape[1]), near_by.ravel()
+    i, j = np.unique(np.sort(np.column_stack([i, j])[i != j], axis=1), axis=0).T
+    pairs: list[tuple[int, int]] = []
+    for start in range(0, len(i), 100_000):  # bounded memory
+        a, b = i[start : start + 100_000], j[start : start + 100_000]
+        near = ((points[a] - points[b]) ** 2).mean(axis=1) <= CROP_TOLERANCE**2
+        near &= np.abs(np.log(ratios[a] / ratios[b])) < 0.12
+        pairs += zip(a[near].tolist(), b[near].tolist(), strict=True)
+    return pairs
+
+
+def _aligned_correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Correlation of two grey versions after the alignment that makes it largest (ECC); 0 where that is no crop."""
+    import cv2
+    import numpy as np
+
+    until = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 100, 1e-4)
+    best, middle = 0.0, np.full(2, (ALIGNED - 1) / 2)
+    for scale in (1.0, 0.95, 1 / 0.95):  # of fine textures, an alignment is found from nearby alone
+        start: Any = np.column_stack([scale * np.eye(2), (1 - scale) * middle]).astype(np.float32)
+        try:
+            correlation, warp = cv2.findTransformECC(one, other, start, cv2.MOTION_AFFINE, until)
+        except cv2.error:  # it does not converge: they show different things
+            continue
+        linear = np.asarray(warp)[:, :2]
+        off = np.abs(linear - np.eye(2))
+        shift = np.abs(linear @ middle + np.asarray(warp)[:, 2] - middle).max() / ALIGNED
+        if off.diagonal().max() < _MOST_SCALE and off[[0, 1], [1, 0]].max() < _MOST_SHEAR and shift < _MOST_SHIFT:
+            best = max(best, float(correlation))
+        if best >= ALIGNED_CORRELATION:
+            break
+    return min(best, 1.0)
+
+
+def _main_directions(points: np.ndarray) -> np.ndarray:
+    """An orthonormal basis, (d, _DIMENSIONS): no distance is larger in it."""
+    import numpy as np
+
+    centred = points - points.mean(axis=0)
+    return np.linalg.eigh(centred.T @ centred)[1][:, -_DIMENSIONS:]
 
 
 def _as_rows(cells: Sequence[bytes]) -> np.ndarray:
@@ -187,8 +274,7 @@ def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERAN
         return []
     points = cells.astype(np.float32)
     mirrored = points.reshape(n, GRID, GRID, 3)[:, :, ::-1].reshape(n, -1)
-    centred = points - points.mean(axis=0)
-    basis = np.linalg.eigh(centred.T @ centred)[1][:, -_DIMENSIONS:]
+    basis = _main_directions(points)
     radius = tolerance * np.sqrt(points.shape[1])
     tree = cKDTree(points @ basis)
     pairs: list[tuple[int, int, bool]] = []

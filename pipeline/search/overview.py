@@ -26,7 +26,7 @@ from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
-from .duplicates import EVENED_TOLERANCE, find_same_pictures
+from .duplicates import ALIGNED_CORRELATION, EVENED_TOLERANCE, find_same_pictures
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ class Overview(NamedTuple):
     points : ndarray of float32, (n_images, 2)
         Places on the map, from 0 to 1.
     alike : list of dict
-        ``{"ids": [...], "similarity"}``, the largest groups first; see `find_duplicates`.
+        ``{"ids": [...], "same", "similarity"}``; see `find_duplicates`.
     check : list of dict
         ``{"id", "label", "share", "suggested", "suggested_share"}``, the worst fit first: the share of the nearest
         images that have the label, and the label that most of them have.
@@ -79,6 +79,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
             "seed": searcher.config.seed,
             "n_neighbors": N_NEIGHBORS,
             "alike": ALIKE,
+            "crops": ALIGNED_CORRELATION,
             "pictures": EVENED_TOLERANCE,
             "few": FEW_NEIGHBORS,
             "most": MOST_NEIGHBORS,
@@ -153,9 +154,9 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 
 
 def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
-    """Find groups of images that look alike: equal files or pictures, and images with nearly equal vectors.
+    """Find images that show the same picture, and pictures that look alike, as their vectors are nearly equal.
 
-    Pictures are equal whatever their size, encoding and brightness, and if one is mirrored.
+    Pictures are the same whatever their size, encoding and brightness, and if one is mirrored.
 
     Parameters
     ----------
@@ -165,8 +166,9 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``{"ids": [...], "similarity"}``, the largest groups first, at most 2,000. The similarity is the smallest of the
-        pairs that make the group: a cosine of vectors, or a correlation of pixels.
+        ``{"ids": [...], "same", "similarity"}``: images of the same picture, then pictures that look alike, with one
+        image for each picture; of both kinds the largest groups first, at most 2,000. The similarity is the smallest of
+        the pairs that make the group: a correlation of pixels, or a cosine of vectors.
     """
     return _groups(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
 
@@ -344,40 +346,57 @@ def _scaled(points: np.ndarray) -> np.ndarray:
 
 
 def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
-    """Groups of images that look alike, the largest first: equal pictures, and those with nearly the same visterms."""
+    """Make the groups that `find_duplicates` describes."""
     import numpy as np
-    from scipy import sparse
-    from scipy.sparse.csgraph import connected_components
 
     images, X = searcher.images, searcher.X
     n = len(images)
     left = np.repeat(np.arange(n), neighbors.shape[1])
     right = neighbors.ravel().astype(np.intp)
     similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in _starts(left)])
-    near = similar >= ALIKE
-    left, right, similar = left[near], right[near], similar[near]
-    if searcher.config.collection.vectors.file is None and (same := _same_pictures(searcher)):
-        one, other = np.array(list(same), np.intp).T
-        left, right = np.concatenate([left, one]), np.concatenate([right, other])
-        similar = np.concatenate([similar, list(same.values())])
     of_file = defaultdict(list)
     for row, image in enumerate(images):
         of_file[image.sha256].append(row)
-    equal = [(rows[0], row) for rows in of_file.values() for row in rows[1:]]
-    a = np.concatenate([left, np.array([pair[0] for pair in equal], np.intp)])
-    b = np.concatenate([right, np.array([pair[1] for pair in equal], np.intp)])
-    _, number = connected_components(sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
+    same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
+    if searcher.config.collection.vectors.file is None:
+        same = _same_pictures(searcher) | same
+    picture, weakest = _components(n, same)
+    near = (similar >= ALIKE) & (picture[left] != picture[right])
+    pairs = zip(picture[left[near]].tolist(), picture[right[near]].tolist(), strict=True)
+    look, weakest_looks = _components(n, dict(zip(pairs, similar[near].tolist(), strict=True)))
+    members, pictures = defaultdict(list), defaultdict(list)
+    for row, number in enumerate(picture.tolist()):
+        if number not in members:  # one stands for all that show its picture
+            pictures[int(look[number])].append(row)
+        members[number].append(row)
+    groups: list[dict[str, Any]] = []
+    for is_same, rows_of, values in ((True, members, weakest), (False, pictures, weakest_looks)):
+        of_kind: list[dict[str, Any]] = [
+            {
+                "ids": [images[row].id for row in rows],
+                "same": is_same,
+                "similarity": round(min(values.get(number, 1.0), 1.0), 4),
+            }
+            for number, rows in rows_of.items()
+            if len(rows) > 1
+        ]
+        of_kind.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
+        groups += of_kind[:_LISTED]
+    return groups
+
+
+def _components(n: int, pairs: dict[tuple[int, int], float]) -> tuple[np.ndarray, dict[int, float]]:
+    """Number n things so that pairs have one number; return the numbers, and the smallest value of a pair by number."""
+    import numpy as np
+    from scipy import sparse
+    from scipy.sparse.csgraph import connected_components
+
+    a, b = np.array(list(pairs), np.intp).reshape(-1, 2).T
+    _, numbers = connected_components(sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
     weakest: dict[int, float] = {}
-    for group, value in zip(number[left].tolist(), similar.tolist(), strict=True):
-        weakest[group] = min(value, weakest.get(group, 1.0))
-    members = defaultdict(list)
-    for row in np.flatnonzero(np.bincount(number)[number] > 1).tolist():
-        members[int(number[row])].append(images[row].id)
-    groups: list[dict[str, Any]] = [
-        {"ids": ids, "similarity": round(min(weakest.get(group, 1.0), 1.0), 4)} for group, ids in members.items()
-    ]
-    groups.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
-    return groups[:_LISTED]
+    for number, value in zip(numbers[a].tolist(), pairs.values(), strict=True):
+        weakest[number] = min(value, weakest.get(number, 1.0))
+    return numbers, weakest
 
 
 def _same_pictures(searcher: Searcher) -> dict[tuple[int, int], float]:

@@ -63,11 +63,14 @@ class OverviewHandlers:
             "total": len(groups),
             "groups": [
                 {
-                    "similarity": similarity,
-                    "n_images": len(ids),
-                    "images": [self.handlers.image_summary(snapshot, place[number]) for number in ids[:_GROUP]],
+                    "same": group.get("same", False),  # missing: of before, when groups did not say
+                    "similarity": group["similarity"],
+                    "n_images": len(group["ids"]),
+                    "images": [
+                        self.handlers.image_summary(snapshot, place[number]) for number in group["ids"][:_GROUP]
+                    ],
                 }
-                for similarity, ids in groups[offset : offset + limit]
+                for group in groups[offset : offset + limit]
             ],
         }
 
@@ -110,8 +113,8 @@ def _label_names(snapshot: Snapshot) -> list[str]:
     return list(snapshot.searcher.gallery.albums.labels)[: schemas.MAX_LISTED_LABELS]
 
 
-def _groups(overview: Overview, snapshot: Snapshot) -> list[tuple[float, list[int]]]:
-    """Return the groups of which at least two images are still there: similarity, ids."""
+def _groups(overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the groups of which at least two images are still there, with those."""
     place = snapshot.searcher.place
-    groups = ((group["similarity"], [number for number in group["ids"] if number in place]) for group in overview.alike)
-    return [(similarity, ids) for similarity, ids in groups if len(ids) > 1]
+    left = [group | {"ids": [number for number in group["ids"] if number in place]} for group in overview.alike]
+    return [group for group in left if len(group["ids"]) > 1]

@@ -398,10 +398,11 @@ class MapState(BaseModel):
 
 
 class AlikeGroup(BaseModel):
-    """Images that look alike."""
+    """Images of the same picture, or pictures that look alike."""
 
+    same: bool = Field(description="They show the same picture: equal files, or copies re-encoded, resized, mirrored")
     similarity: float = Field(
-        description="Smallest one of the pairs that make the group: a cosine of vectors, or a correlation of pixels"
+        description="Smallest one of the pairs that make the group: a correlation of pixels, or a cosine of vectors"
     )
     n_images: int
     images: list[ImageSummary]

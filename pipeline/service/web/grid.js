@@ -190,7 +190,9 @@ export const refreshTile = (image) => gallery?.refresh(image);
 // Move a focus that was lost with its element: to the first result in reach, else to the page.
 export function placeFocus() {
   const at = activeElement();
-  if (at !== document.body && at.checkVisibility()) return;
   const stop = $("#results a.open[tabindex='0']");
-  (stop?.checkVisibility() ? stop : $("#main")).focus({ preventScroll: true });
+  const results = stop?.checkVisibility();
+  // From the search box it goes on to what was found.
+  if (at !== document.body && at.checkVisibility() && !(results && at.id === "q")) return;
+  (results ? stop : $("#main")).focus({ preventScroll: true });
 }

@@ -3,7 +3,7 @@
 
 import { addressOf } from "./address.js";
 import { get, post } from "./api.js";
-import { $, box, command, count, el, icon, plural, toast } from "./dom.js";
+import { $, $$, box, command, count, el, icon, plural, toast } from "./dom.js";
 import { redraw } from "./history.js";
 import { drawPoints, readPoints } from "./mapdata.js";
 import { failure } from "./messages.js";
@@ -337,50 +337,73 @@ const showAlike = (section) =>
       el(
         "p",
         { class: "quiet" },
-        "Equal files, copies of another size, and photos with nearly the same blocks. " +
+        "First photos of the same picture: equal files, and copies of another size, quality or " +
+          "brightness, or mirrored. Then pictures that look alike. " +
           "Removing photos from the collection leaves their files where they are.",
       ),
       total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
     );
   });
 
-/** @param {Schemas["AlikeGroup"]} group @param {number} number */
-function drawGroup({ images, n_images }, number) {
-  const name = `keep-${images[0].id}`;
+/**
+ * Of one picture all but one may go; of pictures that look alike those that are chosen.
+ * @param {Schemas["AlikeGroup"]} group
+ * @param {number} number
+ */
+function drawGroup({ same, images, n_images }, number) {
+  const title = same
+    ? `The same picture ${count(n_images)} times`
+    : plural(n_images, "picture looks alike", "pictures look alike");
   const section = el("section", {
     class: "panel group",
-    "aria-label": `Group ${number}: ${plural(n_images, "photo looks alike", "photos look alike")}`,
+    "aria-label": `Group ${number}: ${title}`,
   });
+  const largest = [...images].sort(
+    (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
+  );
+  const words = same ? "Keep" : "Remove";
   /** @param {Summary} image @param {number} i */
-  const keep = (image, i) =>
+  const choice = (image, i) =>
     el(
       "label",
       { class: "check" },
       el("input", {
-        type: "radio",
-        name,
+        type: same ? "radio" : "checkbox",
+        name: `of-${images[0].id}`,
         value: image.id,
-        checked: i === 0,
-        "aria-label": `Keep ${image.path}`,
+        checked: same && !i,
+        "aria-label": `${words} ${image.path}`,
+        onchange: () => draw(),
       }),
-      " Keep",
+      ` ${words}`,
     );
-  const largest = [...images].sort(
-    (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
-  );
-  const button = el("button", { type: "button" }, `Keep one, remove ${count(images.length - 1)}`);
+  const button = el("button", { type: "button" });
+  const chosen = () =>
+    /** @type {HTMLInputElement[]} */ ($$("input:checked", section)).map(({ value }) =>
+      Number(value),
+    );
+  const draw = () => {
+    if (same) button.textContent = `Keep one, remove ${count(images.length - 1)}`;
+    else {
+      button.textContent = `Remove ${count(chosen().length)}`;
+      button.hidden = !chosen().length;
+    }
+  };
   button.addEventListener("click", () => {
-    /** @type {HTMLInputElement} */
-    const kept = $("input:checked", section);
-    keepOne(section, images, Number(kept.value));
+    const [kept] = chosen();
+    const others = images.map(({ id }) => id).filter((id) => id !== kept);
+    remove(section, same ? others : chosen());
   });
+  const labels = new Set(images.map((image) => image.labels.join(", ")));
   section.append(
-    el(
-      "div",
-      { class: "row" },
-      el("h2", {}, plural(n_images, "photo looks alike", "photos look alike")),
-      button,
-    ),
+    el("div", { class: "row" }, el("h2", {}, title), button),
+    same && labels.size > 1
+      ? el(
+          "p",
+          { class: "quiet", dir: "auto" },
+          `With different labels: ${[...labels].map((name) => name || "none").join(" · ")}`,
+        )
+      : "",
     el(
       "ol",
       { class: "photos small" },
@@ -390,7 +413,7 @@ function drawGroup({ images, n_images }, number) {
           el(
             "p",
             { class: "under" },
-            keep(image, i),
+            choice(image, i),
             image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null,
           ),
         );
@@ -398,17 +421,16 @@ function drawGroup({ images, n_images }, number) {
       }),
     ),
   );
+  draw();
   return section;
 }
 
 /**
  * Asked once more, and can be undone.
  * @param {HTMLElement} section
- * @param {Summary[]} images
- * @param {number} kept
+ * @param {number[]} ids
  */
-async function keepOne(section, images, kept) {
-  const ids = images.map(({ id }) => id).filter((id) => id !== kept);
+async function remove(section, ids) {
   /** @type {HTMLDialogElement} */
   const dialog = $("#confirm");
   dialog.replaceChildren(

@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 import pytest
+import skimage.data
 
 from visterm.pipeline.search.duplicates import (
     GRID,
@@ -95,3 +96,22 @@ def test_pictures_of_another_brightness_are_the_same_and_flat_ones_are_not(image
     ]
     assert find_same_pictures(tmp_path, listed[8:9], 10_000_000) == {}
     assert min(found.values()) > 0.98
+
+
+def test_a_picture_without_its_margins_is_the_same_and_a_part_of_it_is_not(tmp_path):
+    coffee, cat = skimage.data.coffee(), skimage.data.chelsea()
+    written = {
+        "coffee.png": coffee,
+        "crop.jpg": coffee[12:388, 18:582],
+        "corner.png": coffee[30:],
+        "part.png": coffee[:300, :450],
+        "turned.png": np.rot90(coffee, 2),
+        "cat.png": cat,
+        "flat.png": np.full((180, 240, 3), 100, np.uint8),
+    }
+    for name, pixels in written.items():
+        cv2.imwrite(str(tmp_path / name), pixels)
+    names = [*written, "gone.png"]
+    listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
+    crops = {(names[i], names[j]) for i, j in find_same_pictures(tmp_path, listed, 10_000_000)}
+    assert crops == {("coffee.png", "crop.jpg"), ("coffee.png", "corner.png"), ("crop.jpg", "corner.png")}

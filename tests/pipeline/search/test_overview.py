@@ -47,7 +47,9 @@ def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}
     groups = [{names[number] for number in group["ids"]} for group in overview.alike]
     assert find_duplicates(odd) == overview.alike
-    assert any({"pear/1.jpg", "pear/copy.jpg"} <= group for group in groups)
+    same = [names for names, group in zip(groups, overview.alike, strict=True) if group["same"]]
+    assert same == [{"pear/1.jpg", "pear/copy.jpg"}]
+    assert not any({"pear/1.jpg", "pear/copy.jpg"} <= names for names in groups[1:])  # one stands for both
     assert not any(len({name.split("/")[0] for name in group - {"pear/plum.jpg"}}) > 1 for group in groups)
 
 

@@ -217,7 +217,11 @@ def mapped(shown):
         np.save(
             folder / "points.npy", np.clip(np.array(places) + rng.normal(0, 0.02, (len(ids), 2)), 0, 1).astype("f4")
         )
-        (folder / "alike.json").write_text(json.dumps([{"ids": ids[:3], "similarity": 0.95}]))
+        groups = [
+            {"ids": ids[:3], "same": True, "similarity": 0.95},
+            {"ids": ids[5:8], "same": False, "similarity": 0.94},
+        ]
+        (folder / "alike.json").write_text(json.dumps(groups))
         entry = {"label": "plum", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[-1]} | entry]))
 

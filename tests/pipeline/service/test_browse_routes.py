@@ -25,7 +25,10 @@ def mapped(own, searcher, serving):
     with publish(overview_folder(own), overview_record(searcher)) as folder:
         np.save(folder / "ids.npy", np.array([*ids, 10**6], np.int64))  # the last one was removed since
         np.save(folder / "points.npy", np.linspace(0, 1, 2 * len(ids) + 2, dtype=np.float32).reshape(-1, 2))
-        alike = [{"ids": ids[:3], "similarity": 0.95}, {"ids": [ids[4], 10**6], "similarity": 1.0}]
+        alike = [
+            {"ids": ids[:3], "same": True, "similarity": 0.95},
+            {"ids": [ids[4], 10**6], "same": False, "similarity": 1.0},
+        ]
         (folder / "alike.json").write_text(json.dumps(alike))
         entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
@@ -183,7 +186,7 @@ def test_the_map_and_what_follows_from_it(mapped, searcher):
     labels = np.frombuffer(data[12 * n :], "<u2")
     assert [state["labels"][i] for i in labels] == [next(iter(image.labels)) for image in searcher.images]
     groups = mapped.get("/api/alike").json()
-    assert (groups["total"], groups["groups"][0]["n_images"]) == (1, 3)
+    assert (groups["total"], groups["groups"][0]["n_images"], groups["groups"][0]["same"]) == (1, 3, True)
     check = mapped.get("/api/check").json()
     assert (check["total"], check["entries"][0]["suggested"]) == (1, "pear")
     assert mapped.get("/api/check", params={"label": "plum"}).json()["total"] == 0

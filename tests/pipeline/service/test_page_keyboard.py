@@ -63,7 +63,7 @@ def test_search_examples_and_filters(keys, ids):
     keys.goto("")
     search(keys, f"id:{ids['pear/1.jpg']}")
     alone = keys.results()
-    keys.tab(photo(keys))
+    expect(photo(keys).first).to_be_focused()
     keys.keyboard.press("ArrowRight")
     keys.keyboard.press("p")
     expect(keys.locator(".examples li:not(.add)")).to_have_count(2)

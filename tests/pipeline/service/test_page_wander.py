@@ -204,7 +204,7 @@ def test_home_shows_what_there_is_and_each_page_has_an_address(page):
     expect(page.locator("#home")).to_contain_text("76 photos, the similar ones together")
     no_overflow(page)
     page.get_by_role("link", name="Photos that look alike").click()
-    expect(page.locator("#alike .group")).to_have_count(1)
+    expect(page.locator("#alike .group h2")).to_have_text(["The same picture 3 times", "3 pictures look alike"])
     expect(page.get_by_role("button", name="Keep one, remove 2")).to_be_visible()
     no_overflow(page)
     page.go_back()
@@ -244,7 +244,14 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     expect(page.locator(".toast")).to_contain_text("2 photos removed from the collection.")
     assert len(sent[0]["ids"]) == 2
     assert number not in sent[0]["ids"]
+    expect(page.locator("#alike .group")).to_have_count(1)
+    alike = page.locator("#alike .group")
+    expect(alike.get_by_role("button")).to_have_count(0)  # nothing is chosen
+    alike.get_by_role("checkbox").nth(2).check()
+    alike.get_by_role("button", name="Remove 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator("#alike .group")).to_have_count(0)
+    assert len(sent[1]["ids"]) == 1
 
 
 @BOTH
