@@ -3,7 +3,7 @@
 Cost: OASIS of 2,000,000 triplets on 3,400 synthetic images of 38 classes, with and without `record_teachers`, in turns;
 the size of the table; and the explanation of a pair. Truth: for pairs of a test query and a result of its class that is
 trained on, OASIS is trained again without the 20 images that taught most about the pair, and without 20 random ones of
-the same classes: how far what was learned about the pair falls.
+the same classes: how far what was learned about the pair falls. Wrong labels: see benchmarks/wrong_labels.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import scipy.sparse as sp
 
 from visterm.learners import OASIS, Teachers
 
+from . import wrong_labels
 from .open import images_of
-from .records import THREAD, compared, race, record, seconds
+from .records import THREAD, compared, kept_in, race, record, seconds
+from .vectors import CACHE
 
 N_IMAGES, N_CLASSES, N_TRIPLETS = 3_400, 38, 2_000_000
 VECTORS = {"visterms": (10_000, 60), "deep": (1_280, 1_280)}  # numbers per vector, and those that are not 0
@@ -80,6 +82,7 @@ def cost(kind: str, quick: bool) -> list[dict]:
             "60 MB, asked for",
             "8 bytes per pair of images that a step joined",
             compared(size, 60.0, "MB", learner.teachers_.nnz),
+            measured="sum of its files",
         ),
         record(
             f"teachers-pair-{kind}",
@@ -92,16 +95,19 @@ def cost(kind: str, quick: bool) -> list[dict]:
     ]
 
 
-def truth(name: str, kind: str, quick: bool) -> dict:
-    """How far what was learned about a pair falls without its strongest teachers."""
+def falls(name: str, kind: str, n_pairs: int) -> dict[str, list[float]]:
+    """What the falls of some pairs are, as shares of what was learned, and how many teachers are of the query's class.
+
+    The strongest teachers are left out, or others of the same classes.
+    """
     _, X, y, _ = images_of(name, kind)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     training, test = order[: round(0.6 * len(y))], order[round(0.6 * len(y)) :]
     learner = fit(X[training], y[training])
     teachers = Teachers(learner, X[training])
-    strongest, random, classes = [], [], []
-    for q in test[: 4 if quick else N_PAIRS]:
+    shares: dict[str, list[float]] = {"strongest": [], "others": [], "of_class": []}
+    for q in test[:n_pairs]:
         own = np.flatnonzero(y[training] == y[q])
         result = own[learner.similarity(X[[q]], X[training[own]])[0].argmax()]
         pair = X[[q]], X[[training[result]]]
@@ -110,21 +116,27 @@ def truth(name: str, kind: str, quick: bool) -> dict:
         taught[result] = -np.inf  # the result itself stays
         best = np.argsort(-taught)[:N_STRONGEST]
         others = same_classes(y[training], best, result, rng)
-        falls = [learned - without(X, y, training, gone, pair) for gone in (best, others)]
-        strongest.append(falls[0] / learned)
-        random.append(falls[1] / learned)
-        classes.append(float(np.mean(y[training[best]] == y[q])))
-        print(f"    {name} {kind}: without its teachers {strongest[-1]:.2f}, others {random[-1]:.2f}", flush=True)
-    falls = float(np.median(strongest)), float(np.median(random))
+        for which, gone in (("strongest", best), ("others", others)):
+            shares[which].append(float(learned - without(X, y, training, gone, pair)) / learned)
+        shares["of_class"].append(float(np.mean(y[training[best]] == y[q])))
+        print(f"    {name} {kind}: " + ", ".join(f"{key} {few[-1]:.2f}" for key, few in shares.items()), flush=True)
+    return shares
+
+
+def truth(name: str, kind: str, quick: bool) -> dict:
+    """How far what was learned about a pair falls without its strongest teachers; kept in build/bench/teachers."""
+    n_pairs = 4 if quick else N_PAIRS
+    shares = kept_in(CACHE / "teachers" / f"{name}-{kind}-{n_pairs}.json", lambda: falls(name, kind, n_pairs))
+    medians = [float(np.median(shares[which])) for which in ("strongest", "others")]
     return record(
         f"teachers-left-out-{name}-{kind}",
         f"fall of what was learned about a pair, trained again without its {N_STRONGEST} strongest teachers, "
         f"{name}, {kind}",
         f"without {N_STRONGEST} random images of the same classes",
         "5 times as much, asked for",
-        compared(falls[0], falls[1], "of what was learned", len(strongest), higher=True),
-        measured=f"medians of {len(strongest)} pairs, {STEPS:,} triplets each; {np.mean(classes):.0%} of the strongest "
-        "are of the query's class",
+        compared(*medians, "of what was learned", n_pairs, higher=True),
+        measured=f"medians of {n_pairs} pairs, {STEPS:,} triplets each; {np.mean(shares['of_class']):.0%} of the "
+        "strongest are of the query's class",
     )
 
 
@@ -151,4 +163,5 @@ def without(X: Any, y: np.ndarray, training: np.ndarray, gone: np.ndarray, pair:
 
 def run(quick: bool = False) -> list[dict]:
     records = [one for kind in VECTORS for one in cost(kind, quick)]
-    return records + [truth(name, kind, quick) for name, kind in SETS[: 1 if quick else None]]
+    records += [truth(name, kind, quick) for name, kind in SETS[: 1 if quick else None]]
+    return records + wrong_labels.run(quick)

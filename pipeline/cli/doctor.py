@@ -27,7 +27,7 @@ def doctor(
 ) -> None:
     """List labels that are likely wrong, and training images that harm the ranking.
 
-    A label is listed with its probability, and with the more probable label, as all other images with labels say.
+    A label is listed with its probability, and with the label that fits better, as all other images with labels say.
     Labels that people added or confirmed are skipped. Images are listed without which the learner would rank held-out
     images better, with what they taught it.
 
@@ -36,7 +36,7 @@ def doctor(
       visterm doctor --run photos
       visterm doctor -k 100 --json
     """
-    from visterm.pipeline.search.harmful import find_harmful, in_words
+    from visterm.pipeline.search.harmful import LEAST_GAIN, find_harmful, in_words
     from visterm.pipeline.search.wrong_labels import find_wrong_labels
 
     chosen = one_name(learner)
@@ -58,12 +58,13 @@ def doctor(
         print(json.dumps({"run": searcher.run.name, "labels": labels, "harmful": harmful, "no_harmful": why}))
         return
     of_run = f"--run {shlex.quote(searcher.run.name)}"
-    if labels:
-        print("\n".join(["Labels that are likely wrong", *_in_words(labels)]))
-    if harmful is not None and harmful["images"]:
-        known = f"{harmful['map']:.4f} on {harmful['measured_on']}"
-        print(f"Images without which the mAP of {name}, {known}, would be higher")
-        print("\n".join(in_words(harmful)))
+    print("\n".join(["Labels that are likely wrong", *_in_words(labels)]) if labels else "No label looks wrong")
+    if harmful is not None:
+        known = f"the mAP of {name}, {harmful['map']:.4f} on {harmful['measured_on']}"
+        if harmful["images"]:
+            print("\n".join([f"Images without which {known}, would be higher", *in_words(harmful)]))
+        else:
+            print(f"No training image lowers {known}, by {LEAST_GAIN:.4f} or more")
     if labels:
         image, wrong, right = (shlex.quote(str(labels[0][key])) for key in ("id", "label", "suggested"))
         remove, add = (
@@ -71,15 +72,11 @@ def doctor(
             f"visterm label add {right} id:{image} {of_run}",
         )
         console.say(f"to correct a label: '{remove}' and '{add}'")
-    else:
-        console.say("no label looks wrong")
     if harmful is None:
         console.say(f"images that harm the ranking are not listed: {why}")
     elif harmful["images"]:
         forget = f"visterm forget id:{harmful['images'][0]['id']} --learner {name} {of_run}"
         console.say(f"to take out what an image taught: '{forget}'")
-    else:
-        console.say(f"no training image lowers the held-out mAP of {name}")
 
 
 def _in_words(labels: list[dict[str, Any]]) -> list[str]:
@@ -94,7 +91,7 @@ def _in_words(labels: list[dict[str, Any]]) -> list[str]:
         )
         for one in labels
     ]
-    heads = ("  score", "id", "image", "label", "more probable")
+    heads = ("  score", "id", "image", "label", "fits better")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in [heads, *rows]

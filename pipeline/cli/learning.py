@@ -56,13 +56,21 @@ def train(
             "--time-limit", metavar="DURATION", help="End each training by then, with its best state: 90s, 2m."
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Train the learners whose labels changed; keep an old model that ranks better."),
+    ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Bring back the models that the last --again, or the page, replaced.")
+    ] = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a learner on labelled images.
 
     An interrupted training resumes from its last checkpoint. Several learners are trained one after the other;
-    --learner all retrains every learner of the run.
+    --learner all retrains every learner of the run. --again does what "Learn again" on the page does: a new model is
+    used unless it ranks held-out images worse than the old one.
 
     \b
     Examples:
@@ -72,7 +80,13 @@ def train(
       visterm train --set oasis.n_steps=1000000
       visterm train --time-limit 2m
       visterm train --for seen
+      visterm train --again
     """
+    if again or undo:
+        if again and undo or any((config, settings, learner, world, scheduler, tune, time_limit, force)):
+            raise UserError(f"{'--again' if again else '--undo'} takes no other option than --run and --json")
+        _train_again(open_run(run, None, None)[0], undo, as_json)
+        return
     from visterm.pipeline.stages.train import LearnerRefused
     from visterm.pipeline.stages.train import train as stage
     from visterm.pipeline.store.models import TRAINED, check_learners
@@ -117,6 +131,25 @@ def train(
         print(json.dumps(summaries[0] if len(names) == 1 else summaries))
     if len(trained) < len(names):
         raise typer.Exit(2)
+
+
+def _train_again(place: Run, undo: bool, as_json: bool) -> None:
+    """Train the learners whose labels changed, or bring their old models back."""
+    from visterm.pipeline.stages.train_again import train_again, undo_training
+
+    console = make_console()
+    results: list = undo_training(place) if undo else train_again(place, console)
+    if as_json:
+        print(json.dumps(results))
+    elif undo:
+        console.say(f"the models before are in use again: {', '.join(results)}")
+    elif not results:
+        console.say("nothing to learn: the learners of this run have learned its labels")
+    for result in () if as_json or undo else results:
+        figures = ""
+        if result["after"] is not None:
+            figures = f", mAP {result['before']:.3f} before and {result['after']:.3f} after ({result['measured_on']})"
+        console.say(f"{result['learner']}: {'learned again' + figures if result['taken'] else result['reason']}")
 
 
 def _tuned(place: Run, configuration: Config, name: str, seconds: float, console: Console) -> Config:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .searcher import Searcher
 
 LISTED = 20
+LEAST_GAIN = 1e-4  # of mAP; what is less is no harm, and would be shown as 0.0000
 _CANDIDATES = 100  # at least; for each, all held-out images are ranked again: some 20 ms
 
 
@@ -42,9 +43,9 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     dict
         Ready for JSON: ``learner``, ``map`` of the held-out images, ``measured_on`` (these in words), and ``images``,
         the most harmful first: ``id``, ``path`` (None if it is no longer in the run), ``labels``, ``gain`` (how much
-        higher the mAP would be without what the image taught), and ``did``, the step that lowered the margins most:
-        ``image``, the other training image, ``together``, whether learning put the two together or kept them apart,
-        and ``why``, their labels.
+        higher the mAP would be without what the image taught, at least `LEAST_GAIN`), and ``did``, the step that
+        lowered the margins most: ``image``, the other training image, ``together``, whether learning put the two
+        together or kept them apart, and ``why``, their labels.
 
     Raises
     ------
@@ -78,7 +79,7 @@ def find_harmful(searcher: Searcher, learner: str = "oasis", k: int = LISTED) ->
     before = measure(scores)
     parts = teachers.parts_of(candidates, X[held_out.own], X)
     gains = {row: round(measure(scores - part) - before, 6) for row, part in zip(candidates, parts, strict=True)}
-    worst = sorted((row for row in candidates if gains[row] > 0), key=lambda row: -gains[row])[:k]
+    worst = sorted((row for row in candidates if gains[row] >= LEAST_GAIN), key=lambda row: -gains[row])[:k]
     images = []
     for row in worst:
         image = shown(searcher, rows[row]) | {"id": rows[row]["id"]}

@@ -3,7 +3,8 @@
 All of it follows from which images are near each other. The map is made from the learned similarity: vectors are
 projected onto the main directions of learned queries, where the learner's matrix is small, and UMAP lays the nearest
 neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms, or show one
-picture. A label is to be checked where the nearest images by the learned similarity have others.
+picture. A label is to be checked where all other images say that another one fits much better (`wrong_labels`); the
+nearest images by the learned similarity are evidence, and in a very large collection they judge.
 
     runs/<run>/overview/    points.npy, ids.npy, alike.json, check.json, record.json
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,7 @@ from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_reco
 from visterm.pipeline.store.run import Run
 
 from .duplicates import ALIGNED_CORRELATION, EVENED_TOLERANCE, find_same_pictures
+from .wrong_labels import labels_to_check, rules_of_checks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,9 +40,6 @@ N_NEIGHBORS = 15
 MAX_LAID_OUT = 60_000  # images that UMAP lays out; others are put between their nearest ones
 MIN_LAID_OUT = 16  # fewer are laid out by their two main directions
 ALIKE = 0.93  # cosine of all visterms from which two images look alike
-FEW_NEIGHBORS = 0.2  # a label is checked where fewer of the nearest images have it,
-MOST_NEIGHBORS = 0.5  # and at least these have one other label
-MIN_LABEL = 4  # images that a label needs to be checked
 _FITTED_ON = 20_000  # images that the main directions are computed from
 _DENSE_ENTRIES = 40_000_000  # of learned queries, which are dense: some 160 MB
 _ROWS_AT_ONCE = 512
@@ -58,8 +57,9 @@ class Overview(NamedTuple):
     alike : list of dict
         ``{"ids": [...], "same", "similarity"}``; see `find_duplicates`.
     check : list of dict
-        ``{"id", "label", "share", "suggested", "suggested_share"}``, the worst fit first: the share of the nearest
-        images that have the label, and the label that most of them have.
+        ``{"id", "label", "probability", "share", "suggested", "suggested_probability", "suggested_share"}``, the worst
+        fit first: a label and the one that fits better, the probability of each as all other images say (None where
+        there are too many images), and the share of the nearest images that have it.
     record : dict
     """
 
@@ -81,8 +81,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
             "alike": ALIKE,
             "crops": ALIGNED_CORRELATION,
             "pictures": EVENED_TOLERANCE,
-            "few": FEW_NEIGHBORS,
-            "most": MOST_NEIGHBORS,
+            "check": rules_of_checks(),
         },
         {"collection": searcher.gallery.fingerprint, "learner": fingerprint(learner, searcher._trained.get(learner))},
     )
@@ -138,7 +137,8 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     ids = np.array([image.id for image in searcher.images], np.int64)
     tell("finding the nearest images", 0.15)
     neighbors, distances = _nearest(learned, N_NEIGHBORS)
-    check = _labels_to_check(searcher, neighbors)
+    tell("judging the labels", 0.25)
+    check = labels_to_check(searcher, neighbors, _LISTED)
     tell("finding images that look alike", 0.4)
     alike = _groups(searcher, _nearest(plain, N_NEIGHBORS)[0])
     tell("drawing the map", 0.5)
@@ -415,28 +415,6 @@ def _cosines(X: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if sparse.issparse(X):
         return np.asarray(X[left].multiply(X[right]).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X[left], X[right])
-
-
-def _labels_to_check(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
-    """Images whose nearest images seldom have their label, the worst first."""
-    images = searcher.images
-    sizes = Counter(label for image in images for label in image.labels)
-    check: list[dict[str, Any]] = []
-    for row, image in enumerate(images):
-        near = [images[other].labels for other in neighbors[row].tolist()]
-        labelled = [labels for labels in near if labels]
-        if len(labelled) < MIN_LABEL:
-            continue
-        votes = Counter(label for labels in labelled for label in labels)
-        best, n_best = min(votes.items(), key=lambda vote: (-vote[1], vote[0]))
-        for label in image.labels:
-            share = votes[label] / len(labelled)
-            clear = share < FEW_NEIGHBORS and n_best >= MOST_NEIGHBORS * len(labelled) and best not in image.labels
-            if sizes[label] >= MIN_LABEL and clear:
-                suggested = {"suggested": best, "suggested_share": round(n_best / len(labelled), 3)}
-                check.append({"id": image.id, "label": label, "share": round(share, 3)} | suggested)
-    check.sort(key=lambda entry: (entry["share"] - entry["suggested_share"], entry["id"]))
-    return check[:_LISTED]
 
 
 def _main(folder: str) -> int:

@@ -1,11 +1,13 @@
 """Labels that are likely wrong: each label of an image is judged by all other images.
 
-The probability of the label, by a logistic regression that is trained without the image, says how well it fits. The
-score is the rank of the improbability, from 0 to 1.
+How well a label fits is its probability p, by a logistic regression that is trained without the image, times 1 + s,
+where s is the share of the nearest images that have it, the nearer the more weight. The score is the rank from 0 to 1,
+the worst fit last. `python -m benchmarks teachers` compares this with each signal alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
@@ -20,9 +22,16 @@ if TYPE_CHECKING:
 
 LISTED = 20
 N_FOLDS = 5
-_INVERSE_REGULARIZATION = 10.0
+N_NEIGHBORS = 15
+_INVERSE_REGULARIZATION = 3.0
 _TOLERANCE = 1e-3  # of the logistic regression: ranks need no more
 _MOST_STEPS = 100
+# What the page lists:
+BETTER = 4.0  # a label is checked where another one fits this many times better
+MAX_WORK = 2e10  # multiplications in a step of the regression; with more of them the nearest images judge:
+FEW_NEIGHBORS = 0.2  # a label is checked where fewer of the nearest images have it,
+MOST_NEIGHBORS = 0.5  # and at least these have one other label
+MIN_LABEL = 4  # images that a label needs for that, or nearest images that have labels
 
 
 class JudgedLabels(NamedTuple):
@@ -33,11 +42,13 @@ class JudgedLabels(NamedTuple):
     images : ndarray of int64, (n,)
         Rows of the images.
     labels, suggested : ndarray of int64, (n,)
-        Their labels as numbers of `names`, and of the labels that an image does not have the most probable one.
+        Their labels as numbers of `names`, and of the labels that an image does not have the one that fits best.
     score : ndarray of float64, (n,)
-        The rank of its improbability, from 0 to 1. The larger, the more likely is the label wrong.
+        The rank of `fit`, from 0 to 1. The larger, the more likely is the label wrong.
     probability, suggested_probability : ndarray of float64, (n,)
         By the logistic regression that has not seen the image, times the number of the image's labels, at most 1.
+    fit, suggested_fit : ndarray of float64, (n,)
+        The probability and the neighbours in one number: how well the label fits, and the suggested one.
     names : ndarray of str, (n_labels,)
     """
 
@@ -47,6 +58,8 @@ class JudgedLabels(NamedTuple):
     score: np.ndarray
     probability: np.ndarray
     suggested_probability: np.ndarray
+    fit: np.ndarray
+    suggested_fit: np.ndarray
     names: np.ndarray
 
 
@@ -82,17 +95,33 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     images, labels = images[usable].astype(np.int64), labels[usable].astype(np.int64)
     if len(np.unique(labels)) < 2:
         none, nothing = np.zeros(0, np.int64), np.zeros(0)
-        return JudgedLabels(none, none, none, nothing, nothing, nothing, names)
+        return JudgedLabels(none, none, none, nothing, nothing, nothing, nothing, nothing, names)
     rows, places = np.unique(images, return_inverse=True)
     X, own = X[rows], np.zeros((len(rows), len(names)), bool)
     own[places, labels] = True
     probabilities = cross_validated(X, own)
     known = probabilities[places, labels] > 0  # else no image with the label was left to train on
     places, labels = places[known], labels[known]
-    best = np.where(own, -np.inf, probabilities).argmax(axis=1)[places]
+    fits = probabilities * (1 + _shares_of_nearest(X, own))
+    best = np.where(own, -np.inf, fits).argmax(axis=1)[places]
     n_own = own[places].sum(axis=1)  # that many labels share a sum of 1 where all of them fit
     p, better = np.minimum(n_own * probabilities[places, labels], 1), np.minimum(n_own * probabilities[places, best], 1)
-    return JudgedLabels(rows[places], labels, best, _ranks(-p), p, better, names)
+    fit, better_fit = n_own * fits[places, labels], n_own * fits[places, best]
+    return JudgedLabels(rows[places], labels, best, _ranks(-fit), p, better, fit, better_fit, names)
+
+
+def judge_run(searcher: Searcher) -> JudgedLabels:
+    """Judge the labels of a run's images; UserError if none can be judged."""
+    run = searcher.run
+    if searcher.config.collection.clicks is not None:
+        raise UserError(f"run {run.name} has clicks, and these are no labels that can be wrong")
+    y, names = supervision(searcher.images)
+    judged = judge_labels(searcher.X, y, names)
+    if not len(judged.images):
+        some = any(image.labels for image in searcher.images)
+        why = "needs two labels of two images each to judge labels" if some else f"has no labels: {WAYS_TO_LABEL}"
+        raise UserError(f"run {run.name} {why}")
+    return judged
 
 
 def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any]]:
@@ -108,8 +137,8 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
     -------
     list of dict
         ``{"id", "path", "label", "score", "probability", "suggested", "suggested_probability"}``, the most likely wrong
-        first, as of `JudgedLabels`: labels that are less probable than another one, ``suggested``. Without labels that
-        people added or confirmed, and images whose file is gone.
+        first, as of `JudgedLabels`: labels that fit worse than another one, ``suggested``. Without labels that people
+        added or confirmed, and images whose file is gone.
 
     Raises
     ------
@@ -118,29 +147,111 @@ def find_wrong_labels(searcher: Searcher, k: int = LISTED) -> list[dict[str, Any
     """
     import numpy as np
 
-    run = searcher.run
-    if searcher.config.collection.clicks is not None:
-        raise UserError(f"run {run.name} has clicks, and these are no labels that can be wrong")
-    y, names = supervision(searcher.images)
-    judged = judge_labels(searcher.X, y, names)
-    if not len(judged.images):
-        some = any(image.labels for image in searcher.images)
-        why = "needs two labels of two images each to judge labels" if some else f"has no labels: {WAYS_TO_LABEL}"
-        raise UserError(f"run {run.name} {why}")
-    confirmed = LabelEdits(run.label_edits).confirmed()
+    judged = judge_run(searcher)
+    confirmed = LabelEdits(searcher.run.label_edits).confirmed()
     entries: list[dict[str, Any]] = []
     for place in np.argsort(-judged.score, kind="stable").tolist():
         row, label = int(judged.images[place]), str(judged.names[judged.labels[place]])
         image = searcher.images[row]
-        p, better = float(judged.probability[place]), float(judged.suggested_probability[place])
         if len(entries) == k:
             break
-        if better <= p or (image.id, label) in confirmed or searcher.deleted([row]):
+        worse = judged.fit[place] < judged.suggested_fit[place]
+        if not worse or (image.id, label) in confirmed or searcher.deleted([row]):
             continue
         entry = {"id": image.id, "path": image.path, "label": label, "score": round(float(judged.score[place]), 4)}
-        entry |= {"probability": round(p, 4), "suggested": str(judged.names[judged.suggested[place]])}
-        entries.append(entry | {"suggested_probability": round(better, 4)})
+        entry |= {"probability": round(float(judged.probability[place]), 4)}
+        entry |= {"suggested": str(judged.names[judged.suggested[place]])}
+        entries.append(entry | {"suggested_probability": round(float(judged.suggested_probability[place]), 4)})
     return entries
+
+
+def rules_of_checks() -> dict[str, Any]:
+    """Settings that `labels_to_check` depends on, for records."""
+    return {
+        "neighbors": N_NEIGHBORS,
+        "regression": [N_FOLDS, _INVERSE_REGULARIZATION, _TOLERANCE, _MOST_STEPS],
+        "better": BETTER,
+        "max_work": MAX_WORK,
+        "by_neighbors": [FEW_NEIGHBORS, MOST_NEIGHBORS, MIN_LABEL],
+    }
+
+
+def labels_to_check(searcher: Searcher, neighbors: np.ndarray, n_listed: int) -> list[dict[str, Any]]:
+    """Find the labels that the page lists: those that another one fits much better, the worst first.
+
+    Parameters
+    ----------
+    searcher : Searcher
+    neighbors : int array, (n_images, k)
+        The nearest images of each: evidence, and of very many images what judges.
+    n_listed : int
+        Return so many at most.
+
+    Returns
+    -------
+    list of dict
+        As of `Overview`.
+    """
+    import numpy as np
+
+    if _work(searcher) > MAX_WORK:
+        return _unlike_neighbors(searcher, neighbors)[:n_listed]
+    try:
+        judged = judge_run(searcher)
+    except UserError:  # there is nothing to judge
+        return []
+    clear = np.flatnonzero(judged.suggested_fit >= BETTER * judged.fit)
+    check: list[dict[str, Any]] = []
+    for place in clear[np.argsort(-judged.score[clear], kind="stable")][:n_listed].tolist():
+        row = int(judged.images[place])
+        entry: dict[str, Any] = {"id": searcher.images[row].id}
+        votes, n = _votes(searcher, neighbors[row])
+        for which, labels, probabilities in (
+            ("", judged.labels, judged.probability),
+            ("suggested_", judged.suggested, judged.suggested_probability),
+        ):
+            label = str(judged.names[labels[place]])
+            entry[which.rstrip("_") or "label"] = label
+            entry[f"{which}probability"] = round(float(probabilities[place]), 4)
+            entry[f"{which}share"] = round(votes[label] / max(n, 1), 3)
+        check.append(entry)
+    return check
+
+
+def _votes(searcher: Searcher, neighbors: np.ndarray) -> tuple[Counter[str], int]:
+    """How many of some images have each label, and any."""
+    near = [searcher.images[other].labels for other in neighbors.tolist()]
+    return Counter(label for labels in near for label in labels), sum(bool(labels) for labels in near)
+
+
+def _unlike_neighbors(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
+    """Labels that the nearest images seldom have, the worst first."""
+    images = searcher.images
+    sizes = Counter(label for image in images for label in image.labels)
+    check: list[dict[str, Any]] = []
+    for row, image in enumerate(images):
+        votes, n = _votes(searcher, neighbors[row])
+        if n < MIN_LABEL:
+            continue
+        best, n_best = min(votes.items(), key=lambda vote: (-vote[1], vote[0]))
+        for label in image.labels:
+            share = votes[label] / n
+            clear = share < FEW_NEIGHBORS and n_best >= MOST_NEIGHBORS * n and best not in image.labels
+            if sizes[label] >= MIN_LABEL and clear:
+                entry = {"id": image.id, "label": label, "probability": None, "share": round(share, 3)}
+                suggested = {"suggested": best, "suggested_probability": None, "suggested_share": round(n_best / n, 3)}
+                check.append(entry | suggested)
+    check.sort(key=lambda entry: (entry["share"] - entry["suggested_share"], entry["id"]))
+    return check
+
+
+def _work(searcher: Searcher) -> float:
+    """Multiplications in a step of the regression: labels of images, times numbers of a vector, times labels."""
+    from scipy import sparse
+
+    X: Any = searcher.X
+    labels = [label for image in searcher.images for label in image.labels]
+    return len(labels) * (X.nnz / X.shape[0] if sparse.issparse(X) else X.shape[1]) * len(set(labels))
 
 
 def cross_validated(X: Any, own: np.ndarray) -> np.ndarray:
@@ -168,6 +279,26 @@ def cross_validated(X: Any, own: np.ndarray) -> np.ndarray:
             regression.fit(X[training[images]], labels)
         probabilities[np.ix_(left_out, regression.classes_)] = regression.predict_proba(X[left_out])
     return probabilities
+
+
+def _shares_of_nearest(X: Any, own: np.ndarray) -> np.ndarray:
+    """Share of the nearest images by cosine that have each label, float32 (n_images, n_labels).
+
+    Weights fall from the nearest image to 0 at the farthest of `N_NEIGHBORS`.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    from visterm.learners import Cosine
+    from visterm.retrieval import ExactIndex
+
+    n = len(own)
+    nearest = ExactIndex(Cosine().fit(X), X).search(X, min(N_NEIGHBORS, n - 1), exclude=np.arange(n))
+    weights = nearest.scores - nearest.scores[:, -1:] + np.float32(1e-6)  # all are equally near: all count the same
+    weights /= weights.sum(axis=1, keepdims=True)
+    places = np.repeat(np.arange(n), weights.shape[1]), nearest.indices.ravel()
+    votes = sparse.csr_array((weights.ravel(), places), shape=(n, n)) @ sparse.csr_array(own.astype(np.float32))
+    return np.asarray(votes.toarray())
 
 
 def _folds(own: np.ndarray) -> np.ndarray:

@@ -42,6 +42,7 @@ from .routes_pages import add_page_routes, is_page_request, missing_page
 from .routes_run import add_run_routes
 from .routes_search import UPLOAD_PATHS, add_search_routes
 from .routes_selection import add_selection_routes
+from .routes_train import add_train_routes
 from .thumbnails import ImageFileGone
 
 
@@ -118,6 +119,7 @@ def create_app(
     add_selection_routes(app, collection)
     add_browse_routes(app, collection, labels)
     add_label_routes(app, labels)
+    add_train_routes(app, handlers)
     add_fetch_routes(app, handlers)
     add_run_routes(app, feedback)
     add_figure_routes(app, feedback)

@@ -39,6 +39,7 @@ from .metadata import without_metadata
 from .overview_maker import OverviewMaker
 from .reloader import SnapshotReloader
 from .responses import hide_folders
+from .retraining import Retraining
 from .run_folder import RunFolder
 from .snapshot import QueryVector, Snapshot
 from .thumbnails import Thumbnails, read_original
@@ -78,6 +79,7 @@ class RequestHandlers:
         self.overview, self.fetch_urls = OverviewMaker(run), fetch_urls
         self._keep_overview = overview  # made in the background whenever images change
         self.reloader = SnapshotReloader(run)
+        self.retraining = Retraining(run, self.reloader)
         self.run_folder = RunFolder(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
@@ -443,6 +445,7 @@ class RequestHandlers:
         self.thumbnail_pool.close()
         self.looks.close()
         self.overview.stop()
+        self.retraining.stop()
         self.thumbnails.close()
         self.run_folder.close()
 

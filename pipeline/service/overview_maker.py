@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import signal
 import subprocess
@@ -14,6 +12,7 @@ from typing import Any
 from visterm.pipeline.search.overview import Overview, overview_folder, overview_record, read_overview
 from visterm.pipeline.store.run import Run
 
+from .child_process import end_child, said_by, start_child
 from .snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -77,27 +76,17 @@ class OverviewMaker:
                 self._wanted = snapshot
                 return
             self._phase, self._problem = {"phase": "starting", "share": 0.0}, None
-            self._process = subprocess.Popen(
-                [*COMMAND, str(self._run.folder.absolute())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            process = self._process
+            self._process = process = start_child(COMMAND, self._run)
         threading.Thread(target=self._follow, args=(process,), name="visterm-overview", daemon=True).start()
 
     def _follow(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            with self._lock, contextlib.suppress(ValueError):
-                said = json.loads(line)
+        for said in said_by(process):
+            with self._lock:
                 if "error" in said:
                     self._problem = said["error"]
                 else:
                     self._phase = said
-        process.stdout.close()
-        code = process.wait()
+        code = process.returncode
         with self._lock:
             self._process = None
             wanted, self._wanted = self._wanted, None
@@ -116,8 +105,4 @@ class OverviewMaker:
         with self._lock:
             process = self._process
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:  # it may be told to ignore SIGTERM by who has started the service
-                process.kill()
+            end_child(process, _END_SECONDS)

@@ -49,6 +49,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
         """Describe the run and the limits of the service."""
         snapshot, problem = handlers.snapshot, handlers.reloader.problem
         models = await handlers.general_pool.run(feedback.models)
+        training = await handlers.general_pool.run(handlers.retraining.state)
         return JsonResponse(
             {
                 "run": handlers.run.name,
@@ -62,6 +63,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "version": snapshot.searcher.version,
                 "problem": problem and one_line(problem),
                 "models": models,
+                "training": training,
                 "evaluations": _evaluation_names(handlers.run),
                 "judging": handlers.run.judgements.exists(),
                 "limits": {

@@ -300,6 +300,32 @@ class AnnotationResponse(BaseModel):
     labels: list[LabelResult]
 
 
+class TrainResult(BaseModel):
+    """The outcome of the training of a learner."""
+
+    learner: str
+    taken: bool
+    reason: str | None = Field(description="Why the old model stays in use")
+    before: float | None = Field(description="Mean average precision on held-out images, of the old model")
+    after: float | None = Field(description="That of the new model, on the same images")
+    measured_on: str | None
+    created: str
+
+
+class TrainState(BaseModel):
+    """Whether there are labels to learn, how far a training is, and what the last one did."""
+
+    stale: list[str] = Field(description="Learners that have not learned the labels of now")
+    running: bool
+    phase: str | None
+    share: float = Field(description="Share of the work on one learner that is done")
+    seconds_left: float | None
+    cancelled: bool
+    problem: str | None = Field(description="Why the last training ended early")
+    results: list[TrainResult] = Field(description="Of the last training, of this service")
+    undo: list[TrainResult] = Field(description="Trainings whose old models can be brought back")
+
+
 class HealthResponse(BaseModel):
     """State of the service."""
 
@@ -332,6 +358,7 @@ class RunInfo(BaseModel):
     version: str
     problem: str | None = Field(description=_BEHIND)
     models: dict[str, FeedbackModel]
+    training: TrainState
     evaluations: list[str]
     judging: bool = Field(description="Whether `visterm judge` has drawn results to judge")
     limits: dict[str, int]
@@ -419,8 +446,12 @@ class LabelToCheck(BaseModel):
     """An image that fits its label badly."""
 
     label: str
+    probability: float | None = Field(
+        None, description="Of the label, as all other images say; null of very many images"
+    )
     share: float = Field(description="Share of the nearest images with this label")
     suggested: str
+    suggested_probability: float | None = None
     suggested_share: float
     image: ImageSummary
 

@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ class LearnerRefused(UserError):
     """One learner cannot be trained; others can."""
 
 
+Accept = Callable[[Any, dict[str, Any]], None]
+
+
 def train(
     run: Run,
     config: Config,
@@ -49,6 +52,7 @@ def train(
     *,
     force: bool = False,
     time_limit: float | None = None,
+    accept: Accept | None = None,
 ) -> dict[str, Any]:
     """Learn a similarity from the training images, or from triplets; see `learnt_from`.
 
@@ -63,6 +67,9 @@ def train(
         Train again even if up to date; ignore checkpoints.
     time_limit : float, optional
         Seconds of training, those before an interruption included, after which the best state so far is kept.
+    accept : callable, optional
+        Called with the learner and its record, to which it may add, before they take the place of those on disk. The
+        latter stay if it raises LearnerRefused.
 
     Returns
     -------
@@ -94,7 +101,7 @@ def train(
         ):
             trained = read_record(folder) or {}
             return {"learner": learner_name, "fresh": True} | trained["result"]
-        result = _train(run, config, learner_name, collection, taught, record, console, force, time_limit)
+        result = _train(run, config, learner_name, collection, taught, record, console, force, time_limit, accept)
         run.save_config(config)
     return {"learner": learner_name, "fresh": False} | result
 
@@ -149,6 +156,7 @@ def _train(
     console: Console,
     force: bool,
     time_limit: float | None,
+    accept: Accept | None,
 ) -> dict[str, Any]:
     """Fit or resume, with checkpoints if the learner resumes; publish the model."""
     from visterm.learners import LEARNERS, load_learner
@@ -257,6 +265,12 @@ def _train(
             record["result"]["learned"] = learner.learned_
         if learner.worlds_ is not None:
             record["result"]["worlds"] = {"for": learner.world_} | learner.worlds_
+        if accept is not None:
+            try:
+                accept(learner, record)
+            except LearnerRefused:  # the end of a training, not an interruption
+                shutil.rmtree(checkpoint, ignore_errors=True)
+                raise
     _say_how_it_went(learner_name, learner, y, watch.timed_out, config, console)
     with contextlib.suppress(UserError):
         if LearnerVersions(run).in_force(learner_name).void:

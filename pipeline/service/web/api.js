@@ -10,7 +10,7 @@
 /**
  * What a route of the service returns.
  * @template {string} P its path
- * @template {"get" | "post"} M
+ * @template {"get" | "post" | "delete"} M
  * @typedef {Paths[keyof Paths & `/${P}`] extends { [m in M]: infer Operation }
  *   ? Operation extends { responses: { 200: { content: { "application/json": infer Answer } } } }
  *   ? Answer : never : never} Answer
@@ -88,6 +88,14 @@ export const post = (path, body) =>
     headers: { Accept: "application/json", "Content-Type": "application/json" },
     body: JSON.stringify(body),
   });
+
+/**
+ * @template {string} P
+ * @param {P} path
+ * @returns {Promise<Answer<P, "delete">>}
+ */
+export const remove = (path) =>
+  request(path, { method: "DELETE", headers: { Accept: "application/json" } });
 
 /**
  * One query by id, upload or label: { id | upload | query_label, learner, label, k, offset }.

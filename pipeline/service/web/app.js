@@ -2,6 +2,7 @@
 // do it.
 
 import { queryOf, readAddress } from "./address.js";
+import "./again.js";
 import { toggleBeside, toggleExplanation } from "./dialog.js";
 import { $, activeElement, targetOf } from "./dom.js";
 import { addExamples } from "./examples.js";

@@ -6,6 +6,7 @@ import { get, post } from "./api.js";
 import { $, $$, box, command, count, el, icon, plural, toast } from "./dom.js";
 import { redraw } from "./history.js";
 import { drawPoints, readPoints } from "./mapdata.js";
+import { verdict } from "./labels.js";
 import { failure } from "./messages.js";
 import { coverOf, inParts, photo, photoList } from "./photolist.js";
 import { readRun } from "./search.js";
@@ -337,8 +338,8 @@ const showAlike = (section) =>
       el(
         "p",
         { class: "quiet" },
-        "First photos of the same picture: equal files, and copies of another size, quality or " +
-          "brightness, or mirrored. Then pictures that look alike. " +
+        "First photos of one picture: equal files, and copies of another size, quality or " +
+          "brightness, cropped or mirrored. Then pictures that look alike. " +
           "Removing photos from the collection leaves their files where they are.",
       ),
       total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
@@ -352,7 +353,7 @@ const showAlike = (section) =>
  */
 function drawGroup({ same, images, n_images }, number) {
   const title = same
-    ? `The same picture ${count(n_images)} times`
+    ? `One picture in ${count(n_images)} photos`
     : plural(n_images, "picture looks alike", "pictures look alike");
   const section = el("section", {
     class: "panel group",
@@ -467,11 +468,12 @@ async function remove(section, ids) {
  * Why a label may be wrong.
  * @param {Schemas["LabelToCheck"]} entry
  */
-function doubt({ label, suggested, suggested_share }) {
+function doubt(entry) {
+  const { label, suggested, suggested_share } = entry;
   const share = `${Math.round(100 * suggested_share)} %`;
   return [
     el("strong", { dir: "auto" }, `${label}?`),
-    ` ${share} of the nearest photos are `,
+    ` ${verdict(entry)}${share} of the nearest photos are `,
     el("a", { dir: "auto", ...here({ view: "album", label: suggested }) }, suggested),
     ".",
   ];
@@ -513,8 +515,8 @@ const showCheck = (section, request) =>
       el(
         "p",
         { class: "quiet" },
-        "The photos that are most similar to these have other labels. A label may be wrong, " +
-          "or the photo unusual.",
+        "By all other photos, another label fits these much better. A label may be wrong, or the " +
+          "photo unusual.",
       ),
       total
         ? el(
@@ -531,7 +533,11 @@ const showCheck = (section, request) =>
         ? holder
         : box(
             "No label looks wrong",
-            el("p", {}, "The nearest photos of every labelled photo share its label often enough."),
+            el(
+              "p",
+              {},
+              "By all other photos, no other label fits a photo much better than its own.",
+            ),
           ),
     );
   });

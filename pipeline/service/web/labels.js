@@ -23,12 +23,23 @@ export function inWords({ added, removed, images }) {
 }
 
 /**
+ * What all other photos say of a label; nothing where there are too many to ask all.
+ * @param {Schemas["LabelToCheck"]} entry
+ */
+export function verdict({ label, probability, suggested, suggested_probability }) {
+  if (typeof probability !== "number" || typeof suggested_probability !== "number") return "";
+  const [own, other] = [probability, suggested_probability].map((p) => `${Math.round(100 * p)} %`);
+  return `By all other photos, ${suggested} is ${other} likely and ${label} ${own}. `;
+}
+
+/**
  * @param {Change[]} edits
  * @param {"page" | "queue"} [source]
  */
 export async function editLabels(edits, source = "page") {
   const done = await post("api/labels", { edits, source });
   tellLabels(done.images);
+  dispatchEvent(new Event("labelled"));
   return done;
 }
 
@@ -37,6 +48,7 @@ export async function undoLabels() {
   try {
     const done = await post("api/labels/undo", undefined);
     tellLabels(done.images);
+    dispatchEvent(new Event("labelled"));
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {

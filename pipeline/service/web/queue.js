@@ -1,12 +1,13 @@
-// The queue of labels to check: one photo at a time, its label, the label that its nearest photos
-// have, and these as evidence. Y takes the suggestion, N keeps the label for good, a label typed
+// The queue of labels to check: one photo at a time, its label, the label that fits better, and the
+// nearest photos as evidence. Y takes the suggestion, N keeps the label for good, a label typed
 // takes its place. Decisions are label edits: undone like any other.
 
 import { addressOf } from "./address.js";
+import { learnIfStale } from "./again.js";
 import { get, search } from "./api.js";
 import { announce, box, el, icon, keyName, picture, plural, remembered } from "./dom.js";
 import { failure } from "./messages.js";
-import { editLabels, labelField, undoLabels } from "./labels.js";
+import { editLabels, labelField, undoLabels, verdict } from "./labels.js";
 import { asList, state } from "./state.js";
 import { addView } from "./views.js";
 
@@ -15,6 +16,7 @@ import { addView } from "./views.js";
 /** @typedef {Schemas["LabelToCheck"]} Entry */
 
 const NEIGHBOURS = 6;
+const LEARN_EVERY = 20; // decisions
 let decided = 0; // since the page was loaded
 /** @type {{ [key: string]: () => unknown }} */
 let keys = {};
@@ -71,6 +73,7 @@ async function showQueue(section, request) {
       await editLabels(edits, "queue");
       decided += 1;
       announce(`${right}.`);
+      if (decided % LEARN_EVERY === 0) void learnIfStale();
     });
 
   const undo = () =>
@@ -104,7 +107,7 @@ async function showQueue(section, request) {
       keys = { u: undo };
       section.replaceChildren(
         ...head,
-        box("No label is left to check", el("p", {}, "Train again to learn from the labels.")),
+        box("No label is left to check", el("p", {}, "All labels look right, or were checked.")),
         el("div", { class: "row" }, back),
       );
       return;
@@ -134,6 +137,7 @@ async function showQueue(section, request) {
           el(
             "p",
             {},
+            verdict(entry),
             `${share} % of the nearest photos are `,
             el("strong", { dir: "auto" }, entry.suggested),
             ".",

@@ -30,6 +30,7 @@ export async function readRun() {
     `up to ${Math.floor(upload_bytes / 2 ** 20)} MiB. ` +
     "The server stores the pixels only, no metadata, for " +
     `${plural(Math.round(upload_seconds / 86400), "day")}.`;
+  dispatchEvent(new Event("run"));
 }
 
 /** @param {Values} values @param {number} k @returns {Promise<Ranking>} */

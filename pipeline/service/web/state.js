@@ -65,6 +65,7 @@ export const state = {
     version: null,
     problem: null,
     models: {},
+    training: none,
     evaluations: [],
     judging: false,
     limits: {},

@@ -9,6 +9,7 @@ from visterm.learners.validation import mean_average_precision
 from visterm.pipeline import Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.held_out import draw_held_out
+from visterm.pipeline.search import harmful
 from visterm.pipeline.search.harmful import find_harmful, in_words
 from visterm.pipeline.search.teachers import open_teachers
 from visterm.pipeline.store.catalogue import Collection
@@ -50,6 +51,26 @@ def test_gains_are_those_of_the_learner_without_the_image(noisy):
     lines = in_words(said)
     assert len(lines) == len(gains)
     assert f"id:{said['images'][0]['id']}  " in lines[0]
+
+
+def test_what_does_not_harm_is_not_listed(noisy, monkeypatch):
+    said = find_harmful(noisy, k=1000)
+    assert all(image["gain"] >= harmful.LEAST_GAIN for image in said["images"])
+    folder = noisy.root.parent
+    lines = visterm("doctor", cwd=folder).stdout.splitlines()
+    assert (
+        f"Images without which the mAP of oasis, {said['map']:.4f} on {said['measured_on']}, would be higher" in lines
+    )
+    assert not [line for line in lines if line.lstrip().startswith("+0.0000")]
+    second = said["images"][1]["gain"]
+    monkeypatch.setattr(harmful, "LEAST_GAIN", second + 1e-6)
+    assert [image["gain"] for image in find_harmful(noisy, k=1000)["images"]] == [
+        image["gain"] for image in said["images"] if image["gain"] > second
+    ]
+    monkeypatch.setattr(harmful, "LEAST_GAIN", 1.0)
+    lines = visterm("doctor", cwd=folder).stdout.splitlines()
+    assert lines[-1].startswith(f"No training image lowers the mAP of oasis, {said['map']:.4f} on ")
+    assert lines[-1].endswith(", by 1.0000 or more")
 
 
 def test_what_lowers_the_margins_most_is_told(noisy):

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from running import copy_run, json_of, refused, visterm
 
 from visterm.pipeline import LabelEditor, Searcher, find_wrong_labels, judge_labels
-from visterm.pipeline.search.wrong_labels import _folds
+from visterm.pipeline.search import wrong_labels as module
+from visterm.pipeline.search.wrong_labels import _folds, labels_to_check
 from visterm.pipeline.store.run import Run
 
 
@@ -105,6 +106,44 @@ def test_a_plum_among_pears_is_listed_until_it_is_confirmed(odd, tmp_path):
     assert first["suggested_probability"] > first["probability"]
     LabelEditor(run).edit([(first["id"], "pear", 1)], confirm=True)
     assert first["id"] not in [entry["id"] for entry in find_wrong_labels(Searcher(run))]
+
+
+def test_the_page_lists_what_the_command_finds_with_the_nearest_images_as_evidence(odd, monkeypatch):
+    searcher = Searcher(odd / "runs/fruit")
+    names = [image.path.split("/")[0] for image in searcher.images]
+    plums = [row for row, name in enumerate(names) if name == "plum"][:4]
+    near = np.array([[*plums, row] for row in range(len(names))])  # four plums and itself
+    entries = labels_to_check(searcher, near, 50)
+    assert entries
+    [first, *_] = find_wrong_labels(searcher)
+    known = {key: first[key] for key in ("id", "label", "probability", "suggested", "suggested_probability")}
+    assert entries[0] == known | {"share": 0.2, "suggested_share": 0.8}
+    assert labels_to_check(searcher, near, 0) == []
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "BETTER", 1000.0)  # no other label fits so much better
+        assert labels_to_check(searcher, near, 50) == []
+    monkeypatch.setattr(module, "MAX_WORK", 0)  # so many images that the nearest ones judge
+    assert first["id"] not in [entry["id"] for entry in labels_to_check(searcher, near, 50)]  # itself is one in five
+    near[:, 4] = plums[0]
+    [entry] = [entry for entry in labels_to_check(searcher, near, 50) if entry["id"] == first["id"]]
+    none = {"probability": None, "suggested_probability": None}
+    assert entry == known | none | {"share": 0.0, "suggested_share": 1.0}
+
+
+def test_a_label_of_which_neighbours_have_more_fits_better():
+    """Of two images that the regression cannot tell apart, the one among images with its label fits better."""
+    X, y = of_classes()
+    judged = judge_labels(X, y)
+    votes = module._shares_of_nearest(X, np.eye(3, dtype=bool)[y])
+    np.testing.assert_allclose(votes.sum(axis=1), 1, atol=1e-5)
+    expected = judged.probability * (1 + votes[judged.images, judged.labels])
+    np.testing.assert_allclose(judged.fit, expected, rtol=1e-6)
+    scores = X @ X.T
+    np.fill_diagonal(scores, -1)
+    near = np.argsort(-scores[0])[:15]
+    weights = scores[0, near] - scores[0, near[-1]]
+    assert votes[0, 1] == pytest.approx(weights[y[near] == 1].sum() / weights.sum(), abs=1e-3)
+    np.testing.assert_array_equal(np.argsort(judged.score), np.argsort(-judged.fit))
 
 
 def test_the_command_lists_labels_and_names_the_commands_that_correct_them(odd):

@@ -227,6 +227,25 @@ def mapped(shown):
 
 
 @pytest.fixture(scope="session")
+def draw_overview():
+    """Function (run, entries) that gives a run an overview with these labels to check: pairs of id and label."""
+    return _draw_overview
+
+
+def _draw_overview(run, entries):
+    """Give a run an overview with these labels to check."""
+    searcher = Searcher(run)
+    ids = [image.id for image in searcher.images]
+    with publish(overview_folder(run), overview_record(searcher)) as folder:
+        np.save(folder / "ids.npy", np.array(ids, np.int64))
+        np.save(folder / "points.npy", np.zeros((len(ids), 2), "f4"))
+        (folder / "alike.json").write_text("[]")
+        doubt = {"probability": 0.03, "share": 0.0, "suggested": "pear"}
+        doubt |= {"suggested_probability": 0.914, "suggested_share": 0.9}
+        (folder / "check.json").write_text(json.dumps([{"id": id_, "label": label} | doubt for id_, label in entries]))
+
+
+@pytest.fixture(scope="session")
 def site(shown):
     with _serving(shown) as client:
         yield str(client.base_url)

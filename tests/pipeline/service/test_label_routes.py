@@ -1,29 +1,13 @@
 """Labels edited through the service, and on the page."""
 
-import json
 import re
 import shutil
 
-import numpy as np
 import pytest
 
 from visterm.pipeline import LabelEditor, Searcher
-from visterm.pipeline.search.overview import overview_folder, overview_record
 from visterm.pipeline.service import schemas
-from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.run import Run
-
-
-def draw_overview(run, entries):
-    """Give a run an overview with these labels to check."""
-    searcher = Searcher(run)
-    ids = [image.id for image in searcher.images]
-    with publish(overview_folder(run), overview_record(searcher)) as folder:
-        np.save(folder / "ids.npy", np.array(ids, np.int64))
-        np.save(folder / "points.npy", np.zeros((len(ids), 2), "f4"))
-        (folder / "alike.json").write_text("[]")
-        doubt = {"share": 0.0, "suggested": "pear", "suggested_share": 0.9}
-        (folder / "check.json").write_text(json.dumps([{"id": id_, "label": label} | doubt for id_, label in entries]))
 
 
 def change(number, label, how):
@@ -49,7 +33,7 @@ def test_edits_are_searched_at_once_and_undone(own, serving, photos):
             client.check_error(refused, 409, message)
 
 
-def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photos):
+def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photos, draw_overview):
     plum, fig = photos.id("plum/0.jpg"), photos.id("fig/0.jpg")
     draw_overview(own, [(plum, "plum"), (fig, "fig")])
     with serving(own) as client:
@@ -63,7 +47,7 @@ def test_a_label_that_was_confirmed_is_not_asked_about_again(own, serving, photo
 
 
 @pytest.fixture
-def labelled(shown, tmp_path, serving):
+def labelled(shown, tmp_path, serving, draw_overview):
     """The address of a service of a copy of the pages' run, with two labels to check; and the run."""
     run = Run(tmp_path / "runs" / "photos")
     shutil.copytree(shown.folder, run.folder, ignore=shutil.ignore_patterns("service", "overview", "*.lock"))
@@ -91,6 +75,7 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     expect(labels.get_by_role("listitem")).to_have_text(["plum"])
     page.goto(f"{address}?view=queue")
     expect(page.locator("#queue")).to_contain_text("2 photos left")
+    expect(page.locator("#queue")).to_contain_text("By all other photos, pear is 91 % likely and plum 3 %.")
     page.keyboard.press("y")
     expect(page.locator("#queue")).to_contain_text("1 decided, 1 photo left")
     page.keyboard.press("n")

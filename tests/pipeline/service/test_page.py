@@ -392,6 +392,39 @@ def test_what_is_marked_in_the_dialog_can_be_undone_there(page, ids):
     expect(pressed).to_have_attribute("aria-pressed", "false")
 
 
+def test_an_explanation_names_the_images_that_taught_it(page, ids):
+    page.ask(ids["plum/2.jpg"], "&learner=oasis")
+    page.tile(0).locator("a.open").focus()
+    page.keyboard.press("e")
+    taught = page.get_by_role("dialog").locator(".teachers")
+    words = expect(taught.locator("p").first)
+    number = r"-?[\d.]+"
+    words.to_have_text(
+        re.compile(
+            rf"^Score {number}: the same without learning {number}, "
+            rf"(learned for every result of this query {number}, )?learned about these two {number}, mostly from:$"
+        )
+    )
+    total, *parts = map(float, re.findall(number, taught.locator("p").first.text_content()))
+    assert total == pytest.approx(sum(parts), abs=0.01)
+    lines = taught.get_by_role("region", name="For").locator("tbody tr")
+    assert 1 <= lines.count() <= 4
+    first = lines.first.locator("td")
+    expect(first.nth(1)).to_have_text(re.compile("was (put with|kept apart from)"))
+    expect(first.nth(3)).to_have_text(re.compile(r"^(both \S+|\S+ and \S+)$"))
+    assert float(first.nth(4).text_content()) > 0
+    for picture in lines.locator("img").all():
+        picture.scroll_into_view_if_needed()
+        expect(picture).to_have_js_property("complete", True)
+        assert picture.evaluate("(image) => image.naturalWidth") > 0
+        assert picture.get_attribute("alt") in ids
+    shown = [float(cell) for cell in taught.locator("tbody td:last-child").all_text_contents()]
+    rest = taught.locator("p").last.text_content()
+    assert re.match(r"^The other [\d,]+ together: ", rest)
+    rest = float(re.search(rf"({number})\.$", rest)[1])
+    assert sum(shown) + rest == pytest.approx(parts[-1], abs=0.02)
+
+
 def test_an_explanation_is_drawn_and_stands_in_a_table(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.tile(0).locator("a.open").focus()

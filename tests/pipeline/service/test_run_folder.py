@@ -21,6 +21,8 @@ def test_nothing_is_written_until_the_folder_is_back(own, serving, photos, searc
             "/api/images/remove": {"ids": [result]},
             "/api/images/restore": {"undo": "0" * 16},
             "/api/map": {},
+            "/api/train": {},
+            "/api/train/undo": {},
         }
 
         def refuses_all():
