@@ -37,10 +37,10 @@ COLUMNS = ("", "mAP", "times cosine", "P@1", "held-out mAP", "F1 of labels", "tr
 WITHOUT_SIMILARITY = ("knn",)  # its similarity is cosine; it is there for labels
 
 
-def open_set(name: str, kind: str, console: Console) -> tuple[Run, Config]:
-    """The run of a set, with its features up to date."""
-    run = Run(CACHE / "choosing" / f"{name}-{kind}")
-    settings = ["compute.n_jobs=2"]
+def open_set(name: str, kind: str, console: Console, *others: str) -> tuple[Run, Config]:
+    """The run of a set, with its features up to date; `others` are settings."""
+    run = Run(CACHE / "choosing" / "-".join([name, kind, *others]))
+    settings = ["compute.n_jobs=2", *others]
     if (DATA / name / "labels.csv").exists():
         settings.append(f"collection.labels={DATA / name / 'labels.csv'}")
     if kind == "deep":

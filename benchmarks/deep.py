@@ -75,7 +75,7 @@ def speed(name: str, what: str, ours, theirs, n: int, repeats: int, peer_name: s
 def of_files(name: str, what: str, paths: list[Path], folder: Path, repeats: int) -> dict:
     embedder = deep_embedder(resize="stretch", n_jobs=-1).fit()  # as the peer
     embedder.save(folder / name)
-    source = ImageSource(folder / name, name, Path("/"), embedder.max_pixels, 256)
+    source = ImageSource(folder / name, name, Path("/"), embedder.max_pixels, 256, "float32")
     images = [(i, os.fspath(path)) for i, path in enumerate(paths)]
     net = cv2.dnn.readNetFromONNX(str(cached_model()))
 

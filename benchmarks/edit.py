@@ -75,7 +75,7 @@ def run(quick: bool = False) -> list[dict]:
         images = [(i, os.fspath(path)) for i, path in enumerate(sorted(new.iterdir()))]
 
         def extract() -> None:
-            source = ImageSource(place.extractor / "files", version, folder, 10**8, N_ADDED)
+            source = ImageSource(place.extractor / "files", version, folder, 10**8, N_ADDED, "float32")
             extract_segment(source, images, folder / "alone/1", 0, {})
 
         def add_new() -> None:

@@ -63,7 +63,7 @@ def of_set(name: str, kind: str, quick: bool, learners: tuple[str, ...] = LEARNE
 def processor_time(run: Run, folder: Path) -> float:
     """Milliseconds of one core per image, from file to vector."""
     files = run.extractor / "files"
-    source = ImageSource(files, str(files), folder, 10**8, 256)
+    source = ImageSource(files, str(files), folder, 10**8, 256, "float32")
     images = [(i, str(path.relative_to(folder))) for i, path in enumerate(sorted(folder.glob("*/*.jpg"))[:128])]
     return 1000 * min([seconds(source.vectors, images, -1, clock=PROCESS) for _ in range(4)][1:]) / len(images)
 

@@ -33,6 +33,7 @@ from .metrics import (
 )
 from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
+from .stored import StoredVectors
 from .two_stage import TwoStageIndex
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "MilvusIndex",
     "Pair",
     "Ranking",
+    "StoredVectors",
     "SupportsSimilarity",
     "TwoStageIndex",
     "average_precision",

@@ -24,6 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from .intrinsics import LANES, LINES, sum_row
 from .ranking import Ranking
+from .stored import ROWS, StoredVectors, gallery_sides
 
 QUERIES_PER_TRANSFORM = 256  # dense queries held at once: 10 MB at d = 10,000
 QUERIES_PER_BLOCK = 64  # queries that one pass over a dense gallery serves; beyond that the block leaves the cache
@@ -277,6 +278,13 @@ def score_rows(X: np.ndarray, rows: np.ndarray, query: np.ndarray) -> np.ndarray
     return scores
 
 
+def score_chosen(gallery: Any, rows: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """`score_rows` of a dense gallery, which may be a stored one."""
+    if isinstance(gallery, StoredVectors):
+        return score_rows(gallery[rows], np.arange(len(rows)), query)
+    return score_rows(gallery, rows, query)
+
+
 def _best_first(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort each row (n_queries, m): score descending, then index ascending, filling (-inf, -1) last.
 
@@ -312,8 +320,8 @@ class ExactIndex:
     ----------
     learner : object with ``transform(X)`` and ``transform_query(Q)``
         The similarity of query q and gallery image x is ``transform_query(q) @ transform(x)``.
-    X : CSR matrix or ndarray, shape (n_gallery, n_features)
-        The gallery. CSR stays CSR; float32 data is not copied, so memory-mapped arrays stay on disk.
+    X : CSR matrix, ndarray or StoredVectors, shape (n_gallery, n_features)
+        The gallery. CSR stays CSR; float32 data is not copied, so memory-mapped arrays stay on disk, as do stored ones.
     y : array of shape (n_gallery,), optional
         Labels of the gallery, handed to ``learner.transform(X, y)``; for learners that read them (MuSL).
     n_jobs : int or None, default=None
@@ -346,7 +354,7 @@ class ExactIndex:
     def __init__(self, learner: SupportsSimilarity, X: Any, y: Any = None, *, n_jobs: int | None = None) -> None:
         self.learner = learner
         self.n_jobs = n_jobs
-        self.gallery_ = _check_gallery(learner.transform(X) if y is None else learner.transform(X, y))
+        self.gallery_ = _check_gallery(gallery_sides(learner, X, y))
         self._longest: float | None = None  # of the gallery's rows, once that is needed
 
     @property
@@ -417,6 +425,8 @@ class ExactIndex:
         else:
             n_blocks = -(-n_queries // (LINES * LANES if sp.issparse(gallery) else QUERIES_PER_BLOCK))
         n_parts = n_threads if n_blocks < n_threads else 1  # of the gallery, where there are fewer blocks than threads
+        if isinstance(gallery, StoredVectors):
+            n_parts = -(-self.n_gallery // ROWS)
         bounds = np.linspace(0, self.n_gallery, n_parts + 1).astype(np.int64)
 
         def search_part(columns: np.ndarray, own: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -426,6 +436,10 @@ class ExactIndex:
             if sp.issparse(gallery):
                 arrays = gallery.indptr, gallery.indices, gallery.data
                 ok = _search_sparse(*arrays, first, last, columns, own, scores, indices)
+            elif isinstance(gallery, StoredVectors):
+                shifted = np.where(own < first, -1, own - first)
+                ok = _search_dense(gallery[first:last], 0, last - first, columns, shifted, scores, indices)
+                indices[indices >= 0] += first
             else:
                 ok = _search_dense(gallery, first, last, columns, own, scores, indices)
             if not ok:
@@ -474,6 +488,8 @@ class ExactIndex:
         rows = np.full(kept.shape, -1, np.int32)
         n_kept, bar = np.zeros(n_queries, np.int64), np.full(n_queries, -np.inf, np.float32)
         step = max(ROWS_AT_ONCE, BLOCK_BYTES // (4 * n_queries))
+        if isinstance(gallery, StoredVectors):
+            step = min(step, ROWS)
         with _blas.limit(limits=n_threads, user_api="blas"):
             for first in range(0, self.n_gallery, step):
                 block = queries @ gallery[first : first + step].T
@@ -488,7 +504,7 @@ class ExactIndex:
                     scores[exclude[q]] = -np.inf if exclude[q] >= 0 else scores[exclude[q]]
                     least = np.partition(scores, -k)[-k] - 2 * reach[q]
                     chosen = np.flatnonzero((scores >= least) & (scores > -np.inf)).astype(np.int32)
-                best, indices = _best_first(score_rows(gallery, chosen, query)[None], chosen[None])
+                best, indices = _best_first(score_chosen(gallery, chosen, query)[None], chosen[None])
                 top_scores[q], top_indices[q] = best[0, :k], indices[0, :k]
 
     def _check_k(self, k: int | None, exclude: np.ndarray) -> int:
@@ -534,12 +550,14 @@ def _side_by_side(queries: np.ndarray, pad: bool) -> np.ndarray:
 
 
 def _check_gallery(X: Any) -> Any:
-    """CSR or C-ordered ndarray, float32, finite, not empty."""
+    """CSR, C-ordered ndarray or stored vectors, float32, finite, not empty."""
     if sp.issparse(X):
         X = sp.csr_matrix(X, dtype=np.float32)  # copies nothing that fits already
         # The kernel trusts these indices: a damaged file must not become a read outside the arrays.
         X.check_format(full_check=True)
         values = X.data
+    elif isinstance(X, StoredVectors):  # checked when they were written
+        values = X[:1]
     else:
         X = values = np.ascontiguousarray(X, dtype=np.float32)
         if X.ndim != 2:

@@ -142,7 +142,7 @@ class TwoStageIndex(ExactIndex):
     ----------
     learner : object with ``transform(X)`` and ``transform_query(Q)``
         As in `ExactIndex`.
-    X : CSR matrix or ndarray, shape (n_gallery, n_features)
+    X : CSR matrix, ndarray or StoredVectors, shape (n_gallery, n_features)
         The gallery. Of a sparse gallery side, a transposed copy is kept beside it.
     y : array of shape (n_gallery,), optional
         Labels, for learners that read them.
@@ -299,7 +299,7 @@ class TwoStageIndex(ExactIndex):
             if sp.issparse(gallery):
                 exact_scores = _score_rows_sparse(gallery.indptr, gallery.indices, gallery.data, rows, query)[:, 0]
             else:
-                exact_scores = exact.score_rows(gallery, rows, query)
+                exact_scores = exact.score_chosen(gallery, rows, query)
             if np.isnan(exact_scores).any():
                 raise ValueError("a similarity is not a number (NaN): check the vectors and the learner's matrix")
             ranked = (rows != excluded) & (exact_scores > -np.inf)

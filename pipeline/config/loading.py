@@ -85,9 +85,15 @@ def load_config(file: Path | None = None, settings: list[str] | None = None, *, 
 
 def _complete(values: dict[str, Any]) -> None:
     """Add the settings of a run of an older version whose defaults are others now."""
-    features = values.get("features")
-    if isinstance(features, dict) and features.get("kind") == "deep":
+    features, collection = values.get("features"), values.get("collection")
+    if not isinstance(features, dict):
+        return
+    if features.get("kind") == "deep":
         features.setdefault("deep", {"resize": "stretch"})  # until 0.3
+    given = collection.get("vectors") if isinstance(collection, dict) else None
+    imported = isinstance(given, dict) and given.get("file") is not None
+    if features.get("kind") in ("deep", "onnx") or imported:
+        features.setdefault("precision", "float32")  # until 0.3
 
 
 def with_settings(config: Config, settings: Mapping[str, Any], *, source: str = "the configuration") -> Config:

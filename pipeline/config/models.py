@@ -135,6 +135,7 @@ class FeaturesConfig(Section):
     """From pixels to visterms, see VistermExtractor; or to vectors of a network, see deep_embedder and OnnxConfig."""
 
     kind: Literal["visterms", "deep", "onnx"] = "visterms"
+    precision: Literal["float16", "float32"] = "float16"  # in which dense vectors are stored, imported ones too
     deep: DeepConfig = DeepConfig()
     onnx: OnnxConfig = OnnxConfig()
     n_visterms: int = Field(default=10_000, gt=1)
@@ -153,7 +154,7 @@ class FeaturesConfig(Section):
 
     def of_extractor(self) -> dict[str, Any]:
         """Return the settings of VistermExtractor."""
-        own = self.model_dump(exclude={"kind", "deep", "onnx", "max_training_images"})
+        own = self.model_dump(exclude={"kind", "precision", "deep", "onnx", "max_training_images"})
         sections = own.pop("codebook"), own.pop("weighting")
         codebook = sections[0].pop("kind")
         return own | sections[0] | sections[1] | {"codebook": codebook}

@@ -64,6 +64,7 @@ def draw_tasks(
     number of their clicks, by which Pr(a, b) of `TripletSampler` sums over b; `seed` decides among equal ones.
     """
     from visterm.retrieval import ExactIndex
+    from visterm.retrieval.stored import part
 
     images, X = searcher.images, searcher.X
     rows = [row for row, image in enumerate(images) if image.split == "test" and image.labels]
@@ -74,7 +75,7 @@ def draw_tasks(
     labels = searcher.labels_for(learner)
     index = ExactIndex(
         searcher.blend(learner),
-        X[rows],
+        part(X, np.array(rows)),
         None if labels is None else labels[rows],
         n_jobs=searcher.config.compute.n_jobs,
     )

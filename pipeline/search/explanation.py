@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.segments import as_stored
 
 from .matched_words import words_in_common
 from .teachers import explain_teachers
@@ -219,7 +220,12 @@ def _blocks(searcher: Searcher, image: _Image) -> tuple[np.ndarray, Any]:
     except (ValueError, ImportError) as error:  # no pixels; a network without cells
         raise UserError(f"{image.name}: {error}") from None
     whole = np.asarray(vectors.astype(np.float64).sum(axis=0)).ravel()  # in single precision, long sums would drift
-    if image.vector is not None and np.abs(whole - image.vector).max() > _ROUNDING:
+    stored, allowed = whole, _ROUNDING
+    if isinstance(vectors, np.ndarray):
+        stored = as_stored(whole[None], searcher.config.features.precision)[0]
+        allowed += 2 * float(np.abs(stored - whole).max())  # a number next to one that float16 rounds the other way
+        vectors = vectors + ((stored - whole) / len(vectors)).astype(np.float32)  # they sum to what is searched with
+    if image.vector is not None and np.abs(stored - image.vector).max() > allowed:
         raise UserError(
             f"{image.name} has changed since it was extracted; run 'visterm features --run {searcher.run.name}' first"
         )

@@ -17,7 +17,7 @@ from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
-from visterm.pipeline.store.vectors import extractor_content, extractor_of, vectors
+from visterm.pipeline.store.vectors import extractor_content, extractor_of, searched_vectors
 
 from .filters import Albums, Fields, Filter
 from .names import NameIndex
@@ -55,7 +55,7 @@ class Gallery:
             if self.pending:
                 tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
             self.extractor: Any = extractor_of(run)
-            self.X: Any = vectors(run, collection, self.images)
+            self.X: Any = searched_vectors(run, collection, self.images)
         self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
         digest = hashlib.sha256(b"" if fields_changes is None else str(fields_changes).encode())
         for image in self.images:

@@ -199,6 +199,8 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
     from scipy import sparse
 
+    from visterm.retrieval.stored import gallery_sides
+
     X: Any = searcher.X
     n_features = X.shape[1]
     plain, rows = _look(searcher), _fitted_rows(X)
@@ -213,7 +215,7 @@ def _projections(searcher: Searcher) -> tuple[np.ndarray, np.ndarray]:
     directions = _directions(learner.transform_query(X[few]), size, searcher.config.seed)
     whole: Any = searcher.learner(searcher.default_learner())
     if directions.shape[1] != n_features or not whole.keeps_columns:  # both sides lie in a space of their own: WSABIE
-        learned = whole.transform(X)
+        learned = gallery_sides(whole, X)
         learned = learned.toarray() if sparse.issparse(learned) else learned
         if learner is not whole:  # a share of it, beside how images look: each with the root of its weight
             look, share = np.sqrt(1 - learner.learned), np.sqrt(learner.learned * learner.scale)

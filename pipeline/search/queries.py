@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.store.segments import stacked
+from visterm.pipeline.store.segments import as_stored, stacked
 from visterm.pipeline.store.vectors import embed
 
 from .gallery import IMAGE_ID, Gallery
@@ -100,7 +100,7 @@ def read_queries(given: Any, gallery: Gallery, config: Config) -> Queries:
     order = np.argsort(place)
     place = [place[i] for i in order]
     own_rows = [own.get(position, -1) for position in place]
-    return Queries(names, Q[order], place, own_rows, errors | unreadable, images)
+    return Queries(names, as_stored(Q[order], config.features.precision), place, own_rows, errors | unreadable, images)
 
 
 def _vectors(files: Sequence[tuple[int, Any]], gallery: Gallery, config: Config) -> tuple[Any, list[int], dict]:

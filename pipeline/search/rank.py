@@ -146,6 +146,7 @@ def _index_of(
     import numpy as np
 
     from visterm.retrieval import ExactIndex
+    from visterm.retrieval.stored import part
 
     if wanted == NO_FILTER:
         return searcher.index(learner, learned), None, None
@@ -161,7 +162,7 @@ def _index_of(
     labels = searcher.labels_for(learner)
     row_labels = None if labels is None else labels[rows]
     n_jobs = searcher.config.compute.n_jobs
-    index = ExactIndex(model, searcher.X[rows], row_labels, n_jobs=n_jobs) if len(rows) else None
+    index = ExactIndex(model, part(searcher.X, rows), row_labels, n_jobs=n_jobs) if len(rows) else None
     searcher.filtered.add(key, index, rows, n_images)
     return index, rows, None
 

@@ -82,8 +82,9 @@ class Searcher:
         Makes vectors of images; None if the vectors were imported.
     images : list of Image
         The images that can be searched, sorted by path.
-    X : CSR or ndarray of float32, (n_images, V)
-        Their vectors, unit rows, in the same order; imported vectors and those of a model may be dense.
+    X : CSR, ndarray or StoredVectors of float32, (n_images, V)
+        Their vectors, unit rows, in the same order; imported vectors and those of a model may be dense, and stay on
+        disk where they are many.
     place : dict of int to int
         Row of each image by its id.
     learners : list of str
@@ -603,13 +604,15 @@ class Searcher:
         """
         import numpy as np
 
+        from visterm.retrieval.stored import part
+
         _check_k(k, offset)
         annotator, name, names = self._annotator(learner)
         wanted = self.filter(label, not_label, folder, after, before, where)
         labels = [labels] if isinstance(labels, str) else list(labels)
         numbers = label_numbers(labels, names, name, self.gallery)
         rows = None if wanted == NO_FILTER else self.gallery.rows_of(wanted)
-        X = self.X if rows is None else self.X[rows]
+        X = self.X if rows is None else part(self.X, rows)
         blocks = [
             annotator.label_scores(X[i : i + _ROWS_PER_BLOCK])[:, numbers].mean(axis=1)
             for i in range(0, X.shape[0], _ROWS_PER_BLOCK)

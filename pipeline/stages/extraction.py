@@ -22,7 +22,7 @@ from visterm.pipeline.errors import FIX_AND_RESUME, UserError
 from visterm.pipeline.store.catalogue import Collection, Outcome
 from visterm.pipeline.store.files import image_sha256, write_text
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.segments import row_of, write_segment
+from visterm.pipeline.store.segments import in_precision, row_of, write_segment
 from visterm.pipeline.store.vectors import embed, load_extractor
 
 from .dask_cluster import connected
@@ -45,6 +45,10 @@ class Source(Protocol):
     parallel: ClassVar[bool]  # whether segments may be extracted in other processes
 
     @property
+    def precision(self) -> str:
+        """Type of the numbers of dense vectors in a segment."""
+
+    @property
     def segment_size(self) -> int:
         """Images per segment."""
 
@@ -65,13 +69,14 @@ class ImageSource:
     root: Path
     max_pixels: int
     segment_size: int
+    precision: str
 
     @classmethod
     def of(cls, run: Run, config: Config, collection: Collection, root: Path) -> ImageSource:
         """Return the source for the images of a run."""
         files = (run.extractor / "files").absolute()  # workers may run in another directory
         limits = config.collection.max_pixels, config.compute.segment_size
-        return cls(files, collection["extractor"], root, *limits)
+        return cls(files, collection["extractor"], root, *limits, config.features.precision)
 
     def vectors(self, images: Sequence[tuple[int, str]], parent: int) -> tuple[list[Outcome], Any]:
         """Read images; count their visterms, or embed them."""
@@ -236,6 +241,7 @@ def extract_segment(
     if vectors.shape[0]:
         paths = dict(images)
         rows = [row_of(o.id, paths[o.id], o.sha256, o.width, o.height) for o in outcomes if o.row is not None]
+        vectors = in_precision(vectors, source.precision, [path for _, path, *_ in rows])
         write_segment(target, vectors, rows, **origin)
     return outcomes
 

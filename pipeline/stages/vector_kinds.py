@@ -68,7 +68,7 @@ def changed_settings(run: Run, settings: dict[str, Any]) -> str:
     record = read_record(run.extractor)
     if record is None:
         return ""
-    old, new = flat(record["config"]), flat(settings)
+    old, new = ({"features.precision": "float32"} | flat(some) for some in (record["config"], settings))
     missing = object()
     keys = [key for key in old | new if old.get(key, missing) != new.get(key, missing)]
     if len(keys) != 1 or keys[0] not in old or keys[0] not in new:
@@ -126,6 +126,8 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 class VectorKind(ABC):
     """One way to get the vectors of a run; its methods are called in the order `scan`, `fit`, `source`."""
 
+    made_again: ClassVar[str] = "its vectors are made again"  # where settings have changed
+
     def __init__(self, run: Run, config: Config):
         self.run = run
         self.config = config
@@ -137,6 +139,11 @@ class VectorKind(ABC):
     @abstractmethod
     def inputs(self, collection: Collection) -> dict[str, Any]:
         """Return the fingerprints of everything else that the extractor depends on."""
+
+    def _precision(self) -> dict[str, str]:
+        """Return how dense vectors are stored; runs of versions up to 0.3, all of float32, do not name it."""
+        precision = self.config.features.precision
+        return {} if precision == "float32" else {"precision": precision}
 
     @abstractmethod
     def knows_images(self) -> bool:
@@ -160,7 +167,7 @@ class VectorKind(ABC):
                 if not force:  # which overwrites a damaged record
                     raise
             if changes:
-                console.say(f"run {self.run.name}: {changes}; its visterms are learned and extracted again")
+                console.say(f"run {self.run.name}: {changes}; {self.made_again}")
             self._make_extractor(record, collection, root, console)
         return extractor_content(self.run)
 
@@ -213,8 +220,13 @@ class _ImageVectors(VectorKind):
 class _VistermVectors(_ImageVectors):
     """Visterm counts; palette, codebook and idf are learned from the training images."""
 
+    made_again = "its visterms are learned and extracted again"
+
     def settings(self) -> dict[str, Any]:
-        return {"features": self.config.features.model_dump(exclude={"kind", "deep", "onnx"}), "seed": self.config.seed}
+        return {
+            "features": self.config.features.model_dump(exclude={"kind", "precision", "deep", "onnx"}),
+            "seed": self.config.seed,
+        }
 
     def fit(self, collection: Collection, root: Path, console: Console, *, force: bool) -> str:
         if not force:
@@ -346,7 +358,7 @@ class _ModelVectors(_ImageVectors):
         settings["mean"], settings["scale"] = mean_and_scale(
             settings.pop("preprocess"), settings["mean"], settings["scale"]
         )
-        return {"features": {"kind": "onnx", "onnx": settings}}
+        return {"features": {"kind": "onnx", "onnx": settings} | self._precision()}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         sha256 = file_sha256(self.config.features.onnx.model or "")
@@ -379,7 +391,8 @@ class _DeepVectors(_ModelVectors):
     def settings(self) -> dict[str, Any]:
         deep = self.config.features.deep
         # Runs of versions up to 0.3, which stretched images, name no way to fit one: they stay up to date.
-        return {"features": {"kind": "deep"} | ({} if deep.resize == "stretch" else {"deep": deep.model_dump()})}
+        fitted = {} if deep.resize == "stretch" else {"deep": deep.model_dump()}
+        return {"features": {"kind": "deep"} | fitted | self._precision()}
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         from visterm.features.efficientnet import PREPARATION, SHA256, VERSION
@@ -400,7 +413,9 @@ class _PrecomputedVectors(VectorKind):
     _digests: list[str]
 
     def settings(self) -> dict[str, Any]:
-        return {"vectors": {"unit": self.config.collection.vectors.unit}}
+        settings: dict[str, Any] = {"vectors": {"unit": self.config.collection.vectors.unit}}
+        precision = self._precision()
+        return settings | ({"features": precision} if precision else {})
 
     def inputs(self, collection: Collection) -> dict[str, Any]:
         return {"n_features": self._table.X.shape[1], "dense": not hasattr(self._table.X, "indptr")}
@@ -454,7 +469,8 @@ class _PrecomputedVectors(VectorKind):
 
     def source(self, collection: Collection, root: Path) -> Source:
         rows = {id_: row for row, id_ in enumerate(self._table.ids)}
-        return _TableSource(self._table, rows, self._digests, self.config.collection.vectors.unit)
+        unit, precision = self.config.collection.vectors.unit, self.config.features.precision
+        return _TableSource(self._table, rows, self._digests, unit, precision)
 
 
 @dataclass(frozen=True)
@@ -469,6 +485,7 @@ class _TableSource:
     row_of: dict[str, int]
     digests: Sequence[str]
     unit: bool
+    precision: str
 
     @property
     def segment_size(self) -> int:

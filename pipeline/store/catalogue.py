@@ -17,7 +17,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
@@ -29,6 +29,9 @@ from .label_edits import LabelEdit
 from .paths import decoded
 from .scan import Changes, scan_root, scan_vectors
 from .segments import damaged, is_whole, read_images, read_segment, read_segment_record, row_of, stacked, write_segment
+
+if TYPE_CHECKING:
+    from visterm.retrieval import StoredVectors
 
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
 
@@ -424,7 +427,10 @@ class Collection(Database):
         )
 
     def counts(self, images: Sequence[Image]) -> Any:
-        """Read the visterm counts (int32 CSR) or the vectors (float32, dense or CSR) of images, in the order given."""
+        """Read the visterm counts (int32 CSR) or the vectors (float32, dense or CSR) of images, in the order given.
+
+        Dense vectors that are stored as float16 come as float32.
+        """
         import numpy as np
 
         by_segment: dict[int, list[int]] = defaultdict(list)
@@ -446,3 +452,25 @@ class Collection(Database):
         back = np.empty(len(order), dtype=np.intp)
         back[order] = np.arange(len(order))
         return stacked(blocks)[back]
+
+    def float16_bytes(self, images: Sequence[Image]) -> int:
+        """Bytes that the vectors of images would take as float32, where they are stored as float16; else 0."""
+        for image in images[:1]:
+            record = read_segment_record(self.segments / str(image.segment))
+            if record.get("dtype") == "float16":
+                return 4 * record["shape"][1] * len(images)
+        return 0
+
+    def in_place(self, images: Sequence[Image]) -> StoredVectors:
+        """The dense vectors of images, left where they lie."""
+        import numpy as np
+
+        from visterm.retrieval import StoredVectors
+
+        numbers = np.fromiter((image.segment for image in images), np.int64, len(images))
+        rows = np.fromiter((image.row for image in images), np.int64, len(images))
+        segments, array_of = np.unique(numbers, return_inverse=True)
+        arrays = [read_segment(self.segments / str(number)) for number in segments.tolist()]
+        if (rows >= np.array([len(array) for array in arrays])[array_of]).any():
+            raise self.damaged("a segment has fewer rows than it names")
+        return StoredVectors(arrays, array_of, rows)

@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
+from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError, naming
 
 from .checksums import check_files, check_seal, files_crc32, sealed
@@ -36,8 +37,8 @@ def stacked(blocks: Sequence[Any]) -> Any:
 def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origin: str) -> None:
     """Write one segment: to a temporary folder, then renamed; its bytes are on the disk when this returns.
 
-    Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR. ``images`` describes each row, as `row_of`
-    returns it, and ``origin`` where they come from: the catalogue can be rebuilt from these.
+    Counts are int32 CSR (n, n_visterms); vectors float32, dense or CSR, or dense float16. ``images`` describes each
+    row, as `row_of` returns it, and ``origin`` where they come from: the catalogue can be rebuilt from these.
     """
     import numpy as np
 
@@ -57,6 +58,8 @@ def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origi
         sizes = {name: (temporary / f"{name}.npy").stat().st_size for name in arrays}
         kind = "dense" if "vectors" in arrays else "sparse"
         record = {"format": FORMAT, "stage": "segment", "kind": kind, "shape": list(counts.shape), "sizes": sizes}
+        if counts.dtype == np.float16:
+            record["dtype"] = "float16"
         record |= {"origin": origin, "crc32": files_crc32(temporary, names)}
         (temporary / RECORD).write_text(json.dumps(sealed(record)))
         for path in (*(temporary / name for name in (*names, RECORD)), temporary):
@@ -71,6 +74,40 @@ def write_segment(folder: Path, counts: Any, images: Sequence[Any] = (), **origi
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)  # most likely a full disk
         raise
+
+
+def in_precision(vectors: Any, precision: str, names: Sequence[str]) -> Any:
+    """Return dense vectors as they are stored, in "float16" or "float32"; sparse ones are returned as they are.
+
+    UserError for one that float16 cannot hold; `names` are those of the images.
+    """
+    import numpy as np
+
+    if not isinstance(vectors, np.ndarray) or vectors.dtype == precision:
+        return vectors
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    limits = np.finfo(np.float16)
+    unfit = (largest > limits.max) | ((largest > 0) & (largest < limits.smallest_normal))
+    for row in np.flatnonzero(unfit)[:1]:
+        raise UserError(
+            f"{one_line(names[row])}: the largest number of its vector is {largest[row]:.2g}, and float16 holds "
+            f"{limits.smallest_normal:.0e} to {limits.max:,.0f}; keep float32 with --set features.precision=float32"
+        )
+    return vectors.astype(precision)
+
+
+def as_stored(vectors: Any, precision: str) -> Any:
+    """Round float32 vectors as `in_precision` does: what an image gives is then the same in the collection and not.
+
+    Rows that float16 cannot hold stay as they are; so do sparse vectors.
+    """
+    import numpy as np
+
+    if not isinstance(vectors, np.ndarray) or precision == "float32":
+        return vectors
+    with np.errstate(over="ignore"):
+        rounded = vectors.astype(precision).astype(np.float32)
+    return np.where(np.isfinite(rounded).all(axis=1, keepdims=True), rounded, vectors)
 
 
 def row_of(id_: int, path: str, sha256: str | None, width: int | None, height: int | None) -> list[Any]:
@@ -140,8 +177,8 @@ def read_segment(folder: Path) -> Any:
         check_files(folder, crc32 or {})
         if dense:
             vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
-            if vectors.shape != shape or vectors.dtype != np.float32:
-                raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not float32 {shape}")
+            if vectors.shape != shape or vectors.dtype not in (np.float16, np.float32):
+                raise ValueError(f"vectors.npy holds {vectors.dtype} {vectors.shape}, not floats {shape}")
             if crc32 is None and not np.isfinite(vectors).all():
                 raise ValueError("vectors.npy holds numbers that are not finite")
             return vectors

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
+IN_MEMORY = 500_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
 
 
 def extractor_content(run: Run) -> str:
@@ -70,6 +71,13 @@ def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse
     """Read the vectors of images, float32 with unit rows: weighted visterms in CSR (n, n_visterms), or others."""
     stored, weighting = collection.counts(images), getattr(extractor_of(run), "weighting_", None)
     return stored if weighting is None else weighting.transform(stored)
+
+
+def searched_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> Any:
+    """Read `vectors` to search in; many that are stored as float16 stay on disk, as `StoredVectors`."""
+    if collection.float16_bytes(images) > IN_MEMORY:
+        return collection.in_place(images)
+    return vectors(run, collection, images)
 
 
 def checksums(run: Run, collection: Collection) -> dict[str, str]:

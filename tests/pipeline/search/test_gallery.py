@@ -69,9 +69,9 @@ def test_a_run_that_changes_while_it_is_opened_is_opened_again(mine, monkeypatch
     from visterm.pipeline.search import gallery as module
 
     catalogue = mine / "runs/fruit/collection/catalogue.sqlite"
-    read, failed = module.vectors, []
+    read, failed = module.searched_vectors, []
 
-    def vectors(*arguments):
+    def searched_vectors(*arguments):
         if not failed:
             failed.append(True)
             with contextlib.closing(sqlite3.connect(catalogue)) as db, db:
@@ -79,7 +79,7 @@ def test_a_run_that_changes_while_it_is_opened_is_opened_again(mine, monkeypatch
             raise UserError("damaged segment")
         return read(*arguments)
 
-    monkeypatch.setattr(module, "vectors", vectors)
+    monkeypatch.setattr(module, "searched_vectors", searched_vectors)
     searcher = Searcher(mine / "runs/fruit")
     assert failed
     assert searcher.is_current()

@@ -44,8 +44,8 @@ def mine(done, tmp_path):
 def test_the_collection_holds_the_vectors_of_the_network(done):
     searcher = Searcher(done / "runs/fruit")
     expected = deep_embedder().fit().transform([done / "fruit" / image.path for image in searcher.images])
-    np.testing.assert_allclose(searcher.X, expected, atol=1e-6)
-    assert json_of("info", cwd=done)["vectors"] == "of 1,280 numbers, made by EfficientNet-Lite0"
+    np.testing.assert_allclose(searcher.X, expected, rtol=2**-11, atol=1e-6)  # in float16
+    assert json_of("info", cwd=done)["vectors"] == "of 1,280 numbers in float16, made by EfficientNet-Lite0"
     record = json.loads((done / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"]["model"] == efficientnet.SHA256
 
@@ -69,22 +69,24 @@ def test_another_way_to_fit_photos_embeds_them_again(mine):
     assert json_of("features", "--run", "fruit", "--set", "features.deep.resize=crop", cwd=mine)["extracted"] == 24
     searcher = Searcher(mine / "runs/fruit")
     expected = deep_embedder(resize="crop").fit().transform([mine / "fruit" / image.path for image in searcher.images])
-    np.testing.assert_allclose(searcher.X, expected, atol=1e-6)
+    np.testing.assert_allclose(searcher.X, expected, rtol=2**-11, atol=1e-6)
     assert "resize" in refused("features", "--run", "fruit", "--set", "features.deep.resize=squeeze", cwd=mine)
 
 
 def test_a_run_of_version_0_3_still_stretches_photos(mine):
-    """Its configuration and its record say nothing of `features.deep`."""
-    visterm("features", "--run", "fruit", "--set", "features.deep.resize=stretch", cwd=mine)
+    """Its configuration and its record say nothing of `features.deep` and `features.precision`."""
+    as_then = ["--set", "features.deep.resize=stretch", "--set", "features.precision=float32"]
+    visterm("features", "--run", "fruit", *as_then, cwd=mine)
     run = mine / "runs/fruit"
     record = json.loads((run / "extractor/record.json").read_text())
     assert record["config"] == {"features": {"kind": "deep"}}
     assert record["inputs"]["preparation"] == {"size": 224, "resize": "stretch", "mean": 127.0, "scale": 1 / 128}
     config = yaml.safe_load((run / "config.yaml").read_text())
-    del config["features"]["deep"]
+    del config["features"]["deep"], config["features"]["precision"]
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     assert json_of("features", "fruit", "--deep", cwd=mine)["extracted"] == 0
     assert "resize: stretch" in (run / "config.yaml").read_text()
+    assert "precision: float32" in (run / "config.yaml").read_text()
     found = json_of("features", "fruit", "--set", "features.deep.resize=trim", cwd=mine)
     assert found["extracted"] == 24
 

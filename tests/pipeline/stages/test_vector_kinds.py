@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import yaml
 from running import copy_run, json_of, refused, set_all, visterm
 
 from visterm.features import OnnxEmbedder, read_image
@@ -43,6 +44,11 @@ for name in LEARNERS[:3]:
 
 def small(**others):
     return set_all(**SMALL, **others)
+
+
+def halved(vectors):
+    """What float16 keeps of float32 numbers."""
+    return vectors.astype(np.float16).astype(np.float32)
 
 
 def rows_by_path(folder):
@@ -74,12 +80,12 @@ def test_the_collection_holds_the_vectors_of_the_model(done):
     found = rows_by_path(done / "runs/fruit")
     assert list(found) == sorted(NAMES)
     for path, row in found.items():
-        np.testing.assert_array_equal(row, embedder.transform([done / "fruit" / path])[0])
+        np.testing.assert_array_equal(row, halved(embedder.transform([done / "fruit" / path])[0]))
     segments = sorted((done / "runs/fruit/collection/segments").iterdir())
     assert len(segments) == 3
     for segment in segments:
         assert json.loads((segment / "record.json").read_text())["kind"] == "dense"
-        assert np.load(segment / "vectors.npy", mmap_mode="r").dtype == np.float32
+        assert np.load(segment / "vectors.npy", mmap_mode="r").dtype == np.float16
     record = json.loads((done / "runs/fruit/extractor/record.json").read_text())
     assert record["inputs"] == {"model": embedder.sha256_}
     assert record["n_features"] == 16
@@ -127,7 +133,7 @@ def test_search_embeds_the_query_with_the_same_model(done, tmp_path, learner):
     else:
         model = load_learner(done / "runs/fruit/learners" / learner / "files")
         rows = rows_by_path(done / "runs/fruit")
-        query = OnnxEmbedder(done / "model.onnx", keep=0.9).fit().transform([read_image(tmp_path / "q.jpg")])
+        query = halved(OnnxEmbedder(done / "model.onnx", keep=0.9).fit().transform([read_image(tmp_path / "q.jpg")]))
         labels = np.array([os.path.dirname(path) for path in rows]) if learner == "musl" else None
         scores = Blend(model).similarity(query, np.stack(list(rows.values())), labels)[0]
         expected = dict(zip(rows, scores, strict=True))
@@ -164,7 +170,7 @@ def test_another_model_makes_everything_again(mine, write_model):
     assert Searcher(mine / "runs/fruit").X.shape == (40, 12)
     assert "was trained on other features" in refused("search", "fruit/pear/1.jpg", cwd=mine)
     info = json_of("info", cwd=mine)
-    assert info["vectors"] == f"of 12 numbers, made by {mine / 'other.onnx'}"
+    assert info["vectors"] == f"of 12 numbers in float16, made by {mine / 'other.onnx'}"
 
 
 def test_a_changed_setting_counts_and_a_moved_model_does_not(mine):
@@ -264,6 +270,9 @@ def table(tmp_path):
     return tmp_path
 
 
+KEPT = ["--set", "collection.vectors.unit=false"]
+
+
 def take(folder, *more):
     return json_of("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *small(), *more, cwd=folder)
 
@@ -271,7 +280,7 @@ def take(folder, *more):
 def test_from_a_table_to_a_report_and_a_search(table):
     assert take(table)["extracted"] == 40
     for path, row in rows_by_path(table / "runs/fruit").items():
-        np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-7)
+        np.testing.assert_array_equal(row, halved(unit(made_up())[NAMES.index(path)]))
     visterm("train", "--learner", ",".join(LEARNERS), cwd=table)
     visterm("evaluate", "--learner", "all", cwd=table)
     folder = table / "runs/fruit/evaluations" / "+".join(LEARNERS)
@@ -288,7 +297,7 @@ def test_from_a_table_to_a_report_and_a_search(table):
     by_id = json_of("search", f"id:{number}", cwd=table)
     assert paths[0] not in [row["path"] for row in by_id[0]["results"]]
     info = json_of("info", cwd=table)
-    assert info["vectors"] == f"of 12 numbers, read from {table / 'fruit.npy'}"
+    assert info["vectors"] == f"of 12 numbers in float16, read from {table / 'fruit.npy'}"
 
 
 def test_the_map_of_whitened_vectors_has_the_neighbours_of_the_learner(table):
@@ -392,7 +401,7 @@ def test_a_changed_table_takes_over_what_differs(table):
     assert set(after) == {*NAMES[1:], "pear/new.jpg"}
     assert all(after[name] == before[name] for name in NAMES[1:] if name != NAMES[5])
     for path, row in rows_by_path(table / "runs/fruit").items():
-        np.testing.assert_allclose(row, unit(changed)[[*NAMES[1:], "pear/new.jpg"].index(path)], atol=1e-6)
+        np.testing.assert_array_equal(row, halved(unit(changed)[[*NAMES[1:], "pear/new.jpg"].index(path)]))
 
 
 def test_another_length_or_scale_takes_all_over_again(table):
@@ -404,7 +413,50 @@ def test_another_length_or_scale_takes_all_over_again(table):
     assert "was trained on other features" in refused("search", NAMES[0], cwd=table)
     assert take(table, "--set", "collection.vectors.unit=false")["extracted"] == 40
     for path, row in rows_by_path(table / "runs/fruit").items():
-        np.testing.assert_allclose(row, made_up()[NAMES.index(path), :7], rtol=1e-6)
+        np.testing.assert_allclose(row, made_up()[NAMES.index(path), :7], rtol=2**-11)
+
+
+def test_another_precision_takes_all_over_again(table):
+    take(table)
+    run = table / "runs/fruit"
+    assert json.loads((run / "extractor/record.json").read_text())["config"]["features"] == {"precision": "float16"}
+    told = visterm("features", "--run", "fruit", "--set", "features.precision=float32", cwd=table).stderr
+    assert 'made with features.precision="float16", now "float32"; its vectors are made again' in told
+    for path, row in rows_by_path(run).items():
+        np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-7)
+    assert json_of("info", cwd=table)["vectors"] == f"of 12 numbers in float32, read from {table / 'fruit.npy'}"
+    assert take(table, "--set", "features.precision=float16")["extracted"] == 40
+
+
+def test_a_run_without_a_precision_stays_in_float32(table):
+    """One of version 0.3 or before: neither its configuration nor its record names one."""
+    take(table, "--set", "features.precision=float32")
+    run = table / "runs/fruit"
+    assert json.loads((run / "extractor/record.json").read_text())["config"] == {"vectors": {"unit": True}}
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    del config["features"]["precision"]
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    before = rows_by_path(run)
+    visterm("train", cwd=table)
+    np.save(table / "fruit.npy", np.vstack([made_up(), np.ones((1, 12))]))
+    (table / "ids.txt").write_text("\n".join([*NAMES, "pear/new.jpg"]))
+    assert json_of("features", "--run", "fruit", cwd=table)["extracted"] == 1
+    after = rows_by_path(run)
+    assert all(np.array_equal(after[path], row) for path, row in before.items())
+    assert {np.load(file).dtype for file in run.glob("collection/segments/*/vectors.npy")} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("number", [1e5, 1e-7])
+def test_numbers_that_float16_cannot_hold_are_refused(table, number):
+    vectors = made_up()
+    vectors[7] *= number
+    np.save(table / "fruit.npy", vectors)
+    line = refused("features", "--vectors", "fruit.npy", "--ids", "ids.txt", *KEPT, cwd=table)
+    assert f"{NAMES[7]}: the largest number of its vector is " in line
+    assert "keep float32 with --set features.precision=float32" in line
+    assert take(table, *KEPT, "--set", "features.precision=float32")["extracted"] == 40
+    scaled = ["--set", "collection.vectors.unit=true", "--set", "features.precision=float16"]
+    assert take(table, *scaled)["extracted"] == 40
 
 
 def test_sparse_vectors_stay_sparse(table):
@@ -443,7 +495,7 @@ def test_parquet(table):
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"embedding": made_up().tolist(), "image": NAMES}), table / "fruit.parquet")
-    visterm("features", "--vectors", "fruit.parquet", *small(), cwd=table)
+    visterm("features", "--vectors", "fruit.parquet", *small(features={"precision": "float32"}), cwd=table)
     for path, row in rows_by_path(table / "runs/fruit").items():
         np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-6)
 
@@ -526,7 +578,7 @@ def test_taking_over_that_was_killed_goes_on(table):
     db.close()
     assert take(table)["extracted"] == 24
     for path, row in rows_by_path(table / "runs/fruit").items():
-        np.testing.assert_allclose(row, unit(made_up())[NAMES.index(path)], atol=1e-7)
+        np.testing.assert_array_equal(row, halved(unit(made_up())[NAMES.index(path)]))
     collection = Collection(table / "runs/fruit/collection")
     assert len({image.segment for image in collection.images()}) == len(os.listdir(collection.segments))
     collection.close()
