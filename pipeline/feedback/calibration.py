@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+_PRIOR_PAIRS = 5  # of the base rate, that each step of the function is averaged with
 FEWEST_QUERIES = 10  # held-out images that have another one of their label
 
 
@@ -50,9 +51,14 @@ def calibrate(held_out: HeldOut, scores: np.ndarray) -> dict[str, Any]:
     relevant, n_queries = held_out.relevant[others], int(((held_out.relevant & others).any(axis=1)).sum())
     if n_queries < FEWEST_QUERIES:
         return {"reason": f"{n_queries} held-out images have another one of their label; {FEWEST_QUERIES} are needed"}
-    # As sure as the pairs at hand allow, and no surer.
+    # As sure as the pairs at hand allow, and no surer: the least and the largest, and where a step of the function
+    # stands on few pairs.
     least, most = 1 / (np.count_nonzero(~relevant) + 2), 1 - 1 / (np.count_nonzero(relevant) + 2)
-    fitted = IsotonicRegression(y_min=least, y_max=max(least, most)).fit(scores[others].astype(np.float64), relevant)
+    isotonic, known = IsotonicRegression(y_min=least, y_max=max(least, most)), scores[others].astype(np.float64)
+    _, step, n_of_step = np.unique(isotonic.fit_transform(known, relevant), return_inverse=True, return_counts=True)
+    n_relevant = np.bincount(step, relevant)
+    shares = (n_relevant + _PRIOR_PAIRS * relevant.mean()) / (n_of_step + _PRIOR_PAIRS)
+    fitted = isotonic.fit(known, shares[step])
     return {
         "scores": [float(f"{value:.7g}") for value in fitted.X_thresholds_],
         "probabilities": [float(f"{value:.4g}") for value in fitted.y_thresholds_],

@@ -192,7 +192,8 @@ export function placeFocus() {
   const at = activeElement();
   const stop = $("#results a.open[tabindex='0']");
   const results = stop?.checkVisibility();
-  // From the search box it goes on to what was found.
-  if (at !== document.body && at.checkVisibility() && !(results && at.id === "q")) return;
+  // From the search box it goes on to what was found, unless somebody is typing again.
+  const asked = results && at instanceof HTMLInputElement && at.id === "q" && !at.value;
+  if (at !== document.body && at.checkVisibility() && !asked) return;
   (results ? stop : $("#main")).focus({ preventScroll: true });
 }
