@@ -91,7 +91,7 @@ def measure_calibration(run: Run, learner: str, model: Any, collection: Collecti
 
 def read_calibration(record: Mapping[str, Any]) -> Calibration | str:
     """Return the calibration in the record of a learner or a version, or why there is none."""
-    found = record.get("calibration")
-    if found is None:
+    kept = record.get("calibration")
+    if kept is None:
         return "it was trained before probabilities were measured"
-    return found["reason"] if "reason" in found else Calibration(**found)
+    return kept["reason"] if "reason" in kept else Calibration(**kept)

@@ -241,8 +241,8 @@ def _agreeing(pairs: Iterable[tuple[int, int, bool]], versions: dict[int, bytes]
         place: np.frombuffer(version, np.uint8).reshape(FINE, FINE).astype(np.float32)
         for place, version in versions.items()
     }
-    found = (((i, j), _correlation(fine[i], fine[j], turned)) for i, j, turned in pairs if i in fine and j in fine)
-    return {pair: correlation for pair, correlation in found if correlation >= CORRELATION}
+    of_pairs = (((i, j), _correlation(fine[i], fine[j], turned)) for i, j, turned in pairs if i in fine and j in fine)
+    return {pair: correlation for pair, correlation in of_pairs if correlation >= CORRELATION}
 
 
 def find_pairs(cells: np.ndarray, ratios: np.ndarray, tolerance: float = TOLERANCE) -> list[tuple[int, int, bool]]:

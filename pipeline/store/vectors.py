@@ -98,8 +98,8 @@ def checksums(run: Run, collection: Collection) -> dict[str, str]:
         )
         for digest, part in zip(digests, parts, strict=False):
             digest.update(part.tobytes())
-    found = {"codebook": fingerprint(arrays)} if arrays else {}
-    return found | ({"vectors": fingerprint([digest.hexdigest() for digest in digests])} if images else {})
+    sums = {"codebook": fingerprint(arrays)} if arrays else {}
+    return sums | ({"vectors": fingerprint([digest.hexdigest() for digest in digests])} if images else {})
 
 
 def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse.csr_matrix | np.ndarray:
