@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -96,6 +97,6 @@ def _kept(folder: Path) -> dict[str, list[int]]:
         ("ratings", "judgements", "decisions"),
     )
     for name, file, table in of_people:
-        with sqlite3.connect(folder / f"{file}.sqlite") as db:
+        with contextlib.closing(sqlite3.connect(folder / f"{file}.sqlite")) as db, db:
             found[name] = [number for (number,) in db.execute(f"SELECT number FROM {table}")]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -40,7 +41,7 @@ def found(query, cwd, learner="cosine", k=1):
 
 def rows(folder, columns="path, labels, split, status"):
     """Rows of the catalogue that are not removed, by path."""
-    with sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         query = f"SELECT {columns} FROM images WHERE status != 'removed' ORDER BY path"
         return [(os.fsdecode(path), *rest) for path, *rest in db.execute(query)]
 
@@ -412,7 +413,7 @@ def test_the_cosine_is_that_of_the_vectors_of_all_images(mine, write_images):
 
 def test_a_run_of_an_earlier_version_lives_on(mine):
     """Its catalogue has no table of labels given by hand, its extractor does not say what it had seen."""
-    with sqlite3.connect(mine / "runs/fruit/collection/catalogue.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(mine / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         db.execute("DROP TABLE given")
     record = mine / "runs/fruit/extractor/record.json"
     old = json.loads(record.read_text())

@@ -42,7 +42,8 @@ def best(run, name, learned=None, k=5):
 
 def as_documented(file, X):
     """The scores of vectors, by the lines of docs/export.md."""
-    f = np.load(file)
+    with np.load(file) as arrays:
+        f = dict(arrays)
     q = X @ f["map1"] + f["offset1"] if "map1" in f else X
     q = q / np.linalg.norm(q, axis=1, keepdims=True) if f["unit"] else q
     q = q @ f["map2"] + f["offset2"] if "map2" in f else q
@@ -204,7 +205,8 @@ def exported(data, tmp_path_factory):
     visterm("export", "--to", "npz,onnx,parquet,faiss", cwd=folder)
     opened, similarity, _ = best(folder / "runs/photos", "oasis")
     np.save(folder / "queries.npy", np.array(opened.X[:N_QUERIES]))
-    ids = np.load(folder / "photos-oasis/similarity.npz")["id"]
+    with np.load(folder / "photos-oasis/similarity.npz") as arrays:
+        ids = arrays["id"]
     return folder, ids, similarity.similarity(opened.X[:N_QUERIES], opened.X)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 
@@ -27,7 +28,7 @@ def mine(made, tmp_path):
 
 def rows(folder):
     query = "SELECT id, path, sha256, labels, split, status FROM images WHERE status != 'removed' ORDER BY id"
-    with sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(folder / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         return db.execute(query).fetchall()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -571,7 +572,7 @@ def test_taking_over_that_was_killed_goes_on(table):
     )
     killed = subprocess.run([sys.executable, "-c", program], cwd=table, check=False)
     assert killed.returncode == -9
-    with sqlite3.connect(table / "runs/fruit/collection/catalogue.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(table / "runs/fruit/collection/catalogue.sqlite")) as db, db:
         assert db.execute("SELECT status, count(*) FROM images GROUP BY status ORDER BY status").fetchall() == [
             ("ok", 16), ("pending", 24),
         ]  # fmt: skip
