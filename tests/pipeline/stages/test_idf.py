@@ -27,7 +27,8 @@ def test_idf_of_all_training_images(tmp_path, write_images):
     collection.close()
     # As long as nothing is added, there is no drift, and nothing to do.
     assert "nothing to do" in visterm("features", "fruit", *few, cwd=tmp_path).stderr
-    assert measure_drift(run, Collection(run.collection))["mean_cosine"] in (None, 1.0)
+    with Collection(run.collection) as collection:
+        assert measure_drift(run, collection)["mean_cosine"] in (None, 1.0)
     # Images that are added later change no idf.
     before = idf_of(run)
     write_images(tmp_path / "fruit", [f"fig/{i}.jpg" for i in range(4)])
