@@ -157,7 +157,7 @@ def _records(folder: Path, n: int) -> list[dict]:
     def keep(name: str, title: str, value: float, unit: str, limit: str, how: str, **more: float) -> None:
         figures = compared(value, ASKED.get(name, value), unit, n, higher=unit == "recall")
         records.append(
-            record(f"million-{name}", f"{title}, {what}", "what is asked", limit, figures, measured=how, **more)
+            record(f"million-{name}", f"{title}, {what}", "the target", limit, figures, measured=how, **more)
         )
         print(records[-1]["name"], value, unit, more, flush=True)
 

@@ -374,10 +374,10 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
 def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
     """List images that show the same picture, and pictures that look alike.
 
-    Pictures are the same in spite of another size, JPEG quality or brightness, and if one is mirrored. Others look
-    alike if their vectors are nearly equal; one image then stands for all of its picture. The groups are those of the
-    page, each with the smallest similarity that put it together, a correlation of pixels or a cosine of vectors.
-    Deleted photos are not listed.
+    Pictures are the same in spite of another size, JPEG quality or brightness, and if one is mirrored, or lacks a
+    margin of up to a tenth of each side. Others look alike if their vectors are nearly equal; one image then stands for
+    all of its picture. The groups are those of the page, each with the smallest similarity that put it together, a
+    correlation of pixels or a cosine of vectors. Deleted photos are not listed.
 
     \b
     Examples:

@@ -156,7 +156,8 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     """Find images that show the same picture, and pictures that look alike, as their vectors are nearly equal.
 
-    Pictures are the same whatever their size, encoding and brightness, and if one is mirrored.
+    Pictures are the same whatever their size, encoding and brightness, if one is mirrored, and if one is a crop of nine
+    tenths of each side or more.
 
     Parameters
     ----------

@@ -442,7 +442,9 @@ class MapState(BaseModel):
 class AlikeGroup(BaseModel):
     """Images of the same picture, or pictures that look alike."""
 
-    same: bool = Field(description="They show the same picture: equal files, or copies re-encoded, resized, mirrored")
+    same: bool = Field(
+        description="They show the same picture: equal files, or copies re-encoded, resized, mirrored, cropped"
+    )
     similarity: float = Field(
         description="Smallest one of the pairs that make the group: a correlation of pixels, or a cosine of vectors"
     )

@@ -85,9 +85,9 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
     Notes
     -----
     A model is taken unless mean average precision falls by more than `TOLERANCE`. Two trainings that differ in nothing
-    but the seed often differ by as much, so a smaller fall says nothing of the labels; each training starts anew, so
-    small falls do not add up. Where a learner had learned relevance marks on top of its training, the new model learns
-    them, too.
+    but the seed may differ by as much, so a smaller fall says nothing of the labels. No training continues another:
+    falls by chance do not add up, those that worse labels cause can. Where a learner had learned relevance marks on top
+    of its training, the new model learns them, too.
     """
     console = console or Console(quiet=True)
     config = run.configure(None, [])

@@ -17,6 +17,7 @@ from visterm.pipeline.store import vectors
 from visterm.retrieval import StoredVectors
 
 if find_spec("onnxruntime") is None or find_spec(efficientnet.PACKAGE) is None:
+    # Its runs are made by the network of that extra; tests/retrieval/test_stored.py needs none.
     pytest.skip("visterm[deep] is not installed", allow_module_level=True)
 
 LEARNERS = ("oasis", "wsabie", "aroma", "cosine")
