@@ -11,7 +11,6 @@ import threading
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import cv2
 import numpy as np
 import pytest
 from running import end_by_signal, set_all, visterm
@@ -105,36 +104,39 @@ def test_an_interrupted_command_says_so_and_its_workers_end_with_it(undisturbed,
     assert "visterm: interrupted; re-run the same command to resume" in lines, lines
 
 
-# All children, as one may be a worker of the stage before that is about to end.
-KILL_WORKERS = """
-import multiprocessing, os, signal
+# The worker of a later segment waits until the first is in the catalogue, and is then killed: no clock has a say.
+KILL_A_WORKER = """
+import os, pathlib, signal, time
 from visterm.pipeline.cli.app import main
+from visterm.pipeline.stages import extraction
 from visterm.pipeline.store.catalogue import Collection
 
-enter = Collection.enter_segment
+enter, extract_segment = Collection.enter_segment, extraction.extract_segment
+entered = pathlib.Path("entered").absolute()
 
-def enter_and_kill(*arguments):
+def enter_and_say(*arguments):
     enter(*arguments)
-    for child in multiprocessing.active_children():
-        os.kill(child.pid, signal.SIGKILL)
+    entered.touch()
 
-Collection.enter_segment = enter_and_kill
+def extract_or_die(source, images, target, *rest):
+    if target.name == "10":
+        while not entered.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return extract_segment(source, images, target, *rest)
+
+Collection.enter_segment = enter_and_say
+extraction.extract_segment = extract_or_die
 main()
 """
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_one_line_and_the_same_command_resumes(tmp_path):
-    """Of photos so large that seconds of work are left when the first segment has come."""
-    pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 3)).astype(np.uint8)
-    for number in range(40):
-        photo = cv2.resize(np.roll(pixels, number, axis=1), (2400, 1800), interpolation=cv2.INTER_NEAREST)
-        path = tmp_path / "large" / ["apple", "pear"][number % 2] / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(path), photo)
+def test_a_killed_worker_is_one_line_and_the_same_command_resumes(tmp_path, write_images):
+    write_images(tmp_path / "large", [f"{label}/{i}.jpg" for label in ("apple", "pear") for i in range(20)])
     given = ["features", "large", *set_all(compute={"n_jobs": 2, "segment_size": 2}, features={"n_visterms": 10})]
     done = subprocess.run(
-        [sys.executable, "-c", KILL_WORKERS, *given], cwd=tmp_path, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", KILL_A_WORKER, *given], cwd=tmp_path, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1] == (
