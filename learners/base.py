@@ -207,7 +207,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def estimate(self, n_images: int, n_features: int, n_entries: int) -> tuple[float, float]:
         """Bytes and seconds that `fit` of so many images and non-zero entries takes at most; 0 where d does not matter.
 
-        Estimated from sizes and parameters, as on one slow core, for callers that must not start in vain.
+        Estimated from sizes and parameters, as on one slow core, so that callers can refuse infeasible training.
         """
         return 0.0, 0.0
 
