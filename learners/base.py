@@ -410,14 +410,14 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _fit_as_they_are(self, X: Any) -> bool:
         """Whether images need no more checks: of one query, those of scikit-learn take as long as a product with W."""
+        if type(X) not in (np.ndarray, sp.csr_array, sp.csr_matrix) or X.ndim != 2:
+            return False
         return (
-            type(X) is np.ndarray
-            and X.dtype == np.float32
-            and X.ndim == 2
-            and 0 < len(X) <= _FEW_IMAGES
+            X.dtype == np.float32
+            and 0 < X.shape[0] <= _FEW_IMAGES
             and X.shape[1] == getattr(self, "n_features_in_", None)
             and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(X).all())
+            and bool(np.isfinite(X.data if sp.issparse(X) else X).all())
         )
 
     def __sklearn_tags__(self) -> Any:
