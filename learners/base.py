@@ -97,6 +97,11 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Whether the gallery side is the vectors as they are, so that one index serves all such learners."""
         return type(self).transform is SimilarityLearner.transform
 
+    @property
+    def has_teachers(self) -> bool:
+        """Whether the fitted learner has recorded which images taught it, in `teachers_`."""
+        return "teachers_" in vars(self)
+
     def _look_side(self, Q: Any) -> Any:
         """Query side, for images as they are, of the similarity before anything was learned: the vectors themselves.
 
