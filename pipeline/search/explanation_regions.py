@@ -117,7 +117,7 @@ def say_where(explanation: Mapping[str, Any]) -> str:
     score, positive, negative = (explanation[name] for name in ("score", "positive", "negative"))
     if "bits" in explanation:
         return _say_bits(explanation["bits"])
-    if not explanation["regions"]:
+    if not positive and not negative:
         return "The score is 0: the two have nothing in common."
     if abs(score) < _CANCEL * (positive - negative):
         return (

@@ -235,7 +235,8 @@ export function drawExplanation(explanation, pictures, best) {
     photo(result, "result_region", "Result"),
     svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")),
   );
-  const lowers = [query, result].some((side) => side.cell_heat.some((value) => value < 0));
+  const heats = [...query.cell_heat, ...result.cell_heat];
+  const lowers = Math.min(...heats) < -0.02 * Math.max(...heats); // less is not seen
   const root = el(
     "div",
     { class: "explanation" },
@@ -267,10 +268,15 @@ export function drawExplanation(explanation, pictures, best) {
       ),
     ),
   );
+  /** @param {Element | null} node @returns {HTMLElement | null | undefined} */
+  const paired = (node) => node?.closest("[data-pairs]");
   /** @param {Event} event @param {boolean} on */
   const point = (event, on) => {
-    const at = /** @type {HTMLElement | null} */ (targetOf(event).closest("[data-pairs]"));
-    const pair = on ? at?.dataset.pairs?.split(" ")[0] : undefined;
+    // Where nothing is pointed at, the pair that has the focus.
+    const at =
+      (on && paired(targetOf(event))) ||
+      (event.type !== "focusout" && paired(document.activeElement));
+    const pair = at ? at.dataset.pairs?.split(" ")[0] : undefined;
     for (const node of $$("[data-pairs]", root))
       node.classList.toggle(
         "on",
