@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 GRID = 8  # cells along the longer side of a photo, over which blocks are spread; about as fine as the smallest blocks
-_MIDDLE = 0.08  # of a side: how far from the middle of a photo the middle of a region lies at most
+_MIDDLE = 0.12  # of a side: how far from the middle of a photo the middle of a region lies at most
 _LARGE = 0.4  # share of the cells above which they are much of a photo: half of an even score needs 0.7
 _CANCEL = 0.2  # share of what raises and lowers a score, below which the score is the little that is left
 
