@@ -62,6 +62,7 @@ function outline({ width, height, cells, cell_heat, regions }, region, own) {
   const [x, y, w, h] = cells[hottest];
   const [cx, cy] = [x + w / 2, y + h / 2];
   const r = 0.03 * Math.max(width, height) * (innerWidth < 640 ? 1.7 : 1);
+  const half = r * (1 + 0.9 * (own.length - 1)); // of the width of a badge
   const lines = regions[region].outline
     .map(([x1, y1, x2, y2]) => `M${x1} ${y1}L${x2} ${y2}`)
     .join("");
@@ -74,15 +75,10 @@ function outline({ width, height, cells, cell_heat, regions }, region, own) {
     svg("path", { class: "area", d: area.join("") }),
     svg("path", { class: "edge", d: lines }),
     svg("path", { class: "line", d: lines }),
-    svg("circle", { cx, cy, r }),
+    svg("rect", { x: cx - half, y: cy - r, width: 2 * half, height: 2 * r, rx: r }),
     svg(
       "text",
-      {
-        x: cx,
-        y: cy + 0.4 * r,
-        "font-size": (own.length > 1 ? 0.85 : 1.2) * r,
-        "text-anchor": "middle",
-      },
+      { x: cx, y: cy + 0.42 * r, "font-size": 1.2 * r, "text-anchor": "middle" },
       own.map((i) => i + 1).join(", "),
     ),
   );
@@ -288,7 +284,7 @@ export function drawExplanation(explanation, pictures, best) {
   // A line between the two regions of the pair that is pointed at.
   const join = () => {
     const origin = canvas.getBoundingClientRect();
-    const ends = [...canvas.querySelectorAll(".region.on circle")].map((node) =>
+    const ends = [...canvas.querySelectorAll(".region.on rect")].map((node) =>
       node.getBoundingClientRect(),
     );
     canvas.classList.toggle("joined", ends.length === 2);

@@ -453,7 +453,7 @@ def test_an_explanation_is_a_sentence_a_heat_map_and_regions(page, ids):
     rows.last.focus()
     expect(viewer.locator(".region.on")).to_have_count(2)
     expect(viewer.locator(".joined .joint")).to_be_visible()  # a line between the two
-    left, right = (viewer.locator(".region.on circle").nth(i).bounding_box() for i in (0, 1))
+    left, right = (viewer.locator(".region.on rect").nth(i).bounding_box() for i in (0, 1))
     line = viewer.locator(".joint line").first.bounding_box()
     assert abs(line["x"] - left["x"] - left["width"] / 2) < 6
     assert abs(line["x"] + line["width"] - right["x"] - right["width"] / 2) < 6
