@@ -101,3 +101,17 @@ def test_a_matrix_of_parts_has_the_sums_of_an_explanation(learner, dense):
     assert matrix.sum() == pytest.approx(wanted.score, rel=1e-5)
     np.testing.assert_allclose(matrix.sum(axis=1), wanted.query, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(matrix.sum(axis=0), wanted.result, rtol=1e-4, atol=1e-6)
+
+
+def test_no_cell_of_the_regions_can_be_spared():
+    """A round spot on each photo, and spots that belong together: what is left carries half, without one cell less."""
+    y, x = np.mgrid[:8, :8] - 3.5
+    spot = np.exp(-(x**2 + y**2) / 8).ravel()
+    left, right = spot * (x.ravel() < 1), spot * (x.ravel() > -1)
+    matrix = np.outer(left, right) + 0.5 * np.outer(right, left)
+    regions = find_regions(matrix, (8, 8), (8, 8))
+    assert len(regions.pairs) == 1
+    rows, columns = np.flatnonzero(regions.query >= 0), np.flatnonzero(regions.result >= 0)
+    block = matrix[np.ix_(rows, columns)] / matrix.sum()
+    assert block.sum() >= 0.5
+    assert block.sum() - min(block.sum(axis=1).min(), block.sum(axis=0).min()) < 0.5
