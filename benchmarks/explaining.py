@@ -19,7 +19,7 @@ from visterm.pipeline.store.run import Run
 
 from .photos import SETS, folder_of, settings_of
 from .processes import RUN, set_options, visterm
-from .records import PROCESS, compared, record, timed
+from .records import ELAPSED, compared, record, timed
 
 KINDS = {"deep": ["features.kind=deep"], "visterms": []}
 PAIRS, PAIRS_BEFORE = 100, 8
@@ -36,7 +36,7 @@ def explained(searcher: Searcher, n: int) -> np.ndarray:
         results = searcher.search(query, RESULTS + 1, "oasis")[0]["results"]
         others = [result["path"] for result in results if result["id"] != searcher.images[number].id]
         result = others[rng.integers(RESULTS)]
-        made, took = timed(partial(explain_pair, searcher, query, result, "oasis", n_pairs=PAIRS_BEFORE), clock=PROCESS)
+        made, took = timed(partial(explain_pair, searcher, query, result, "oasis", n_pairs=PAIRS_BEFORE), clock=ELAPSED)
         parts = [
             sum(len(region["cells"]) for region in made[side]["regions"]) / len(made[side]["cells"])
             for side in ("query", "result")
@@ -63,7 +63,7 @@ def measure(name: str, kind: str, n: int) -> dict:
         compared(float(ours), float(before), "of the score", n, higher=True),
         measured=f"median of {n} pairs, least {rows[:, 0].min():.3f}; {n_regions:.0f} pair of regions in the median, "
         f"{rows[:, 4].max():.0f} at most; {of_query:.2f} of the query and {of_result:.2f} of the result, "
-        f"whose pairs would carry {even:.2f} of an even score; {1000 * took:.0f} ms of processor time per explanation",
+        f"whose pairs would carry {even:.2f} of an even score; {1000 * took:.0f} ms per explanation",
     )
 
 
