@@ -61,7 +61,7 @@ def index_in_milvus(
             exact.learner,
             gallery.X,
             labels,
-            ids=[image.id for image in gallery.images],
+            ids=gallery.images.ids,
             uri=uri,
             collection=collection_name(run, name),
             n_candidates=settings.n_candidates,

@@ -19,7 +19,7 @@ import numpy as np
 from visterm.features import ImageError
 from visterm.features.decoding import decode_picture
 from visterm.pipeline.search.duplicates import group_copies, small_versions
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 from .snapshot import Snapshot
 from .thumbnails import ImageFileGone, read_original

@@ -17,7 +17,7 @@ from pathlib import Path
 from visterm.features.decoding import ImageError, decode_picture
 from visterm.features.images import read_file
 from visterm.pipeline.report.thumbnail import make_thumbnail
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 _log = logging.getLogger(__name__)
 SIZES = (128, 256, 384, 512, 768, 1024, 2048)  # longer side of a thumbnail; only a few, so that they can be stored
