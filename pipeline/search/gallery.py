@@ -32,10 +32,11 @@ IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 class Gallery:
     """The searchable images of a run, as they were when it was opened; attributes as of `Searcher`.
 
-    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits.
+    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits. Of
+    an older gallery of the run, `like`, images that have not changed are taken over.
     """
 
-    def __init__(self, run: Run, tell: Callable[[str], None]) -> None:
+    def __init__(self, run: Run, tell: Callable[[str], None], like: Gallery | None = None) -> None:
         self.run = run
         with Collection(run.collection) as collection:
             check_ahead(collection.segments)
@@ -47,7 +48,7 @@ class Gallery:
             self.content = extractor_content(run)
             fields_changes = collection["fields"]
             self.root: Path = root
-            self.images: Images = collection.living()
+            self.images: Images = collection.living(None if like is None else like.images)
             if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
                 raise UserError(
                     f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
@@ -92,7 +93,7 @@ class Gallery:
     @cached_property
     def rows_by_sha256(self) -> dict[str, int]:
         """The first row of each content, by the SHA-256 of the file."""
-        return {image.sha256: row for row, image in reversed(list(enumerate(self.images)))}
+        return {sha256: row for row, sha256 in reversed(list(enumerate(self.images.contents())))}
 
     @cached_property
     def albums(self) -> Albums:
@@ -117,7 +118,7 @@ class Gallery:
         """The fields of the images: dates, and the further columns of a manifest."""
         with Collection(self.run.collection) as collection:
             by_id = read_fields(collection)
-        return Fields([by_id.get(image.id) for image in self.images])
+        return Fields([by_id.get(number) for number in self.images.ids.tolist()])
 
     def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""

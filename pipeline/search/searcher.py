@@ -127,7 +127,9 @@ class Searcher:
                 if like is None:
                     self.gallery = Gallery(self.run, self._console.warn)
                 elif like._state.collection != self._state.collection:
-                    self.gallery = Gallery(self.run, self._console.say)  # who follows a growing run was warned before
+                    self.gallery = Gallery(
+                        self.run, self._console.say, like.gallery
+                    )  # who follows a growing run was warned before
                 else:
                     self.gallery = like.gallery
                 self._open_learners(like)

@@ -380,10 +380,13 @@ class Collection(Database):
                 for id_, path, sha256, labels, split, segment, row in self.execute(query, splits)
             ]
 
-    def living(self) -> Images:
-        """Return the living images in columns, in the order of their paths: for a collection of a million."""
+    def living(self, like: Images | None = None) -> Images:
+        """Return the living images in columns, in the order of their paths: for a collection of a million.
+
+        Only what has changed since `like` was returned is read.
+        """
         with self._unchanging():
-            return read_images(self)
+            return read_images(self, like)
 
     def training_paths(self) -> list[str]:
         """Paths to learn visterms from: the training images, or all images if none has a split."""

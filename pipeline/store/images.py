@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _IDS_AT_ONCE = 100_000  # SQLite joins no more than a gigabyte
+_CHANGED_SHARE = 0.1  # of the images; where more have changed, all are read again
 _ROWS_AT_ONCE = 4096  # images made at a time where all are asked for
 _NUMBERS = ("id", "segment", "row", "CAST(coalesce(width, 0) AS INTEGER)", "CAST(coalesce(height, 0) AS INTEGER)")
 _TEXTS = ("CAST(path AS TEXT)", "sha256", "coalesce(labels, '')", "coalesce(split, '')")
@@ -45,22 +46,53 @@ class Image(NamedTuple):
 class _Texts(Sequence[bytes]):
     """Texts of bytes, none of them with a NUL, in one."""
 
-    def __init__(self, texts: list[bytes]) -> None:
+    def __init__(self, joined: bytes) -> None:
         import numpy as np
 
-        self.joined = b"\0".join(texts)
-        ends = np.flatnonzero(np.frombuffer(self.joined, np.uint8) == 0)
+        self.joined = joined
+        ends = np.flatnonzero(np.frombuffer(joined, np.uint8) == 0)
         self._starts = np.concatenate([[0], ends + 1])
-        self._ends = np.concatenate([ends, [len(self.joined)]])
+        self._ends = np.concatenate([ends, [len(joined)]])
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):  # of neighbours
-            first, last, _ = place.indices(len(self))
-            return self.joined[self._starts[first] : self._ends[last - 1]].split(b"\0") if last > first else []
+            return text.split(b"\0") if (text := self.between(*place.indices(len(self))[:2])) is not None else []
         return self.joined[self._starts[place] : self._ends[place]]
+
+    def between(self, first: int, last: int) -> bytes | None:
+        """Return the texts from one place to another in one; None if there are none."""
+        return self.joined[self._starts[first] : self._ends[last - 1]] if last > first else None
+
+
+class _Coded(NamedTuple):
+    """A column of few distinct texts: numbers among them, in the order of their first rows."""
+
+    texts: list[bytes]
+    numbers: np.ndarray  # int32 (n_images,)
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], known: Sequence[bytes] = ()) -> _Coded:
+        """Number texts; the `known` ones come first."""
+        import numpy as np
+
+        names = list(dict.fromkeys(itertools.chain(known, texts)))
+        numbers = {name: number for number, name in enumerate(names)}
+        return cls(names, np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts)))
+
+    def in_order(self) -> _Coded:
+        """Number the texts by their first rows, without those of no row."""
+        import numpy as np
+
+        n = len(self.numbers)
+        first = np.full(len(self.texts), n)
+        first[self.numbers[::-1]] = np.arange(n)[::-1]  # the last assignment stands
+        order = first.argsort()[: np.count_nonzero(first < n)]
+        place = np.zeros(len(self.texts), np.int32)
+        place[order] = np.arange(len(order))
+        return _Coded([self.texts[number] for number in order.tolist()], place[self.numbers])
 
 
 class Places(Mapping[int, int]):
@@ -95,23 +127,70 @@ class Images(Sequence[Image]):
         The row of each image by its id.
     """
 
-    def __init__(self, numbers: np.ndarray, texts: Sequence[list[bytes]]) -> None:
+    def __init__(
+        self,
+        numbers: np.ndarray,
+        paths: _Texts,
+        contents: _Texts,
+        labels: _Coded,
+        splits: _Coded,
+        seen: tuple[int, int] | None,
+        parsed: Mapping[bytes, dict[str, float]],
+    ) -> None:
         import numpy as np
 
-        paths, *others = texts
-        order = sorted(range(len(paths)), key=paths.__getitem__)
-        in_order = np.array(order)
-        if (in_order[1:] < in_order[:-1]).any():
-            numbers = numbers[:, in_order]
-            paths, *others = ([column[row] for row in order] for column in texts)
+        self._numbers, self._paths, self._contents = numbers, paths, contents
         self.ids, self.segments, self.rows = numbers[:3]
         self.sizes = numbers[3:].T.astype(np.int32)
-        self._paths, self._contents = _Texts(paths), _Texts(others[0])
-        self._label_texts, self._labels_of = _coded(others[1])
-        self._labels: list[dict[str, float]] = [json.loads(text) if text else {} for text in self._label_texts]
-        names, self._split_of = _coded(others[2])
-        self._splits = [name.decode() or None for name in names]
+        self._label_texts, self._labels_of = labels
+        self._labels = [parsed[text] if text in parsed else _parsed(text) for text in labels.texts]
+        self._split_texts, self._split_of = splits
+        self._splits = [text.decode() or None for text in splits.texts]
+        self._seen = seen
         self.place = Places(self.ids)
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, texts: Sequence[list[bytes]], seen: tuple[int, int] | None) -> Images:
+        """Sort the images of these columns (`_NUMBERS`, `_TEXTS`) by path; `seen` is the last change in them."""
+        import numpy as np
+
+        paths = texts[0]
+        order = sorted(range(len(paths)), key=paths.__getitem__)
+        if order != list(range(len(order))):
+            numbers = np.ascontiguousarray(numbers[:, order])
+            texts = [[column[row] for row in order] for column in texts]
+        paths, contents, labels, splits = texts
+        joined = [_Texts(b"\0".join(column)) for column in (paths, contents)]
+        return cls(numbers, joined[0], joined[1], _Coded.of(labels), _Coded.of(splits), seen, {})
+
+    def changed(self, ids: Sequence[int], rows: Sequence[tuple[Any, ...]], seen: tuple[int, int]) -> Images:
+        """Return these images with others in place of those with some ids: `rows` of `_NUMBERS` and `_TEXTS`."""
+        import numpy as np
+
+        gone = [self.place[number] for number in ids if number in self.place]
+        kept = np.delete(np.arange(len(self)), gone)
+        rows = sorted(rows, key=operator.itemgetter(len(_NUMBERS)))
+        numbers = np.array([row[: len(_NUMBERS)] for row in rows], np.int64).reshape(-1, len(_NUMBERS)).T
+        paths, contents, labels, splits = [list(column) for column in zip(*rows, strict=True)][len(_NUMBERS) :] or [
+            []
+        ] * 4
+        kept_paths = _Chosen(self._paths, kept)
+        at = [bisect.bisect_left(kept_paths, path) for path in paths]
+        order = np.insert(kept, at, len(self) + np.arange(len(rows)))  # rows of these images, then of the new ones
+
+        def coded(old: _Coded, new: list[bytes]) -> _Coded:
+            names, added = _Coded.of(new, old.texts)
+            return _Coded(names, np.concatenate([old.numbers, added])[order]).in_order()
+
+        return Images(
+            np.concatenate([self._numbers, numbers], axis=1)[:, order],
+            _merged(self._paths, paths, order),
+            _merged(self._contents, contents, order),
+            coded(_Coded(self._label_texts, self._labels_of), labels),
+            coded(_Coded(self._split_texts, self._split_of), splits),
+            seen,
+            dict(zip(self._label_texts, self._labels, strict=True)),
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -168,12 +247,16 @@ class Images(Sequence[Image]):
         """Return the path of each image."""
         return [decoded(path) for path in self._paths[:]]
 
+    def contents(self) -> list[str]:
+        """Return the SHA-256 of each image."""
+        return [content.decode() for content in self._contents[:]]
+
     @cached_property
     def fingerprint(self) -> str:
         """Fingerprint of ids, contents, labels and splits."""
         digest = hashlib.sha256(self.ids.tobytes())
         digest.update(self._contents.joined)
-        for names, numbers in ((self._label_texts, self._labels_of), (self._splits, self._split_of)):
+        for names, numbers in ((self._label_texts, self._labels_of), (self._split_texts, self._split_of)):
             digest.update(repr(names).encode())
             digest.update(numbers.tobytes())
         return digest.hexdigest()
@@ -188,11 +271,56 @@ class Images(Sequence[Image]):
         return counts
 
 
-def read_images(db: Database) -> Images:
-    """Read the living images of a collection.
+class _Chosen(Sequence[bytes]):
+    """Some of many texts."""
+
+    def __init__(self, texts: _Texts, places: np.ndarray) -> None:
+        self._texts, self._places = texts, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._texts[self._places[place]]
+
+
+def _merged(old: _Texts, new: list[bytes], order: np.ndarray) -> _Texts:
+    """Return texts in an order: places among the old ones and then the new ones."""
+    import numpy as np
+
+    breaks = np.flatnonzero((np.diff(order) != 1) | (order[1:] == len(old))) + 1
+    parts = []
+    for run in np.split(order, breaks):
+        first, last = int(run[0]), int(run[-1]) + 1
+        parts += new[first - len(old) : last - len(old)] if first >= len(old) else [old.between(first, last) or b""]
+    return _Texts(b"\0".join(parts))
+
+
+def _parsed(labels: bytes) -> dict[str, float]:
+    return json.loads(labels) if labels else {}
+
+
+def read_images(db: Database, like: Images | None = None) -> Images:
+    """Read the living images of a collection: of what changed since `like` was read, if the catalogue tells.
 
     For use where nobody changes the catalogue meanwhile.
     """
+    seen = db.last_change()
+    if like is not None and like._seen is not None and seen is not None:
+        ids = db.changed_since(like._seen)
+        if ids is not None and len(ids) <= _CHANGED_SHARE * len(like):
+            query = f"SELECT {', '.join((*_NUMBERS, *(f'CAST({text} AS BLOB)' for text in _TEXTS)))} FROM images "
+            rows = db.execute(
+                f"{query} WHERE status = 'ok' AND {_USUAL} AND id IN (SELECT value FROM json_each(?))",
+                (json.dumps(ids),),
+            )
+            images = like.changed(ids, rows.fetchall(), seen)
+            if len(images) == db.execute("SELECT count(*) FROM images WHERE status = 'ok'").fetchone()[0]:
+                return images
+    return _read_all(db, seen)
+
+
+def _read_all(db: Database, seen: tuple[int, int] | None) -> Images:
     import numpy as np
 
     columns = [f"group_concat({number})" for number in _NUMBERS]
@@ -214,13 +342,4 @@ def read_images(db: Database) -> Images:
             numbers.append(np.array([np.fromstring(text, np.int64, sep=",") for text in joined[: len(_NUMBERS)]]))
             for own, part in zip(texts, parts, strict=True):
                 own += part
-        return Images(np.concatenate(numbers, axis=1), texts)
-
-
-def _coded(texts: list[bytes]) -> tuple[list[bytes], np.ndarray]:
-    """Return the distinct texts, in their order, and the number of each text among them: int32 (n,)."""
-    import numpy as np
-
-    names = list(dict.fromkeys(texts))
-    numbers = {name: number for number, name in enumerate(names)}
-    return names, np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
+        return Images.of(np.concatenate(numbers, axis=1), texts, seen)
