@@ -247,6 +247,15 @@ class Images(Sequence[Image]):
         """Return the path of each image."""
         return [decoded(path) for path in self._paths[:]]
 
+    def folders(self) -> list[str]:
+        """Return the folder that each image lies in; "" directly in the directory of images."""
+        return [os.path.dirname(path) for path in self.paths()]
+
+    def label_names(self) -> list[tuple[str, ...]]:
+        """Return the names of the labels of each image."""
+        names = [tuple(labels) for labels in self._labels]
+        return [names[number] for number in self._labels_of.tolist()]
+
     def contents(self) -> list[str]:
         """Return the SHA-256 of each image."""
         return [content.decode() for content in self._contents[:]]
