@@ -22,7 +22,19 @@ from .vectors import DATA
 
 MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "fitting", "vectors_table", "both", "forest"),
-    *("incremental", "edit", "filters", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison"),
+    *(
+        "incremental",
+        "edit",
+        "filters",
+        "catalogue",
+        "columns",
+        "cluster",
+        "codebook",
+        "oasis",
+        "pairs",
+        "aroma",
+        "comparison",
+    ),
     *("open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "milvus_dense"),
     *(
         "service",
