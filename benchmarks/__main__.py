@@ -22,8 +22,9 @@ from .vectors import DATA
 
 MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "fitting", "vectors_table", "both", "forest"),
-    *("incremental", "edit", "filters", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison"),
-    *("open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "service"),
+    *("incremental", "edit", "filters", "catalogue", "columns", "cluster", "codebook", "oasis", "pairs", "aroma"),
+    *("comparison", "open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus"),
+    *("milvus_dense", "service"),
     *("checks", "webpage", "feedback", "growth", "configurations", "spatial", "tuning", "library", "scale", "teachers"),
     *("probabilities", "trying", "alike", "labelling", "explaining", "precision", "million"),
 )
@@ -32,7 +33,7 @@ LONG = ("scale", "tuning", "teachers", "trying", "million")  # take hours: run o
 PHOTOS = (
     *("photo_sizes", "deep", "fitting", "vectors_table", "both", "open", "defaults", "dense", "library", "webpage"),
     *("feedback", "configurations", "spatial", "tuning", "teachers", "probabilities", "trying"),
-    *("alike", "labelling", "explaining", "precision", "million"),
+    *("alike", "labelling", "explaining", "precision", "million", "milvus_dense"),
 )
 # Commands outside this folder that merge records of their own, and the module whose records theirs follow.
 ELSEWHERE = {"experiments.musl_records": "musl"}

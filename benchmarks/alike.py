@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from visterm.pipeline.search.duplicates import find_same_pictures
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 from .records import ELAPSED, record, timed
 from .vectors import DATA

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from visterm.pipeline.search.filters import Albums, Fields, Filter
-from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.fields import FieldsRow
+from visterm.pipeline.store.images import Image
 
 from .records import THREAD, race, record
 

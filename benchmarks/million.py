@@ -172,7 +172,7 @@ def _records(folder: Path, n: int) -> list[dict]:
         times = ask(port, query_ids)
         memory = memory_of(process)
     title = "from the start of the service until it answers"
-    keep("opening", title, opening, "s", "the catalogue is read", "once", processor=processor)
+    keep("opening", title, opening, "s", "starting Python, then reading the catalogue", "once", processor=processor)
     how = f"after {N_QUERIES} searches; {memory['RssAnon:']:,.0f} MB are its own, the rest is mapped files"
     keep("memory", "peak memory of the service", memory["VmHWM:"], "MB", "vectors and graph, where all are read", how)
     how = f"median of {N_QUERIES} requests, one after the other"
@@ -189,5 +189,5 @@ def _records(folder: Path, n: int) -> list[dict]:
     recall = common(index.search(Q, K, exclude=rows).indices, wanted)
     keep("recall", f"recall at {K}, in two stages", recall, "recall", "1", f"{N_QUERIES} queries, beside exact search")
     for name, value in edited(run, folder).items():
-        keep(name, f"{name} {N_EDITED:,} images, until that is seen", value, "s", "the catalogue is read", "once")
+        keep(name, f"{name} {N_EDITED:,} images, until that is seen", value, "s", "the changed images are read", "once")
     return records

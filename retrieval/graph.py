@@ -65,7 +65,9 @@ class Graph:
         held = faiss().vector_to_array(index.id_map)
         places = np.minimum(np.searchsorted(ids, held, sorter=order), len(ids) - 1)
         self.rows = np.where(ids[order[places]] == held, order[places], -1)  # of the gallery, by place; -1: gone
-        self.new = np.setdiff1d(np.arange(len(ids)), self.rows)
+        is_new = np.ones(len(ids), bool)
+        is_new[self.rows[self.rows >= 0]] = False
+        self.new = np.flatnonzero(is_new)
         self._new_sides: np.ndarray | None = None
         some = np.linspace(0, len(sides) - 1, min(COMPARED, len(sides))).astype(int)
         self._length = float(np.linalg.norm(np.asarray(sides[some], np.float32), axis=1).mean())

@@ -1,63 +1,67 @@
-"""Search of large galleries with Milvus as the first stage: candidates from low-rank embeddings, exact scores here.
+"""Search with Milvus as the first stage: it chooses candidates, and their exact scores are computed here.
 
-A score is h(q)' t(x), of the query side h and the gallery side t. Milvus holds an embedding of t(x) and is asked with
-one of h(q), both of `DIRECTIONS` numbers, by one matrix R (d, `DIRECTIONS`) of random signs over sqrt(`DIRECTIONS`):
+A score is h(q)' t(x), of the query side h and the gallery side t. Milvus holds t(x) of dense vectors, in an index of
+its own for inner products, and is asked with h(q): a learner which moves the query side alone (OASIS, AROMA, LEGO) may
+learn on without a change in Milvus.
+
+Sparse vectors have too many dimensions for that. Of these Milvus holds an embedding of t(x) and is asked with one of
+h(q), both of `DIRECTIONS` numbers, by one matrix R (d, `DIRECTIONS`) of random signs over sqrt(`DIRECTIONS`):
 
     g(x) = R' t(x),    a(q) = R' h(q),    a' g = h' R R' t ~ h' t,    with a deviation of |h| |t| / sqrt(DIRECTIONS)
 
-(Johnson and Lindenstrauss). For OASIS, h = W'q and t = x: W R R' stands for W, and its rank is `DIRECTIONS`. The best
-directions for the scores of a gallery, by a singular value decomposition, err less on average, but lose what makes near
-copies near: the identity in W has no rank to speak of, and a random projection keeps a little of every direction
-(``python -m benchmarks milvus`` has both). R depends on neither W nor gallery, so that a learner which moves the query
-side alone (OASIS, AROMA, LEGO) may learn on without a change in Milvus. Vectors that are no longer than `DIRECTIONS` go
-to Milvus as they are.
+(Johnson and Lindenstrauss). The best directions for the scores of a gallery, by a singular value decomposition, err
+less on average, but lose what makes near copies near: the identity in W has no rank to speak of, and a random
+projection keeps a little of every direction (``python -m benchmarks milvus`` has both).
 
-A row in Milvus is (id, fingerprint of t(x), embedding). The row of id -1 holds a fingerprint of all the others, written
-last: by it an index knows, without reading them, whether Milvus holds this gallery under this learner.
+A row in Milvus is (id, fingerprint, folder, labels, embedding); the fingerprint is of the others but the id. The row of
+id -1 holds a fingerprint of all rows, written last: by it an index knows, without reading them, whether Milvus holds
+this gallery under this learner. Folder and labels are what searches are filtered by, in Milvus.
 """
 
-import contextlib
 import copy
+import functools
 import hashlib
-import logging
+import json
 import re
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from .graph import BREADTH, LINKS
 from .index import ExactIndex, SupportsSimilarity
+from .milvus_connection import CONNECT_SECONDS, MilvusError, connect, said, shown
 from .two_stage import CANDIDATES_PER_RESULT, _fingerprints
 
 DIRECTIONS = 512
-CANDIDATES = 1_000
+CANDIDATES, DENSE_CANDIDATES = 1_000, 128  # by default: of embeddings, and of vectors as they are
+KINDS = ("autoindex", "hnsw", "ivf", "flat")
 LONGEST = 16_384  # results that Milvus gives for a query
 ROWS_AT_ONCE = 2_000  # sent to Milvus: 4 MB
 HITS_AT_ONCE = 8_000  # asked for by one request: a second or two of milvus-lite
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 WORK_SECONDS = 300.0  # for what may wait for a collection to be loaded or tidied up
-_FIELDS = ("id", "fingerprint", "embedding")
+_FIELDS = ("id", "fingerprint", "folder", "labels", "embedding")
+_OLD_FIELDS = ("id", "fingerprint", "embedding")  # of versions up to 0.3
+_LONGEST_TEXT, _MOST_LABELS = 65_535, 4_096  # bytes of a folder or a label, and labels of an image: Milvus's limits
 _STAMP = -1  # the id of the row that tells what the others are
-
-
-class MilvusError(Exception):
-    """Milvus cannot be used, in one line: what, where, what to do."""
-
-
-class Unusable(MilvusError):
-    """Milvus responds but the operation fails: a damaged file, for example."""
+_NAMES = dict(zip(KINDS, ("AUTOINDEX", "HNSW", "IVF_FLAT", "FLAT"), strict=True))
 
 
 class StaleIndexError(MilvusError):
     """Milvus mostly holds another gallery, or embeddings of another learner."""
 
 
+class Scalars(NamedTuple):
+    """What searches may be filtered by, of each image."""
+
+    folders: Sequence[str]
+    labels: Sequence[Sequence[str]]
+
+
 class Entries(NamedTuple):
-    """What Milvus holds of images, but for the embeddings: int64 (n,) each, by ascending id."""
+    """What Milvus holds of images, but for scalars and embeddings: int64 (n,) each, by ascending id."""
 
     ids: np.ndarray
     fingerprints: np.ndarray
@@ -93,12 +97,17 @@ class MilvusIndex(ExactIndex):
         Labels, for learners that read them.
     ids : int array, shape (n_gallery,)
         What an image is called in Milvus, whatever its row: different numbers from 0 on.
+    scalars : Scalars, optional
+        Folder and labels of each image, for `where`; none by default.
     uri : str
         ``http://host:19530`` of a server, or a path that ends in .db, which milvus-lite serves from this process alone.
     collection : str
         Name in Milvus: letters, digits and underscores.
+    kind : {"autoindex", "hnsw", "ivf", "flat"}, default="autoindex"
+        Milvus's index: the one that it chooses itself, a graph, lists, or none, so that it looks at all images.
     n_candidates : int or None, default=None
-        Images scored exactly for a query, or ten times k where that is more. None is 1,000.
+        Images scored exactly for a query, or ten times k where that is more. None is 128 for dense vectors, and 1,000
+        for sparse ones.
     n_jobs : int or None, default=None
         Threads where a search is exact throughout: of galleries no larger than the candidates, and for more candidates
         than Milvus gives (16,384).
@@ -118,27 +127,36 @@ class MilvusIndex(ExactIndex):
         y: Any = None,
         *,
         ids: Any,
+        scalars: Scalars | None = None,
         uri: str,
         collection: str,
+        kind: str = "autoindex",
         n_candidates: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(learner, X, y, n_jobs=n_jobs)
-        self.n_candidates = CANDIDATES if n_candidates is None else n_candidates
+        is_projected = sp.issparse(self.gallery_) and self.gallery_.shape[1] > DIRECTIONS
+        default = CANDIDATES if is_projected else DENSE_CANDIDATES
+        self.n_candidates = default if n_candidates is None else n_candidates
         if self.n_candidates < 1:
             raise ValueError(f"n_candidates must be at least 1, got {n_candidates}")
+        if kind not in KINDS:
+            raise ValueError(f"kind is one of {', '.join(KINDS)}, not {kind!r}")
         ids = np.asarray(ids, np.int64)
         if ids.shape != (self.n_gallery,) or len(np.unique(ids)) < len(ids) or ids.min() < 0:
             raise ValueError("ids needs another number, from 0 on, for each image of the gallery")
         self._rows = np.argsort(ids)  # by ascending id
         fingerprints = _fingerprints(self.gallery_)
-        d = self.gallery_.shape[1]
         self._projection: np.ndarray | None = None
-        if d > DIRECTIONS:
-            self._projection = signs(d, DIRECTIONS)
+        if is_projected:
+            self._projection = signs(self.gallery_.shape[1], DIRECTIONS)
             # Another R, of another NumPy perhaps, makes other embeddings of the same images.
             made_by = hashlib.sha256(self._projection.tobytes()).digest()
             fingerprints ^= np.uint64(int.from_bytes(made_by[:8], "little"))
+        self._scalars = Scalars([""] * self.n_gallery, [()] * self.n_gallery) if scalars is None else scalars
+        fingerprints ^= _scalar_fingerprints(self._scalars)
+        self._kind = kind
+        self._filter = ""
         self.entries = Entries(ids[self._rows], fingerprints.view(np.int64)[self._rows])
         self.uri, self.collection = uri, collection
         self._stamp = self.entries.stamp
@@ -148,8 +166,9 @@ class MilvusIndex(ExactIndex):
 
     def is_synchronized(self) -> bool:
         """Whether Milvus holds exactly this gallery, under this learner."""
-        with _said(self.uri):
-            return self._found_stamp() == self._stamp and self._count() == self.n_gallery + 1
+        with said(self.uri):
+            held = self._found_stamp() == self._stamp and self._count() == self.n_gallery + 1
+            return held and self._held_kind() == _NAMES[self._kind]
 
     def synchronize(self, remembered: Entries | None = None) -> tuple[int, int]:
         """Write new and changed images to Milvus, and remove those that are gone.
@@ -172,10 +191,15 @@ class MilvusIndex(ExactIndex):
         MilvusError
             Milvus cannot be reached. What was written counts once it is brought in step again.
         """
-        with _said(self.uri):
+        with said(self.uri):
             stamp = self._found_stamp()
             if stamp is None:
                 return self._fill(), 0
+            if stamp == self._stamp and self._held_kind() != _NAMES[self._kind]:
+                self._client.release_collection(self.collection, timeout=WORK_SECONDS)
+                self._client.drop_index(self.collection, "embedding", timeout=WORK_SECONDS)
+                self._client.create_index(self.collection, self._index_parameters(), timeout=WORK_SECONDS)
+                self._client.load_collection(self.collection, timeout=WORK_SECONDS)
             if self.is_synchronized():
                 return 0, 0
             as_left = remembered and stamp == remembered.stamp and self._count() == len(remembered.ids) + 1
@@ -206,16 +230,39 @@ class MilvusIndex(ExactIndex):
         schema = client.create_schema(auto_id=False)
         schema.add_field("id", DataType.INT64, is_primary=True)
         schema.add_field("fingerprint", DataType.INT64)
+        schema.add_field("folder", DataType.VARCHAR, max_length=_LONGEST_TEXT)
+        text: dict[str, Any] = {"element_type": DataType.VARCHAR, "max_length": _LONGEST_TEXT}
+        schema.add_field("labels", DataType.ARRAY, max_capacity=_MOST_LABELS, **text)
         schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=self._embed(self.gallery_[:1]).shape[1])
-        index = client.prepare_index_params()
-        index.add_index("embedding", index_type="FLAT", metric_type="IP")
         client.create_collection(
-            self.collection, schema=schema, index_params=index, consistency_level="Strong", timeout=WORK_SECONDS
+            self.collection,
+            schema=schema,
+            index_params=self._index_parameters(),
+            consistency_level="Strong",
+            timeout=WORK_SECONDS,
         )
         self._write_stamp(0)
         self._write(np.arange(self.n_gallery))
         self._write_stamp(self._stamp)
         return self.n_gallery
+
+    def _index_parameters(self) -> Any:
+        """What Milvus makes its index by."""
+        own: dict[str, Any] = {
+            "hnsw": {"M": LINKS, "efConstruction": 2 * BREADTH},
+            "ivf": {"nlist": self._n_lists()},
+        }.get(self._kind, {})
+        parameters = self._client.prepare_index_params()
+        parameters.add_index("embedding", index_type=_NAMES[self._kind], metric_type="IP", params=own)
+        return parameters
+
+    def _n_lists(self) -> int:
+        return max(1, min(65_536, round(4 * self.n_gallery**0.5), self.n_gallery // 39))  # of 39 images at least
+
+    def _held_kind(self) -> str:
+        """Name of the index that Milvus has of the collection."""
+        found = self._client.describe_index(self.collection, "embedding", timeout=WORK_SECONDS) or {}
+        return found.get("index_type", "")
 
     def _write(self, places: np.ndarray) -> None:
         """Write the images at some places of `entries`."""
@@ -224,16 +271,27 @@ class MilvusIndex(ExactIndex):
             columns = zip(
                 self.entries.ids[some].tolist(),
                 self.entries.fingerprints[some].tolist(),
+                self._rows[some].tolist(),
                 self._embed(self.gallery_[self._rows[some]]),
                 strict=True,
             )
-            rows = [{"id": i, "fingerprint": fingerprint, "embedding": g} for i, fingerprint, g in columns]
+            folders, labels = self._scalars
+            rows = [
+                {
+                    "id": i,
+                    "fingerprint": fingerprint,
+                    "folder": _sendable(folders[row]),
+                    "labels": [_sendable(label) for label in labels[row][:_MOST_LABELS]],
+                    "embedding": g,
+                }
+                for i, fingerprint, row, g in columns
+            ]
             self._client.upsert(self.collection, rows, timeout=WORK_SECONDS)
 
     def _write_stamp(self, stamp: int) -> None:
         """Write the fingerprint of all rows, 0 while they are being written; a search never finds this row."""
         embedding = np.zeros(self._embed(self.gallery_[:1]).shape[1], np.float32)
-        row = {"id": _STAMP, "fingerprint": stamp, "embedding": embedding}
+        row = {"id": _STAMP, "fingerprint": stamp, "folder": "", "labels": [], "embedding": embedding}
         self._client.upsert(self.collection, [row], timeout=WORK_SECONDS)
         if stamp:
             self._client.flush(self.collection, timeout=WORK_SECONDS)
@@ -254,7 +312,7 @@ class MilvusIndex(ExactIndex):
     def held(self) -> Entries:
         """Read the rows of the collection, without the embeddings: some seconds for 100,000 images."""
         entries = []
-        with _said(self.uri):
+        with said(self.uri):
             batches = self._client.query_iterator(
                 self.collection,
                 batch_size=ROWS_AT_ONCE,
@@ -268,6 +326,32 @@ class MilvusIndex(ExactIndex):
         ids, fingerprints = np.array(sorted(entries), np.int64).reshape(-1, 2).T
         return Entries(ids, fingerprints)
 
+    def where(self, *, label: Sequence[str] = (), not_label: Sequence[str] = (), folder: str | None = None) -> Self:
+        """Return the same index, which Milvus searches for images that pass a filter alone.
+
+        Milvus holds texts of at most 65,535 bytes and 4,096 labels of an image: of longer ones it may return images
+        that do not pass, or miss some.
+
+        Parameters
+        ----------
+        label, not_label : sequence of str
+            Images with one of these labels; no images with one of these.
+        folder : str, optional
+            Images in this folder or below it; "" for those in no folder.
+        """
+        conditions = [
+            f"{negated}array_contains_any(labels, {_quoted([_sendable(name) for name in names])})"
+            for negated, names in (("", label), ("not ", not_label))
+            if names
+        ]
+        if folder is not None:
+            text = _sendable(folder)
+            below = re.sub(r"([%_\\])", r"\\\1", text) + "/%"
+            conditions.append(f"(folder == {_quoted(text)}{f' or folder like {_quoted(below)}' if text else ''})")
+        index = copy.copy(self)
+        index._filter = " and ".join(conditions)
+        return index
+
     # --- search ---------------------------------------------------------------------------------------------------
 
     def _embed(self, sides: Any) -> np.ndarray:
@@ -280,14 +364,15 @@ class MilvusIndex(ExactIndex):
         """Rows of the n images that may score best for each of some queries (n_queries, d), ascending."""
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found in the exact scores
             embeddings = np.nan_to_num(self._embed(queries))
-        with _said(self.uri):
+        with said(self.uri):
             results = self._client.search(
                 self.collection,
                 list(embeddings),
                 anns_field="embedding",
                 limit=n,
                 output_fields=["fingerprint"],
-                search_params={"metric_type": "IP"},
+                filter=self._filter,
+                search_params={"metric_type": "IP", "params": self._search_parameters(n)},
                 timeout=ANSWER_SECONDS,
             )
         chosen = []
@@ -299,6 +384,10 @@ class MilvusIndex(ExactIndex):
             known = (self.entries.ids[places] == ids) & (self.entries.fingerprints[places] == fingerprints)
             chosen.append(np.sort(self._rows[places[known]]))
         return chosen
+
+    def _search_parameters(self, n: int) -> dict[str, Any]:
+        """How far Milvus looks for n images."""
+        return {"hnsw": {"ef": 2 * n}, "ivf": {"nprobe": max(1, self._n_lists() // 8)}}.get(self._kind, {})
 
     def _search_block(
         self, queries: np.ndarray, exclude: np.ndarray, top_scores: np.ndarray, top_indices: np.ndarray
@@ -329,67 +418,10 @@ class MilvusIndex(ExactIndex):
 _NONE = np.array([-1])
 
 
-# ----------------------------------------------------------------------------------------------------
-# Connections
-
-
-def connect(uri: str) -> Any:
-    """Return a ``pymilvus.MilvusClient``.
-
-    Parameters
-    ----------
-    uri : str
-        As of `MilvusIndex`. A file that does not exist is made; its folder must exist.
-
-    Raises
-    ------
-    MilvusError
-        No answer within 5 seconds, a file that another process holds, or pymilvus is missing.
-    Unusable
-        No Milvus file, or a damaged one.
-    """
-    file = Path(uri) if uri.endswith(".db") and "://" not in uri else None
-    try:
-        from pymilvus import MilvusClient
-
-        if file is not None:
-            import milvus_lite  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MilvusError(f"Milvus needs {error.name}: pip install 'visterm[milvus]'") from None
-    # milvus-lite would take any folder for its own. What is no folder is of its first versions, or anything else.
-    if file is not None and (file.is_file() or (file.is_dir() and any(file.iterdir()) and not _lock(file).exists())):
-        raise Unusable(f"{file}: no Milvus file (milvus-lite keeps a folder); name another one, or remove it")
-    for name in ("pymilvus", "milvus_lite"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # they print what they raise as well, with tracebacks
-    until = time.monotonic() + CONNECT_SECONDS
-    while True:
-        try:
-            with _said(uri):
-                return MilvusClient(uri, timeout=CONNECT_SECONDS)
-        except MilvusError as error:
-            if file is None:
-                raise
-            if time.monotonic() > until:  # else the process that has it open may end in a moment, as a search does
-                if _is_held(file):
-                    raise MilvusError(
-                        f"{file}: another process has this Milvus file open, and only one can; let both use a server "
-                        f"(docs/milvus.md), or end the other"
-                    ) from None
-                if not isinstance(error, Unusable):
-                    raise
-                raise Unusable(f"{file}: cannot be opened as a Milvus file; remove it ({error})") from None
-        time.sleep(0.2)
-
-
-def _lock(file: Path) -> Path:
-    """Lock file of a process that has a file of milvus-lite open."""
-    return file / "LOCK"
-
-
 def drop_collection(uri: str, collection: str) -> None:
     """Remove the collection of a `MilvusIndex`, if there; MilvusError as of `connect`, and where it is none of ours."""
     client = connect(uri)
-    with _said(uri):
+    with said(uri):
         if _is_there(client, uri, collection):
             client.drop_collection(collection, timeout=WORK_SECONDS)
 
@@ -399,53 +431,12 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
     if not client.has_collection(collection, timeout=CONNECT_SECONDS):
         return False
     description = client.describe_collection(collection, timeout=WORK_SECONDS)
-    if [field["name"] for field in description["fields"]] != list(_FIELDS):
+    names = tuple(field["name"] for field in description["fields"])
+    if names == _OLD_FIELDS:
+        return False  # it is written anew
+    if names != _FIELDS:
         raise MilvusError(f"{collection} in Milvus at {shown(uri)} is no index of visterm; remove or rename it")
     return True
-
-
-def _is_held(file: Path) -> bool:
-    """Whether a process has a file of milvus-lite open."""
-    import fcntl
-
-    try:
-        with open(_lock(file)) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return False
-
-
-def close_file(uri: str) -> None:
-    """Close a file of milvus-lite that this process has open."""
-    from milvus_lite.server_manager import server_manager_instance
-
-    server_manager_instance.release_server(uri)
-
-
-@contextlib.contextmanager
-def _said(uri: str) -> Iterator[None]:
-    """Turn what pymilvus and gRPC raise into one line."""
-    try:
-        yield
-    except MilvusError:
-        raise
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pymilvus", "grpc"):
-            raise
-        text = getattr(error, "message", "") or str(error)
-        if re.search("(?i)fail connecting|unavailable|deadline|time(d )?out", text):
-            no_answer = "no answer; is it running, and is the address right?"
-            raise MilvusError(f"Milvus at {shown(uri)}: {no_answer}") from None
-        text = text.replace(uri, shown(uri)).partition("\n")[0][:200]
-        raise Unusable(f"Milvus at {shown(uri)}: {text}") from None
-
-
-def shown(uri: str) -> str:
-    """Return an address without name and password."""
-    return re.sub("(?s)://.*@", "://", uri)  # up to the last @, as a wrong one may have any of :/@ in its password
 
 
 def _among(some: Entries, others: Entries) -> np.ndarray:
@@ -454,3 +445,25 @@ def _among(some: Entries, others: Entries) -> np.ndarray:
         return np.zeros(len(some.ids), bool)
     places = np.minimum(np.searchsorted(others.ids, some.ids), len(others.ids) - 1)
     return (others.ids[places] == some.ids) & (others.fingerprints[places] == some.fingerprints)
+
+
+def _quoted(value: Any) -> str:
+    """Text, or list of texts, in an expression of Milvus."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _sendable(text: str) -> str:
+    """A text as Milvus holds it: UTF-8, and not too long."""
+    return text.encode("utf-8", "replace")[:_LONGEST_TEXT].decode("utf-8", "ignore")
+
+
+def _scalar_fingerprints(scalars: Scalars) -> np.ndarray:
+    """A 64-bit number for folder and labels of each image: uint64 (n,)."""
+
+    @functools.cache
+    def number(*texts: str) -> int:
+        content = json.dumps(texts).encode()
+        return int.from_bytes(hashlib.sha256(content).digest()[:8], "little")
+
+    pairs = zip(scalars.folders, scalars.labels, strict=True)
+    return np.fromiter((number(folder, *labels) for folder, labels in pairs), np.uint64, len(scalars.folders))

@@ -314,7 +314,7 @@ class TwoStageIndex(ExactIndex):
 def _check_ids(ids: Any, n_gallery: int) -> np.ndarray:
     """int64 (n_gallery,), all different."""
     ids = np.arange(n_gallery) if ids is None else np.asarray(ids)
-    if ids.shape != (n_gallery,) or ids.dtype.kind not in "iu" or len(np.unique(ids)) < n_gallery:
+    if ids.shape != (n_gallery,) or ids.dtype.kind not in "iu" or (np.diff(np.sort(ids)) == 0).any():
         raise ValueError(f"ids needs a different integer for each of the {n_gallery} images of the gallery")
     return ids.astype(np.int64)
 

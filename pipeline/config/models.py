@@ -22,7 +22,7 @@ def without_password(text: str) -> str:
     """Return an address, or a setting with one, without name and password."""
     if "@" not in text:
         return text
-    from visterm.retrieval.milvus import shown
+    from visterm.retrieval.milvus_connection import shown
 
     return shown(text)
 
@@ -56,7 +56,7 @@ class CollectionConfig(Section):
     labels: str = "auto"
     clicks: str | None = None
     triplets: str | None = None
-    max_pixels: int = Field(default=100_000_000, gt=0)  # larger images are skipped before they are decoded
+    max_pixels: int = Field(default=100_000_000, gt=0, le=10**12)  # larger images are skipped before they are decoded
     vectors: VectorsConfig = VectorsConfig()
 
     @model_validator(mode="after")
@@ -213,6 +213,7 @@ class IndexConfig(Section):
     kind: Literal["auto", "exact", "two-stage", "milvus"] = "auto"
     exact_milliseconds: float = Field(default=50.0, gt=0)
     n_candidates: int | None = Field(default=None, gt=0)  # images scored exactly at the end; null: 1,000, dense 128
+    milvus: Literal["autoindex", "hnsw", "ivf", "flat"] = "autoindex"  # Milvus's own index of the vectors
     uri: str | None = None  # of Milvus: http://host:19530, or a file that ends in .db; null: a file in the run
 
     @field_validator("uri")
@@ -229,8 +230,9 @@ class IndexConfig(Section):
 
     @model_validator(mode="after")
     def _of_milvus(self) -> IndexConfig:
-        if self.uri is not None and self.kind != "milvus":
-            raise ValueError("uri is used with kind: milvus only: --set index.kind=milvus")
+        for name, is_set in (("uri", self.uri is not None), ("milvus", self.milvus != "autoindex")):
+            if is_set and self.kind != "milvus":
+                raise ValueError(f"{name} is used with kind: milvus only: --set index.kind=milvus")
         return self
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from visterm.learners import SimilarityLearner
 from visterm.learners.blend import effective
 from visterm.pipeline.config.models import Config
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 from visterm.retrieval import (
     Evaluation,
     ExactIndex,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 
 from .held_out import TEST_IMAGES, HeldOut, draw_held_out

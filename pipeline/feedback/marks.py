@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.append_only import AppendOnlyStore, append_row, insert_row
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     from scipy import sparse

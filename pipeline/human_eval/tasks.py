@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     from visterm.pipeline.search.searcher import Searcher

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     import numpy as np

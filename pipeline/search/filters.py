@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.fields import FieldsRow, parse_date
+from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     import numpy as np

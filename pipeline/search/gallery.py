@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import count
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
+from visterm.pipeline.store.images import Image, Images, Places
+from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.segments import check_ahead
 from visterm.pipeline.store.vectors import extractor_content, extractor_of, searched_vectors
@@ -31,10 +32,11 @@ IMAGE_ID = re.compile("id:([0-9]{1,18})")  # no longer than SQLite's numbers
 class Gallery:
     """The searchable images of a run, as they were when it was opened; attributes as of `Searcher`.
 
-    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits.
+    `content` is the fingerprint of what the vectors are made with, `fingerprint` that of images, labels and splits. Of
+    an older gallery of the run, `like`, images that have not changed are taken over.
     """
 
-    def __init__(self, run: Run, tell: Callable[[str], None]) -> None:
+    def __init__(self, run: Run, tell: Callable[[str], None], like: Gallery | None = None) -> None:
         self.run = run
         with Collection(run.collection) as collection:
             check_ahead(collection.segments)
@@ -46,7 +48,7 @@ class Gallery:
             self.content = extractor_content(run)
             fields_changes = collection["fields"]
             self.root: Path = root
-            self.images: list[Image] = collection.images()
+            self.images: Images = collection.living(None if like is None else like.images)
             if collection["extractor"] != self.content:  # read after the images, which have this extractor then, too
                 raise UserError(
                     f"run {run.name}: the features are not finished; run 'visterm features --run {run.name}' first"
@@ -56,30 +58,28 @@ class Gallery:
                 tell(f"{count(len(self.pending), 'image')} not extracted yet, and not searchable until then")
             self.extractor: Any = extractor_of(run)
             self.X: Any = searched_vectors(run, collection, self.images)
-        self.place: dict[int, int] = {image.id: row for row, image in enumerate(self.images)}
-        digest = hashlib.sha256(b"" if fields_changes is None else str(fields_changes).encode())
-        for image in self.images:
-            digest.update(f"{image.id}{image.sha256}{image.labels}{image.split}".encode("utf-8", "surrogateescape"))
-        self.fingerprint = digest.hexdigest()
+        self.place: Places = self.images.place
+        changes = "" if fields_changes is None else str(fields_changes)
+        self.fingerprint = fingerprint(changes, self.images.fingerprint)
         self._name_indexes: dict[str, NameIndex] = {}
 
     @cached_property
     def training_images(self) -> list[Image]:
         """The images that a learner would be trained on."""
-        return [image for image in self.images if image.split in ("train", "validation") and image.labels]
+        return self.images.labelled("train", "validation")
 
     def row_named(self, name: str) -> int | None:
         """Row of the image that a query names by id (``"id:12"``) or path; None if it names another file."""
         if number := IMAGE_ID.fullmatch(name):
             return self.place.get(int(number[1]))
-        return None if os.path.lexists(name) else self.rows_by_path.get(os.path.normpath(name))
+        return None if os.path.lexists(name) else self.images.row_of_path(os.path.normpath(name))
 
     def row_of_file(self, file: str) -> int:
         """Row of the image that a file is, whatever its path; -1 if the file is not in the collection."""
         real = os.path.realpath(file)
         below = os.path.relpath(real, os.path.realpath(self.root))
         for path in (below, real):  # images outside the root are listed by their absolute path
-            if (row := self.rows_by_path.get(path)) is not None:
+            if (row := self.images.row_of_path(path)) is not None:
                 return row
         if not os.path.isfile(real):  # a pipe can be read only once
             return -1
@@ -91,14 +91,9 @@ class Gallery:
         return -1
 
     @cached_property
-    def rows_by_path(self) -> dict[str, int]:
-        """The row of each image by its path. It takes a hundred bytes per image."""
-        return {image.path: row for row, image in enumerate(self.images)}
-
-    @cached_property
     def rows_by_sha256(self) -> dict[str, int]:
         """The first row of each content, by the SHA-256 of the file."""
-        return {image.sha256: row for row, image in reversed(list(enumerate(self.images)))}
+        return {sha256: row for row, sha256 in reversed(list(enumerate(self.images.contents())))}
 
     @cached_property
     def albums(self) -> Albums:
@@ -108,9 +103,8 @@ class Gallery:
     def name_index(self, kind: str) -> NameIndex:
         """Return the index of the names of all labels or folders, the largest first, or of all image files."""
         if kind not in self._name_indexes:  # two threads may both make it, and one is kept
-            names: dict[str, Iterable[str]]
-            names = {"label": self.albums.labels, "folder": self.albums.folders, "image": self.rows_by_path}
-            self._name_indexes[kind] = NameIndex(list(names[kind]))
+            albums = {"label": self.albums.labels, "folder": self.albums.folders}
+            self._name_indexes[kind] = NameIndex(self.images.paths() if kind == "image" else list(albums[kind]))
         return self._name_indexes[kind]
 
     def rows_of(self, wanted: Filter) -> np.ndarray:
@@ -124,7 +118,7 @@ class Gallery:
         """The fields of the images: dates, and the further columns of a manifest."""
         with Collection(self.run.collection) as collection:
             by_id = read_fields(collection)
-        return Fields([by_id.get(image.id) for image in self.images])
+        return Fields([by_id.get(number) for number in self.images.ids.tolist()])
 
     def labels_for(self, learner: Any, name: str, warn: Callable[[str], None]) -> np.ndarray | None:
         """The label of each image, for a learner whose metrics depend on it (MuSL); None if not all have just one."""

@@ -100,7 +100,7 @@ def _graph_index(
     record = make_record("index", {"graph": graph.FORMAT}, inputs)
     arguments = exact.learner, gallery.X, labels
     options: dict[str, Any] = {
-        "ids": [image.id for image in gallery.images],
+        "ids": gallery.images.ids,
         "n_candidates": config.index.n_candidates,
         "n_jobs": n_jobs,
     }

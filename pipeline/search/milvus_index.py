@@ -20,7 +20,8 @@ from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import damage, fingerprint, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, Ranking
-from visterm.retrieval.milvus import Entries, StaleIndexError, Unusable, close_file, drop_collection, shown
+from visterm.retrieval.milvus import Entries, Scalars, StaleIndexError, drop_collection
+from visterm.retrieval.milvus_connection import Unusable, close_file, shown
 
 from .gallery import Gallery
 from .recall import measure_recall
@@ -61,9 +62,11 @@ def index_in_milvus(
             exact.learner,
             gallery.X,
             labels,
-            ids=[image.id for image in gallery.images],
+            ids=gallery.images.ids,
+            scalars=Scalars(gallery.images.folders(), gallery.images.label_names()),
             uri=uri,
             collection=collection_name(run, name),
+            kind=settings.milvus,
             n_candidates=settings.n_candidates,
             n_jobs=config.compute.n_jobs,
         )

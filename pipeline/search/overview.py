@@ -134,7 +134,7 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
         return kept
     tell("projecting the images", 0.02)
     plain, learned = _projections(searcher)
-    ids = np.array([image.id for image in searcher.images], np.int64)
+    ids = searcher.images.ids
     tell("finding the nearest images", 0.15)
     neighbors, distances = _nearest(learned, N_NEIGHBORS)
     tell("judging the labels", 0.25)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_FEW = 10_000  # images that pass a filter: compared with a query in this process, though Milvus could choose
 _ROUNDS = 5  # of looking for results whose files are there: where nearly all are gone, there are fewer results
 
 
@@ -155,6 +156,14 @@ def _index_of(
     if (cached := searcher.filtered.get(key)) is not None:
         return _by(cached[0], model), cached[1], None
     rows, n_images = searcher.gallery.rows_of(wanted), len(searcher.images)
+    if searcher.config.index.kind == "milvus" and len(rows) > _FEW:
+        passes = np.zeros(n_images, bool)  # dates and fields, which Milvus does not have
+        passes[rows] = True
+        index: Any = searcher.index(learner, learned)
+        if hasattr(index, "where"):  # else exact search stands in
+            folder = "" if wanted.folder == "." else wanted.folder and wanted.folder.rstrip("/")
+            index = index.where(label=wanted.label, not_label=wanted.not_label, folder=folder)
+        return index, None, passes
     if 2 * len(rows) > n_images:
         passes = np.zeros(n_images, bool)
         passes[rows] = True

@@ -19,8 +19,8 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.calibration import Calibration
 from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.files import image_sha256
+from visterm.pipeline.store.images import Images, Places
 from visterm.pipeline.store.models import (
     TRAINED,
     check_learners,
@@ -80,12 +80,12 @@ class Searcher:
         Directory of the images.
     extractor : VistermExtractor, OnnxEmbedder or None
         Makes vectors of images; None if the vectors were imported.
-    images : list of Image
-        The images that can be searched, sorted by path.
+    images : Images
+        The images that can be searched, sorted by path: a sequence of `Image`.
     X : CSR, ndarray or StoredVectors of float32, (n_images, V)
         Their vectors, unit rows, in the same order; imported vectors and those of a model may be dense, and stay on
         disk where they are many.
-    place : dict of int to int
+    place : Places
         Row of each image by its id.
     learners : list of str
         Names of those that can be used, "cosine" last.
@@ -127,7 +127,9 @@ class Searcher:
                 if like is None:
                     self.gallery = Gallery(self.run, self._console.warn)
                 elif like._state.collection != self._state.collection:
-                    self.gallery = Gallery(self.run, self._console.say)  # who follows a growing run was warned before
+                    self.gallery = Gallery(
+                        self.run, self._console.say, like.gallery
+                    )  # who follows a growing run was warned before
                 else:
                     self.gallery = like.gallery
                 self._open_learners(like)
@@ -138,9 +140,9 @@ class Searcher:
         gallery = self.gallery
         self.root: Path = gallery.root
         self.extractor: Any = gallery.extractor
-        self.images: list[Image] = gallery.images
+        self.images: Images = gallery.images
         self.X: Any = gallery.X
-        self.place: dict[int, int] = gallery.place
+        self.place: Places = gallery.place
         self.pending: set[int] = gallery.pending
 
     def _open_learners(self, like: Searcher | None) -> None:
@@ -242,7 +244,8 @@ class Searcher:
             # Checked after everything is read: another model, perhaps of other visterms, must not pass for this one.
             if name in TRAINED and learner_inputs(self.run, name, self.gallery.content) != self._trained.get(name):
                 raise UserError(f"{name} was retrained or updated after run {self.run.name} was opened; reopen the run")
-            warn_if_stale(self.run, name, self.gallery.training_images, self._console)
+            if name in TRAINED:
+                warn_if_stale(self.run, name, self.gallery.training_images, self._console)
             return loaded
 
         return self._once(("learner", name), load)

@@ -9,7 +9,7 @@ from visterm.pipeline.console import one_line
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.tables import again, check_table
 from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 if TYPE_CHECKING:
     from visterm.learners import Teachers

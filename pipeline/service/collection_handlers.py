@@ -17,7 +17,8 @@ from starlette.exceptions import HTTPException
 from visterm.pipeline.console import one_line
 from visterm.pipeline.search.filters import NO_FILTER, Filter, covers
 from visterm.pipeline.stages.edit import exclude, restore
-from visterm.pipeline.store.catalogue import Excluded, Image
+from visterm.pipeline.store.catalogue import Excluded
+from visterm.pipeline.store.images import Image
 
 from . import schemas
 from .handlers import RequestHandlers

@@ -28,7 +28,7 @@ from visterm.pipeline.search.queries import Queries
 from visterm.pipeline.search.rank import rank
 from visterm.pipeline.search.searcher import check_probability
 from visterm.pipeline.search.teachers import explain_teachers
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import LEARNER_NAMES
 from visterm.pipeline.store.run import Run
 

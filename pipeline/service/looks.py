@@ -19,7 +19,7 @@ import numpy as np
 from visterm.features import ImageError
 from visterm.features.decoding import decode_picture
 from visterm.pipeline.search.duplicates import group_copies, small_versions
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 from .snapshot import Snapshot
 from .thumbnails import ImageFileGone, read_original
@@ -67,7 +67,7 @@ class Looks:
     def _read(self, snapshot: Snapshot) -> None:
         searcher = snapshot.searcher
         try:
-            present = {image.sha256 for image in searcher.images}
+            present = set(searcher.images.contents())
             self._forget(self._cells.keys() - present)
             if searcher.config.collection.vectors.file is None:
                 self._group(snapshot)
@@ -115,8 +115,9 @@ class Looks:
         numbers = group_copies(cells, sizes[:, 0] / sizes[:, 1], lambda places: self._fine(known, places))
         number_of = dict(zip(known, numbers, strict=True))
         members: dict[int | str, list[int]] = defaultdict(list)
-        for image in snapshot.searcher.images:
-            members[number_of.get(image.sha256, image.sha256)].append(image.id)
+        images = snapshot.searcher.images
+        for sha256, id_ in zip(images.contents(), images.ids.tolist(), strict=True):
+            members[number_of.get(sha256, sha256)].append(id_)
         self.groups = {id_: min(ids) for ids in members.values() if len(ids) > 1 for id_ in ids}
 
     def _fine(self, known: list[str], places: set[int]) -> dict[int, bytes]:

@@ -42,10 +42,10 @@ def add_figure_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
         def read() -> dict[str, Any]:
             folder = evaluation_folder(handlers.run, name)
             figures = read_figures(folder, n_queries=queries, n_confusions=confusions)
-            rows = snapshot.searcher.gallery.rows_by_path
+            images = snapshot.searcher.images
             for query in (*figures["best"], *figures["worst"]):
                 for shown in (query, *query["results"]):
-                    row = rows.get(shown.get("path", shown.get("query")))
+                    row = images.row_of_path(shown["path"] if "path" in shown else shown["query"])
                     shown["image"] = None if row is None else handlers.image_summary(snapshot, row)
             return figures
 

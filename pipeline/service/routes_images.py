@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from visterm.pipeline.report.thumbnail import make_thumbnail
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 from . import schemas
 from .collection_handlers import CollectionHandlers

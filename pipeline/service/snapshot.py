@@ -15,7 +15,7 @@ import numpy as np
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.examples import Region, region_vector
 from visterm.pipeline.search.searcher import Searcher
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.vectors import extractor_content
 
 _log = logging.getLogger(__name__)
@@ -50,13 +50,9 @@ class Snapshot:
         if like is not None and searcher.shares_images(like.searcher):
             self.labels, self.sizes, self.extractor = like.labels, like.sizes, like.extractor
         else:
-            self.labels = Counter(label for image in searcher.images for label in image.labels)
+            self.labels = searcher.images.count_labels()
+            self.sizes = searcher.images.sizes
             self.extractor = extractor_content(searcher.run)
-            self.sizes = np.zeros((len(searcher.images), 2), np.int32)
-            with Collection(searcher.run.collection) as collection:
-                for number, width, height in collection.sizes():
-                    if (row := searcher.place.get(number)) is not None:
-                        self.sizes[row] = width, height
         self.default_learner = searcher.default_learner()
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
         self._low: dict[str, float] = {}  # score of each learner below which nothing is much like a query

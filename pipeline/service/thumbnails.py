@@ -11,13 +11,12 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 
 from visterm.features.decoding import ImageError, decode_picture
 from visterm.features.images import read_file
 from visterm.pipeline.report.thumbnail import make_thumbnail
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image, Images
 
 _log = logging.getLogger(__name__)
 SIZES = (128, 256, 384, 512, 768, 1024, 2048)  # longer side of a thumbnail; only a few, so that they can be stored
@@ -96,9 +95,9 @@ class Thumbnails:
                 self._db.execute("INSERT OR IGNORE INTO thumbnails VALUES (?, ?, ?, ?)", values)
         return thumbnail.webp
 
-    def sweep(self, images: Iterable[Image]) -> None:
+    def sweep(self, images: Images) -> None:
         """Remove thumbnails of other images than these, and all if they exceed MAX_THUMBNAIL_BYTES."""
-        present = {image.sha256 for image in images}
+        present = set(images.contents())
         for sha256 in list(self.colors):
             if sha256 not in present:
                 self.colors.pop(sha256, None)

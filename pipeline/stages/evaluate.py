@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count, told_of_compiling
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import (
     TRAINED,

@@ -11,8 +11,9 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from visterm.pipeline.console import Console, count, csv_cells
 from visterm.pipeline.errors import UserError, naming
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import replaced, write_text
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import extractor_content, mapped_vectors

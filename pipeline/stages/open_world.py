@@ -14,7 +14,8 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.console import Console, count
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.report.text import WORLDS
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, load_trained
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run

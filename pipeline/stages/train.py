@@ -20,8 +20,9 @@ from visterm.pipeline.errors import UserError, explain_system_error
 from visterm.pipeline.evaluation.is_a import parents_of
 from visterm.pipeline.feedback.calibration import measure_calibration
 from visterm.pipeline.feedback.versions import LearnerVersions
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run

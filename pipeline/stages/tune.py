@@ -16,8 +16,9 @@ from visterm.pipeline.config.models import Config
 from visterm.pipeline.config.search_spaces import search_space, value_of
 from visterm.pipeline.console import Console, count, duration
 from visterm.pipeline.errors import UserError
-from visterm.pipeline.store.catalogue import Collection, Image
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.files import file_sha256, publish
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.labels import WAYS_TO_LABEL
 from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.records import is_up_to_date, make_record, read_record

@@ -25,27 +25,19 @@ from visterm.pipeline.errors import UserError
 from . import edit
 from .database import Database, gc_paused
 from .files import discard
+from .images import Image, Images, read_images
 from .label_edits import LabelEdit
 from .paths import decoded
 from .scan import Changes, scan_root, scan_vectors
-from .segments import damaged, is_whole, read_images, read_segment, read_segment_record, row_of, stacked, write_segment
+from .segments import damaged, is_whole, read_segment, read_segment_record, row_of, stacked, write_segment
+from .segments import read_images as read_descriptions
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from visterm.retrieval import StoredVectors
 
 MERGED_BYTES = 64_000_000  # of a merged segment: counts of 180,000 photos; one of half as many is not merged
-
-
-class Image(NamedTuple):
-    """One live image of the collection."""
-
-    id: int
-    path: str  # relative to the root, or absolute if it lies outside; surrogateescape
-    sha256: str
-    labels: dict[str, float]
-    split: str | None
-    segment: int
-    row: int
 
 
 class Outcome(NamedTuple):
@@ -222,7 +214,7 @@ class Collection(Database):
             if not is_whole(folder):
                 try:
                     read_segment(folder)  # tells why
-                    read_images(folder)
+                    read_descriptions(folder)
                     raise damaged(folder, "a file is missing, or has another size")
                 except UserError as error:
                     yield str(error)
@@ -337,7 +329,7 @@ class Collection(Database):
         """Where the rows of a segment come from, as `write_segment` takes it: the root, and the extractor."""
         return {"root": os.fspath(self.root or ""), "extractor": self["extractor"] or ""}
 
-    def _rows_of(self, number: int, rows: list[int]) -> Any:
+    def _rows_of(self, number: int, rows: Any) -> Any:
         """Read rows of a segment."""
         try:
             return read_segment(self.segments / str(number))[rows]
@@ -388,10 +380,13 @@ class Collection(Database):
                 for id_, path, sha256, labels, split, segment, row in self.execute(query, splits)
             ]
 
-    def sizes(self) -> list[tuple[int, int, int]]:
-        """Id, width and height in pixels of the living images; imported vectors have none."""
-        query = "SELECT id, width, height FROM images WHERE status = 'ok' AND width IS NOT NULL"
-        return self.execute(query).fetchall()
+    def living(self, like: Images | None = None) -> Images:
+        """Return the living images in columns, in the order of their paths: for a collection of a million.
+
+        Only what has changed since `like` was returned is read.
+        """
+        with self._unchanging():
+            return read_images(self, like)
 
     def training_paths(self) -> list[str]:
         """Paths to learn visterms from: the training images, or all images if none has a split."""
@@ -433,22 +428,20 @@ class Collection(Database):
         """
         import numpy as np
 
-        by_segment: dict[int, list[int]] = defaultdict(list)
-        for place, image in enumerate(images):
-            by_segment[image.segment].append(place)
-        blocks, order, dense = [], [], None
-        for number, places in by_segment.items():
-            part = self._rows_of(number, [images[p].row for p in places])
+        if not images:
+            raise UserError(f"{self.folder}: no images to read")
+        numbers, rows = _places(images)
+        order = numbers.argsort(kind="stable")
+        blocks, dense = [], None
+        for places in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+            part = self._rows_of(int(numbers[places[0]]), rows[places])
             if isinstance(part, np.ndarray):  # placed at once: dense vectors may take most of the memory
                 dense = np.empty((len(images), part.shape[1]), np.float32) if dense is None else dense
                 dense[places] = part
             else:
                 blocks.append(part)
-            order += places
         if dense is not None:
             return dense
-        if not blocks:
-            raise UserError(f"{self.folder}: no images to read")
         back = np.empty(len(order), dtype=np.intp)
         back[order] = np.arange(len(order))
         return stacked(blocks)[back]
@@ -467,10 +460,22 @@ class Collection(Database):
 
         from visterm.retrieval import StoredVectors
 
-        numbers = np.fromiter((image.segment for image in images), np.int64, len(images))
-        rows = np.fromiter((image.row for image in images), np.int64, len(images))
-        segments, array_of = np.unique(numbers, return_inverse=True)
+        numbers, rows = _places(images)
+        segments = np.flatnonzero(np.bincount(numbers))
+        array_of = np.zeros(1 + segments[-1], np.int32)
+        array_of[segments] = np.arange(len(segments))
         arrays = [read_segment(self.segments / str(number)) for number in segments.tolist()]
-        if (rows >= np.array([len(array) for array in arrays])[array_of]).any():
+        if (rows >= np.array([len(array) for array in arrays])[array_of[numbers]]).any():
             raise self.damaged("a segment has fewer rows than it names")
-        return StoredVectors(arrays, array_of, rows)
+        return StoredVectors(arrays, array_of[numbers], rows)
+
+
+def _places(images: Sequence[Image]) -> tuple[np.ndarray, np.ndarray]:
+    """Segments of images and their rows there, int64 (n_images,)."""
+    import numpy as np
+
+    if isinstance(images, Images):
+        return images.segments, images.rows
+    pairs = [(image.segment, image.row) for image in images]
+    numbers, rows = np.array(pairs, np.int64).reshape(-1, 2).T
+    return numbers, rows

@@ -46,11 +46,29 @@ CREATE TABLE images (
 CREATE UNIQUE INDEX live ON images (path) WHERE status != 'removed';
 CREATE INDEX by_status ON images (status);
 """
-# Labels given by hand, which neither folders nor tables know. Catalogues of earlier versions lack this table and the
-# next until the first write; reading does not need them.
+# Catalogues of earlier versions lack what follows until the first write; reading does not need it.
+# Labels given by hand, which neither folders nor tables know:
 _GIVEN = "CREATE TABLE IF NOT EXISTS given (path BLOB PRIMARY KEY, labels TEXT NOT NULL)"
 # When a picture was taken (empty: its file does not say; null: not looked yet), and JSON of what a manifest says.
 _FIELDS = "CREATE TABLE IF NOT EXISTS fields (id INTEGER PRIMARY KEY, taken TEXT, given TEXT)"
+
+# Images that changed last, so that a process that has read them all reads only those again. The mark tells whether a
+# row is one that it has seen: a catalogue may be replaced by an older copy, which then takes another course.
+_KEPT_CHANGES = 100_000
+_NOTE = f"""BEGIN
+    INSERT INTO changes (image, mark) VALUES (%s.id, random());
+    DELETE FROM changes WHERE number = last_insert_rowid() - {_KEPT_CHANGES};
+END"""
+_YOUNGER = (
+    _GIVEN,
+    _FIELDS,
+    "CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, image INTEGER NOT NULL, mark INTEGER NOT NULL)",
+    "INSERT INTO changes (image, mark) SELECT 0, random() WHERE NOT EXISTS (SELECT 1 FROM changes)",
+    f"CREATE TRIGGER IF NOT EXISTS note_added AFTER INSERT ON images {_NOTE % 'new'}",
+    f"CREATE TRIGGER IF NOT EXISTS note_changed AFTER UPDATE ON images {_NOTE % 'new'}",
+    f"CREATE TRIGGER IF NOT EXISTS note_renumbered AFTER UPDATE OF id ON images {_NOTE % 'old'}",
+    f"CREATE TRIGGER IF NOT EXISTS note_deleted AFTER DELETE ON images {_NOTE % 'old'}",
+)
 
 
 class Known(NamedTuple):
@@ -98,10 +116,11 @@ class Database:
             if not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 if not empty and has_segments(self.segments):
                     raise self.damaged("it has no tables")
-                with self.transaction():
-                    for statement in _SCHEMA.split(";\n"):
-                        self._db.execute(statement)
-                    self["format"] = FORMAT
+                self._db.execute("BEGIN IMMEDIATE")
+                for statement in (*_SCHEMA.split(";\n"), *_YOUNGER):
+                    self._db.execute(statement)
+                self["format"] = FORMAT
+                self._db.execute("COMMIT")
             self._counter, self._was_sealed = self._check_seal()
             version = self["format"]
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -263,8 +282,8 @@ class Database:
         """Commit the statements inside together; roll them back if anything is raised."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute(_GIVEN)
-            self._db.execute(_FIELDS)
+            for statement in _YOUNGER:
+                self._db.execute(statement)
             yield
             self._db.execute("COMMIT")
         except BaseException:
@@ -275,6 +294,18 @@ class Database:
     def last_id(self) -> int:
         """The last id given to an image; 0 if there is none."""
         return self.execute("SELECT max(id) FROM images").fetchone()[0] or 0
+
+    def last_change(self) -> tuple[int, int] | None:
+        """The number and the mark of the last change of an image; None if the catalogue does not tell yet."""
+        if not self.execute("SELECT 1 FROM sqlite_master WHERE name = 'changes'").fetchone():
+            return None
+        return self.execute("SELECT number, mark FROM changes ORDER BY number DESC LIMIT 1").fetchone()
+
+    def changed_since(self, change: tuple[int, int]) -> list[int] | None:
+        """Ids of the images that changed after a change; None if the catalogue does not have it (any more)."""
+        if not self.execute("SELECT 1 FROM changes WHERE number = ? AND mark = ?", change).fetchone():
+            return None
+        return [id_ for (id_,) in self.execute("SELECT DISTINCT image FROM changes WHERE number > ?", change[:1])]
 
     def rows(self, where: str, values: Sequence[Any] = ()) -> list[tuple[int, str, str]]:
         """Id, path and status of the rows that a condition selects, by path; never of removed ones."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from visterm.pipeline.config.learners import TABLE
 from visterm.pipeline.errors import UserError
 
-from .catalogue import Collection, Image
+from .catalogue import Collection
 from .checksums import check_files
+from .images import Image
 from .labels import WAYS_TO_LABEL
 from .records import read_record
 from .run import Run

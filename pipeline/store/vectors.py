@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.errors import UserError
 
-from .catalogue import Collection, Image
+from .catalogue import Collection
 from .checksums import check_files
 from .files import file_sha256
+from .images import Image
 from .records import fingerprint, read_record, repair_hint
 from .run import Run
 

@@ -14,8 +14,9 @@ from sklearn.preprocessing import normalize
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 
-from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, milvus
-from visterm.retrieval.milvus import Entries, StaleIndexError, connect, drop_collection, shown
+from visterm.retrieval import ExactIndex, MilvusError, MilvusIndex, milvus, milvus_connection
+from visterm.retrieval.milvus import Entries, Scalars, StaleIndexError, drop_collection
+from visterm.retrieval.milvus_connection import connect, shown
 
 D = 1500
 N = 800
@@ -131,6 +132,92 @@ def test_short_vectors_go_to_milvus_as_they_are(make, X, ids, queries):
     index, exact = make(Mapped(V), X, ids), ExactIndex(Mapped(V), X)
     index.synchronize()
     assert_same(index.search(queries, 10), exact.search(queries, 10))
+
+
+@pytest.fixture(scope="module")
+def dense():
+    """Unit vectors longer than those that visterms are projected to."""
+    return normalize(np.random.default_rng(5).standard_normal((N, 600))).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", milvus.KINDS)
+def test_dense_vectors_lie_in_an_index_of_milvus_as_they_are(make, dense, ids, kind):
+    index = make(Bilinear(), dense, ids, kind=kind, n_candidates=None, collection=f"dense_{kind}")
+    exact = ExactIndex(Bilinear(), dense)
+    assert index.synchronize() == (N, 0)
+    assert (index.n_candidates, index.is_synchronized()) == (milvus.DENSE_CANDIDATES, True)
+    queries = dense[::40]
+    found, wanted = index.search(queries, 5), exact.search(queries, 5)
+    np.testing.assert_array_equal(found.indices[:, 0], wanted.indices[:, 0])
+    np.testing.assert_array_equal(found.scores[:, 0], wanted.scores[:, 0])  # bit for bit
+    least = {"ivf": 0.2, "flat": 1.0}.get(kind, 0.9)  # random vectors lie in no lists
+    assert np.mean([np.isin(*both).mean() for both in zip(wanted.indices, found.indices, strict=True)]) >= least
+
+
+def test_another_kind_of_index_is_made_of_what_milvus_holds(make, dense, ids):
+    make(Bilinear(), dense, ids).synchronize()
+    index = make(Bilinear(), dense, ids, kind="flat")
+    assert not index.is_synchronized()
+    assert index.synchronize() == (0, 0)
+    assert index.is_synchronized()
+    assert_same(index.search(dense[:9], 5), ExactIndex(Bilinear(), dense).search(dense[:9], 5))
+    assert not make(Bilinear(), dense, ids).is_synchronized()
+    with pytest.raises(ValueError, match="kind is one of autoindex, hnsw, ivf, flat, not 'tree'"):
+        make(Bilinear(), dense, ids, kind="tree")
+
+
+FOLDERS = ["", "sea", "sea/north", "seaside", "100%", "100x", "a_b", "axb", "a\\b", 'say "sea"', "größe/süd", "\udcff"]
+LABELS = [(), ("x",), ("x", 'a "b"'), ("süß",), ("y", "x\udcff"), ("back\\slash",)]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"label": ["x"]}, {"label": ['a "b"', "süß"]}, {"label": ["y"], "not_label": ["x"]}, {"not_label": ["x", "y"]},
+     {"label": ["back\\slash"]}, *({"folder": folder} for folder in FOLDERS[:-1]), {"folder": "sea", "label": ["x"]}],
+)  # fmt: skip
+def test_milvus_filters_by_label_and_folder(make, dense, ids, wanted):
+    scalars = Scalars([FOLDERS[i % len(FOLDERS)] for i in range(N)], [LABELS[i % 7 % len(LABELS)] for i in range(N)])
+    index = make(Bilinear(), dense, ids, scalars=scalars, kind="flat", n_candidates=1)
+    index.synchronize()
+
+    def passes(folder, labels):
+        below = wanted.get("folder")
+        return (
+            (not wanted.get("label") or not {*labels}.isdisjoint(wanted["label"]))
+            and {*labels}.isdisjoint(wanted.get("not_label", ()))
+            and (below is None or folder == below or bool(below and folder.startswith(f"{below}/")))
+        )
+
+    rows = np.flatnonzero([passes(*both) for both in zip(*scalars, strict=True)])
+    assert 5 < len(rows) < N / 1.1
+    found = index.where(**wanted).search(dense[:20], 5)
+    expected = ExactIndex(Bilinear(), dense[rows]).search(dense[:20], 5)
+    np.testing.assert_array_equal(found.indices, rows[expected.indices])
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    assert index.search(dense[:1], 1).indices[0, 0] == 0  # the index itself has no filter
+
+
+def test_other_labels_are_written_and_nothing_else(make, dense, ids):
+    plain = make(Bilinear(), dense, ids)
+    plain.synchronize()
+    labels = [("new",) if i < 20 else () for i in range(N)]
+    index = make(Bilinear(), dense, ids, scalars=Scalars([""] * N, labels))
+    assert index.synchronize(plain.entries) == (20, 0)
+    assert index.where(label=["new"]).search(dense[:1], 15).indices.max() < 20
+
+
+def test_a_collection_of_an_earlier_version_is_written_anew(make, dense, ids):
+    from pymilvus import DataType
+
+    index = make(Bilinear(), dense, ids)
+    schema = index._client.create_schema(auto_id=False)
+    schema.add_field("id", DataType.INT64, is_primary=True)
+    schema.add_field("fingerprint", DataType.INT64)
+    schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=512)
+    index._client.create_collection(index.collection, schema=schema)
+    assert not index.is_synchronized()
+    assert index.synchronize() == (N, 0)
+    assert index.is_synchronized()
 
 
 def test_what_milvus_cannot_narrow_down_is_searched_exactly(make, learner, X, ids, queries):
@@ -306,7 +393,7 @@ def serving(folder):
 @pytest.mark.slow
 def test_a_server_serves_as_a_file_does_until_it_is_gone(tmp_path, learner, X, ids, queries, monkeypatch, make):
     with serving(tmp_path / "data") as (uri, server):
-        index, local = make(learner, X, ids, uri=uri), make(learner, X, ids)
+        index, local = (make(learner, X, ids, kind="flat", **own) for own in ({"uri": uri}, {}))
         assert index.synchronize() == local.synchronize() == (N, 0)
         assert_same(index.search(queries, 10), local.search(queries, 10))
         server.kill()
@@ -318,7 +405,7 @@ def test_a_server_serves_as_a_file_does_until_it_is_gone(tmp_path, learner, X, i
 
 @pytest.mark.timeout(60)
 def test_nobody_at_the_address_is_told_within_seconds(learner, X, ids, make, monkeypatch):
-    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 1.0)
     with closing(socket.create_server(("127.0.0.1", 0))) as deaf:  # takes connections, and says nothing
         port = deaf.getsockname()[1]
         with pytest.raises(
@@ -338,7 +425,7 @@ def test_what_is_no_milvus_file_is_refused_and_left_alone(learner, X, ids, make,
             make(learner, X, ids, uri=os.fspath(file))
     assert text.read_text() == "no Milvus"
     assert os.listdir(folder) == ["mine.txt"]
-    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
     with pytest.raises(MilvusError, match=r"nowhere/milvus.db: cannot be opened as a Milvus file.*not exists"):
         make(learner, X, ids, uri=os.fspath(tmp_path / "nowhere/milvus.db"))
 
@@ -347,10 +434,10 @@ def test_what_is_no_milvus_file_is_refused_and_left_alone(learner, X, ids, make,
 def test_a_file_that_another_process_holds_is_waited_for_and_then_refused(learner, X, ids, make, tmp_path, monkeypatch):
     file = os.fspath(tmp_path / "held.db")
     with serving(file) as (_, server):
-        monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
+        monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
         with pytest.raises(MilvusError, match=rf"^{file}: another process has this Milvus file open"):
             make(learner, X, ids, uri=file)
-        monkeypatch.setattr(milvus, "CONNECT_SECONDS", 30.0)
+        monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 30.0)
         threading.Timer(0.5, server.kill).start()
         assert not make(learner, X, ids, uri=file).is_synchronized()
 

@@ -16,7 +16,7 @@ import pytest
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.feedback.marks import RelevanceMarks
 from visterm.pipeline.feedback.update import FeedbackTrainer
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.run import Run
 
 QUERY, OTHER = hashlib.sha256(b"query").hexdigest(), hashlib.sha256(b"other").hexdigest()
@@ -114,7 +114,7 @@ def test_query_vectors_come_back_for_the_extractor_they_were_made_with(marks):
 WRITER = """
 import sys
 from pathlib import Path
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.feedback.marks import RelevanceMarks
 marks = RelevanceMarks(Path(sys.argv[1]))
 for i in range(15):

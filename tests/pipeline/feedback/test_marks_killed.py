@@ -38,7 +38,7 @@ def said_until_killed(program, *arguments, lines, seconds):
 MARKER = """
 import sys
 from pathlib import Path
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 from visterm.pipeline.feedback.marks import RelevanceMarks
 marks = RelevanceMarks(Path(sys.argv[1]))
 number = int(sys.argv[2])

@@ -13,7 +13,7 @@ from visterm.pipeline.search.duplicates import (
     small_versions,
     without_duplicates,
 )
-from visterm.pipeline.store.catalogue import Image
+from visterm.pipeline.store.images import Image
 
 
 def cells(pixels):

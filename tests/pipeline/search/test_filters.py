@@ -3,8 +3,8 @@
 import pytest
 
 from visterm.pipeline.search.filters import NO_FILTER, Albums, Condition, Fields, Filter, InvalidFilter, covers
-from visterm.pipeline.store.catalogue import Image
 from visterm.pipeline.store.fields import FieldsRow
+from visterm.pipeline.store.images import Image
 
 IMAGES = [  # sorted by path, as those of a gallery
     Image(i, path, str(i), dict.fromkeys(labels, 1.0), None, 0, i)

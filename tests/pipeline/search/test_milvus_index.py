@@ -19,16 +19,17 @@ pytest.importorskip("milvus_lite")
 
 from pymilvus import MilvusException
 
-from visterm.pipeline import Searcher
+from visterm.pipeline import LabelEditor, Searcher
 from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.search import rank as rank_module
 from visterm.pipeline.search import searcher as searcher_module
 from visterm.pipeline.search.milvus_index import RunIndex, collection_name
 from visterm.pipeline.search.rank import rank
 from visterm.pipeline.service import reloader
 from visterm.pipeline.store.run import Run
-from visterm.retrieval import ExactIndex, MilvusIndex, milvus
-from visterm.retrieval.milvus import close_file, connect
+from visterm.retrieval import ExactIndex, MilvusIndex, milvus, milvus_connection
+from visterm.retrieval.milvus_connection import close_file, connect
 
 CLASSES = ("apple", "pear", "plum")
 SETTINGS = ("features.n_visterms=40", "oasis.n_steps=300", "oasis.patience=null", "wsabie.n_steps=300",
@@ -126,6 +127,41 @@ class Same:
     transform_query = transform
 
 
+def test_labels_and_folders_are_filtered_by_milvus(mine, monkeypatch):
+    filters: list = [{"label": "pear"}, {"not_label": ["pear", "plum"]}, {"folder": "plum/"},
+                     {"folder": "."}, {"label": ["pear", "plum"], "folder": "pear"},
+                     {"label": "pear", "where": "date>2000"}]  # fmt: skip
+
+    def results():
+        searcher = Searcher(mine / "runs/fruit")
+        queries = [f"id:{searcher.images[row].id}" for row in range(0, 45, 5)]
+        return [searcher.search(queries, k=2, learner="cosine", **wanted) for wanted in filters]
+
+    asked, where = [], RunIndex.where
+    monkeypatch.setattr(RunIndex, "where", lambda index, **given: (asked.append(given), where(index, **given))[1])
+    wanted = results()
+    assert not asked  # few images are compared here
+    monkeypatch.setattr(rank_module, "_FEW", 5)
+    assert results() == wanted
+    assert len(asked) == 5  # no image lies in the top folder
+    LabelEditor(mine / "runs/fruit").add("pear", [1, 2])
+    with_edits = results()
+    assert with_edits != wanted
+    monkeypatch.setattr(rank_module, "_FEW", 10_000)
+    assert results() == with_edits
+
+
+def test_the_kind_of_milvus_index_is_a_setting(mine):
+    results, _ = search("id:3", mine, k=2)
+    for kind in ("flat", "hnsw"):
+        use(f"index.milvus={kind}", cwd=mine)
+        assert search("id:3", mine, k=2)[0] == results
+        client = connect(os.fspath(mine / "runs/fruit/index/milvus.db"))
+        assert client.describe_index("visterm_fruit_oasis", "embedding")["index_type"] == kind.upper()
+    with pytest.raises(UserError, match="milvus is used with kind: milvus only"):
+        load_config(None, ["index.milvus=hnsw"])
+
+
 @pytest.mark.slow
 def test_another_content_is_told_and_rebuild_repairs_it(mine):
     visterm("index", "--rebuild", cwd=mine)  # the first command that makes it
@@ -158,7 +194,7 @@ def test_a_few_lost_images_are_written_again_unasked(mine):
 
 @pytest.mark.slow
 def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeypatch):
-    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
     folder = mine / "runs/fruit/index/milvus.db"
 
@@ -188,7 +224,7 @@ def test_a_damaged_file_in_the_run_is_told_and_rebuild_replaces_it(mine, monkeyp
 
 @pytest.mark.slow
 def test_nobody_at_the_address_is_one_line_and_nothing_is_lost(mine, monkeypatch):
-    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(milvus_connection, "CONNECT_SECONDS", 0.5)
     results, _ = search("id:3", mine, k=2)
     with closing(socket.create_server(("127.0.0.1", 0))) as deaf:
         uri = f"http://127.0.0.1:{deaf.getsockname()[1]}"

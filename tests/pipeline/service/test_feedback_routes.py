@@ -114,7 +114,7 @@ def test_disk_full_while_a_mark_is_written(own, monkeypatch, serving, photos, se
 
         monkeypatch.setattr(append_only.AppendOnlyStore, "_connect", on_a_full_disk)
         answered = []
-        for image in searcher.images * 40:  # until the page is full
+        for image in [*searcher.images] * 40:  # until the page is full
             answered.append(client.post("/marks", json={"query": key, "image": image.id, "mark": -1}))
             if answered[-1].status_code != 200:
                 break
