@@ -42,6 +42,7 @@ def test_none_is_null():
         ("features.n_visterms=10.5", "features.n_visterms"),
         ("features=3", "features: input should be"),
         ("features.max_side=20", "features.max_side: input should be greater than or equal to 64, not 20"),
+        ("collection.max_pixels=18446744073709551616", "collection.max_pixels: input should be less than or equal to"),
         ("features.max_side=99.5", "features.max_side: input should be a valid integer, not 99.5"),
         ("features.cells=3", "features.cells: input should be a valid list, not 3"),
         ("features.cells=[]", "cells must list the sides of different grids, such as [3] or [1, 3], not []"),
