@@ -452,10 +452,34 @@ class AlikeGroup(BaseModel):
     images: list[ImageSummary]
 
 
+class DifferentStep(BaseModel):
+    """Images that somebody said show different pictures."""
+
+    step: int
+    time: str = Field(description="UTC, ISO 8601")
+    images: int
+
+
+class DifferentResult(BaseModel):
+    """What undoing would undo."""
+
+    last: DifferentStep | None
+
+
+class DifferentRequest(BaseModel):
+    """Images of different parts show different pictures."""
+
+    model_config = ConfigDict(extra="forbid")
+    parts: list[Annotated[list[ImageId], Field(min_length=1, max_length=MAX_SELECTED)]] = Field(
+        min_length=2, max_length=MAX_SELECTED, description="Of ids; nothing is said of the images of one part"
+    )
+
+
 class AlikeGroups(BaseModel):
     """Groups of images that look alike."""
 
     total: int
+    last: DifferentStep | None = Field(description="What POST /api/alike/undo would undo")
     groups: list[AlikeGroup]
 
 

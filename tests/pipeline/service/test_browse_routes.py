@@ -25,10 +25,7 @@ def mapped(own, searcher, serving):
     with publish(overview_folder(own), overview_record(searcher)) as folder:
         np.save(folder / "ids.npy", np.array([*ids, 10**6], np.int64))  # the last one was removed since
         np.save(folder / "points.npy", np.linspace(0, 1, 2 * len(ids) + 2, dtype=np.float32).reshape(-1, 2))
-        alike = [
-            {"ids": ids[:3], "same": True, "similarity": 0.95},
-            {"ids": [ids[4], 10**6], "same": False, "similarity": 1.0},
-        ]
+        alike = {"same": [(ids[0], other, 0.95) for other in ids[1:3]], "alike": [(ids[4], 10**6, 1.0)]}
         (folder / "alike.json").write_text(json.dumps(alike))
         entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
@@ -190,6 +187,30 @@ def test_the_map_and_what_follows_from_it(mapped, searcher):
     check = mapped.get("/api/check").json()
     assert (check["total"], check["entries"][0]["suggested"]) == (1, "pear")
     assert mapped.get("/api/check", params={"label": "plum"}).json()["total"] == 0
+
+
+def test_what_is_said_to_be_different_is_in_no_group(mapped, searcher):
+    first, second, third = (image.id for image in searcher.images[:3])
+
+    def groups():
+        listed = schemas.AlikeGroups.model_validate(mapped.get("/api/alike").json())
+        return [[image.id for image in group.images] for group in listed.groups], listed.last
+
+    assert groups() == ([[first, second, third]], None)
+    done = mapped.post("/api/alike/different", json={"parts": [[first, second], [third]]}).json()
+    assert schemas.DifferentResult.model_validate(done).last.images == 3
+    assert groups()[0] == [[first, second]]
+    mapped.post("/api/alike/different", json={"parts": [[first], [second]]})
+    assert groups()[0] == []
+    assert (mapped.get("/api/map").json()["n_alike"], mapped.get("/api/map").json()["current"]) == (0, True)
+    assert mapped.post("/api/alike/undo").json()["last"] == done["last"]
+    assert mapped.post("/api/alike/undo").json()["last"] is None
+    assert groups()[0] == [[first, second, third]]
+    mapped.check_error(mapped.post("/api/alike/undo"), 409, "nothing to undo")
+    for parts, message in (([[first], [first]], "twice"), ([[first], [10**6]], "no image id:1000000")):
+        mapped.check_error(mapped.post("/api/alike/different", json={"parts": parts}), 409, message)
+    mapped.check_error(mapped.post("/api/alike/different", json={"parts": [[first]]}), 422, "parts")
+    assert groups()[1] is None
 
 
 def test_without_a_map_the_routes_say_so(client):
