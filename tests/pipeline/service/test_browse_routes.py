@@ -253,6 +253,32 @@ def test_a_map_that_is_asked_for_while_one_is_drawn_is_drawn_after_it(own, servi
         client.wait_until(lambda: client.handlers.overview._process not in (first, None))
 
 
+def test_a_removal_that_is_undone_while_its_map_is_drawn_leaves_the_map_of_all(mapped, tmp_path, monkeypatch):
+    """The map on disk is up to date when the removal is undone, and not when the process ends."""
+    maker = mapped.handlers.overview
+    record = overview_folder(mapped.handlers.run) / "record.json"
+    stale = tmp_path / "stale.json"
+    stale.write_text(json.dumps(json.loads(record.read_text()) | {"inputs": {}}))
+    wait, started = tmp_path / "go on", tmp_path / "started"
+    code = f"""if 1:
+        import os, pathlib, time
+        started, wait = pathlib.Path({str(started)!r}), pathlib.Path({str(wait)!r})
+        started.write_text(started.read_text() + "x" if started.exists() else "x")
+        while not wait.exists():
+            time.sleep(0.01)
+        if started.read_text() == "x":
+            os.replace({str(stale)!r}, {str(record)!r})"""
+    monkeypatch.setattr(overview_maker, "COMMAND", (sys.executable, "-c", code))
+    snapshot = mapped.handlers.snapshot
+    with monkeypatch.context() as patch:
+        patch.setattr(maker, "is_current", lambda snapshot: False)  # of the images that are left
+        maker.start(snapshot)
+    mapped.wait_until(started.exists)
+    maker.start(snapshot)  # the removal is undone
+    wait.touch()
+    mapped.wait_until(lambda: started.read_text() == "xx")
+
+
 def test_figures_of_evaluations_and_trainings(client):
     figures = client.described(schemas_figures.EvaluationFigures, "/api/evaluations/oasis/figures")
     assert figures["best"][0]["image"]["thumbnail"]
