@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.different import DifferentPictures
 from visterm.pipeline.store.files import publish
@@ -41,7 +42,8 @@ N_DIRECTIONS = 64  # main directions of the vectors
 N_NEIGHBORS = 15
 MAX_LAID_OUT = 60_000  # images that UMAP lays out; others are put between their nearest ones
 MIN_LAID_OUT = 16  # fewer are laid out by their two main directions
-ALIKE = 0.93  # cosine of all visterms from which two images look alike
+ALIKE = {"visterms": 0.84, "spatial": 0.9, "deep": 0.87}  # cosine from which two images look alike; see `alike_limit`
+ALIKE_OTHER = 0.93  # of tables and other networks, of which nothing is known
 _FITTED_ON = 20_000  # images that the main directions are computed from
 _DENSE_ENTRIES = 40_000_000  # of learned queries, which are dense: some 160 MB
 _ROWS_AT_ONCE = 512
@@ -72,6 +74,15 @@ class Overview(NamedTuple):
     record: dict[str, Any]
 
 
+def alike_limit(config: Config) -> float:
+    """Cosine from which two images look alike, by their vectors; ``python -m benchmarks alike`` chose it."""
+    if config.collection.vectors.file is not None or config.features.kind == "onnx":
+        return ALIKE_OTHER
+    if config.features.kind == "deep":
+        return ALIKE["deep"]
+    return ALIKE["visterms" if config.features.cells == [1] else "spatial"]
+
+
 def overview_record(searcher: Searcher) -> dict[str, Any]:
     """Make the record of the overview of a run as it is now; see `is_up_to_date`."""
     learner = searcher.default_learner()
@@ -80,7 +91,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
         {
             "seed": searcher.config.seed,
             "n_neighbors": N_NEIGHBORS,
-            "alike": ALIKE,
+            "alike": alike_limit(searcher.config),
             "crops": ALIGNED_CORRELATION,
             "pictures": EVENED_TOLERANCE,
             "check": rules_of_checks(),
@@ -367,7 +378,7 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
     if searcher.config.collection.vectors.file is None:
         same = _same_pictures(searcher) | same
-    near = similar >= ALIKE
+    near = similar >= alike_limit(searcher.config)
     alike = zip(left[near].tolist(), right[near].tolist(), similar[near].tolist(), strict=True)
     ids = [image.id for image in images]
     return {

@@ -65,6 +65,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "models": models,
                 "training": training,
                 "evaluations": _evaluation_names(handlers.run),
+                "can_add": snapshot.searcher.config.collection.vectors.file is None,
                 "judging": handlers.run.judgements.exists(),
                 "limits": {
                     "k": schemas.MAX_K,

@@ -220,6 +220,38 @@ class RemovalResult(BaseModel):
     behind: str | None = Field(description=_BEHIND)
 
 
+class KeptPhoto(BaseModel):
+    """A photo that was sent, to be added to the collection."""
+
+    name: str
+    copy_of: str | None = Field(description="The image of the collection with the same bytes; then it is not kept")
+
+
+class RefusedPhoto(BaseModel):
+    """A photo that could not be added."""
+
+    name: str
+    reason: str
+
+
+class AddResult(BaseModel):
+    """What came of adding photos."""
+
+    added: int
+    refused: list[RefusedPhoto]
+    cancelled: int = Field(description="Photos that were deleted because adding was cancelled")
+
+
+class AddState(BaseModel):
+    """How far adding photos is."""
+
+    running: bool
+    done: int
+    total: int
+    result: AddResult | None = Field(description="Of the last time since the service started")
+    problem: str | None = Field(description="Why the last time failed; its photos are added with the next ones")
+
+
 class RestoreRequest(BaseModel):
     """The removal to undo."""
 
@@ -375,6 +407,7 @@ class RunInfo(BaseModel):
     models: dict[str, FeedbackModel]
     training: TrainState
     evaluations: list[str]
+    can_add: bool = Field(description="Photos can be added with POST /api/add; not to imported vectors")
     judging: bool = Field(description="Whether `visterm judge` has drawn results to judge")
     limits: dict[str, int]
 

@@ -10,6 +10,7 @@ from running import copy_run, json_of, visterm
 
 from visterm.learners import WSABIE
 from visterm.pipeline import Searcher, find_duplicates
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.search import overview as module
 from visterm.pipeline.search.groups import group_pairs
 from visterm.pipeline.search.overview import make_overview, read_overview
@@ -116,6 +117,14 @@ def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vector
     searcher.learner = searcher.blend = lambda name: learner
     _, learned = module._projections(searcher)
     np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)
+
+
+def test_the_limit_of_what_looks_alike_is_that_of_the_kind_of_vectors():
+    settings = {"features.kind=deep": "deep", "features.cells=[3]": "spatial", "features.n_visterms=100": "visterms"}
+    for setting, kind in settings.items():
+        assert module.alike_limit(load_config(None, [setting])) == module.ALIKE[kind]
+    for setting in ("features.kind=onnx", "collection.vectors.file=x.npy"):
+        assert module.alike_limit(load_config(None, [setting])) == module.ALIKE_OTHER
 
 
 def test_nearest_against_numpy():

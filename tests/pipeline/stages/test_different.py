@@ -16,7 +16,7 @@ from visterm.pipeline.store.run import Run
 @pytest.fixture
 def copies(mine, monkeypatch):
     """The run with two copies of an image, each in an order of its own."""
-    monkeypatch.setattr(overview, "ALIKE", 1.1)
+    monkeypatch.setattr(overview, "alike_limit", lambda config: 1.1)
     monkeypatch.chdir(mine)
     for name in ("a", "b"):
         shutil.copy("fruit/pear/1.jpg", f"fruit/pear/{name}.jpg")
