@@ -23,7 +23,7 @@ const line = el("section", {
   hidden: true,
 });
 
-/** @type {() => unknown} */
+/** @type {() => void} */
 let cancelling = () => {}; // of the step under way
 
 /** @param {...(HTMLElement | "")} parts */
@@ -42,7 +42,7 @@ const button = (words, onclick) => el("button", { type: "button", onclick }, wor
  * @param {string} words
  * @param {number} done
  * @param {number} total
- * @param {() => unknown} cancel
+ * @param {() => void} cancel
  */
 function showProgress(words, done, total, cancel) {
   cancelling = cancel;
