@@ -332,6 +332,10 @@ def test_figures(page):
     ):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     no_overflow(page)
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="Report").click()
+    expect(opened.value.locator("#query-table th button").first).to_be_attached()  # its scripts run
+    opened.value.close()
 
 
 def test_names_of_any_script_and_length_fit(page):
