@@ -624,7 +624,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
         "diagonal" keeps a variance for each entry of W, and costs little more than OASIS; "factored" keeps correlations
         between features, in two (d, d) matrices, at O(d^2) time a violating triplet.
     r : float, default=1.0
-        Regulariser: larger makes smaller steps, and is surer of an entry later.
+        Regulariser: larger makes smaller steps, and shrinks variances more slowly.
     n_steps : int, default=300_000
         Triplets.
     init : {"zero", "identity"} or None, default=None

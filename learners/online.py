@@ -336,7 +336,7 @@ class OnlineLearner(ResumingLearner):
         return self.steps_for(X.shape[0])
 
     def end_after(self, n_steps: int) -> None:
-        """Let the fit under way, or the checkpoint, learn `n_steps` before early stopping, or what it has if more.
+        """Cap the total steps of the current fit or checkpoint, which may have more already, before early stopping.
 
         A refit is not shortened, as it repeats what was validated. For use by `callback` and `progress`, and before
         `resume`.
@@ -453,7 +453,7 @@ class OnlineLearner(ResumingLearner):
         self, sums: dict[str, Any], watch: Callable[[], float] | None, measure_images: Callable[[], float] | None
     ) -> None:
         """Add a pass to the history, and keep the state if it is the best so far."""
-        validation = None if watch is None or not self._looks() else watch()
+        validation = None if watch is None or not self._validates_now() else watch()
         self.history_.append(
             {
                 "phase": self.phase_,
@@ -481,7 +481,7 @@ class OnlineLearner(ResumingLearner):
         """Precision at 1 of the mAP measured last."""
         return None if self._quality is None else self._quality.p1
 
-    def _looks(self) -> bool:
+    def _validates_now(self) -> bool:
         """Whether to validate now: after each of 16 passes, then eight times while the steps double, and at the end.
 
         The curve flattens: between two looks lies a small part of what was learned, and most time goes into learning.

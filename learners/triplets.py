@@ -353,10 +353,10 @@ class TripletSampler:
             queries = self._deal_by_class(tables, seed, turns)
         elif pairs_per_query > 1 and n:
             turns = np.arange(first, first + n) // pairs_per_query
-            queries = self._deal(tables.usable, seed, int(turns[0]), int(turns[-1]) + 1)[turns - turns[0]]
+            queries = self._shuffled_queries(tables.usable, seed, int(turns[0]), int(turns[-1]) + 1)[turns - turns[0]]
         return self._draw(tables, stream(*seed, first), queries, n)
 
-    def _deal(self, usable: np.ndarray, seed: tuple[int, ...], start: int, stop: int) -> np.ndarray:
+    def _shuffled_queries(self, usable: np.ndarray, seed: tuple[int, ...], start: int, stop: int) -> np.ndarray:
         """Queries whose turns are `start` to `stop` - 1: (stop - start,) int32."""
         n, dealt = len(usable), []
         for deal in range(start // n, (stop - 1) // n + 1):

@@ -85,7 +85,7 @@ def _add_steps(
     out: np.ndarray,
     coefficients: np.ndarray,
 ) -> None:
-    """Bring row z of Z A Z' in `out`, and what A z is in rows of Y, from the A of the block's start to that of now."""
+    """Update row z of Z A Z' in `out`, and its coefficients over the rows of Y, to the current A."""
     coefficients[:] = 0.0
     coefficients[z] = 1.0
     for i in range(k):

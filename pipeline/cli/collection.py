@@ -287,7 +287,7 @@ def info(
                 share = f"{index['recall']:.1%} of the {index['k']} nearest of {index['images']:,} images"
                 held = f"; {index['held']:,} in Milvus, {index['milvus']}" if "milvus" in index else ""
                 print(f"{'index:':12} {name} finds {share} (measured with {index['queries']:,} of them){held}")
-        elif key == "growth":
+        elif key == "drift":
             if value is not None:
                 print(f"{'drift:':12} {_drift_in_words(value, place)}")
         elif isinstance(value, dict):

@@ -167,7 +167,7 @@ def _say_trained(summary: dict, place: Run, console: Console) -> None:
     if name == "cosine":
         console.say("cosine needs no training")
         return
-    what = "is up to date" if summary["fresh"] else f"trained in {duration(summary['seconds'])}"
+    what = "is up to date" if summary["up_to_date"] else f"trained in {duration(summary['seconds'])}"
     steps = f"{summary['steps']:,} steps on " if summary["steps"] else ""
     console.say(f"{name} {what}: {steps}{summary['n_images']:,} images, in {place.learner(name)}")
 

@@ -92,7 +92,7 @@ def say_chosen(result: dict[str, Any], place: Run, console: Console) -> None:
     """Say which settings were chosen, and where they are."""
     from visterm.pipeline.store.tuning import tuned_text
 
-    if result["fresh"]:
+    if result["up_to_date"]:
         console.say(
             f"{result['learner']} was tuned already, for {duration(result['seconds'])}: --budget with more time "
             "continues, --force starts again"

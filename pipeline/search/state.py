@@ -1,4 +1,4 @@
-"""What of a run lies on disk at the moment, and objects that are made once per such state."""
+"""The on-disk state of a run, and objects that are made once per such state."""
 
 from __future__ import annotations
 

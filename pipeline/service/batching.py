@@ -23,7 +23,7 @@ _TRIM_SECONDS = 1.0  # after the last picture
 
 
 class Places:
-    """A number of places; a request that waits for one for longer than `max_seconds` is refused with status 429."""
+    """A semaphore; a request that waits for it for longer than `max_seconds` is refused with status 429."""
 
     def __init__(self, places: int, max_seconds: float):
         self.places, self.max_seconds = places, max_seconds

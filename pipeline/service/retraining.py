@@ -14,7 +14,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from visterm.pipeline.console import one_line
-from visterm.pipeline.stages.supervision import LearntFrom, learnt_from
+from visterm.pipeline.stages.supervision import TrainingData, read_training_data
 from visterm.pipeline.stages.train_again import stale_learners, undo_training, undoable
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
@@ -115,17 +115,17 @@ class Retraining:
         labels = self._labels(snapshot)
         key = snapshot.searcher.version, labels
         if self._stale[0] != key:
-            self._stale = key, stale_learners(self._run, snapshot.searcher.config, self._taught(snapshot))
+            self._stale = key, stale_learners(self._run, snapshot.searcher.config, self._training_data(snapshot))
         refused = self._refused[1] if self._refused[0] == labels else set()
         return [name for name in self._stale[1] if name not in refused]
 
-    def _taught(self, snapshot: Snapshot) -> LearntFrom:
+    def _training_data(self, snapshot: Snapshot) -> TrainingData:
         """Return what learners would be trained on; labelled images are in memory already."""
         config, images = snapshot.searcher.config, snapshot.searcher.gallery.training_images
         if images and config.collection.triplets is None:
-            return LearntFrom(images)
+            return TrainingData(images)
         with Collection(self._run.collection) as collection:
-            return learnt_from(self._run, config, collection)
+            return read_training_data(self._run, config, collection)
 
     def _labels(self, snapshot: Snapshot) -> Any:
         """Return what changes with labels and marks."""

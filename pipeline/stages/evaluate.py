@@ -30,7 +30,7 @@ from visterm.pipeline.store.vectors import extractor_content, identity, mapped_v
 from .dask_cluster import connected
 from .features import check_features
 from .open_world import check_classes, measure_class_splits, trainings_of
-from .supervision import LearntFrom, check_labels, learnt_from
+from .supervision import TrainingData, check_labels, read_training_data
 from .train import train_record
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def evaluate(
     check_learners([name for name in wanted if name != "all"])
     with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
-        taught = learnt_from(run, config, collection)
+        training = read_training_data(run, config, collection)
         _queries_and_gallery(run, config, collection)  # before any learner: without test images none can be evaluated
         if "all" in wanted:
-            wanted = _all_up_to_date(run, config, taught, console)
+            wanted = _all_up_to_date(run, config, training, console)
         names = [name for name in dict.fromkeys(wanted) if name != "cosine"] or ["cosine"]
         for name in names:
             check_trained(run, name)
@@ -92,8 +92,8 @@ def evaluate(
         folder = run.evaluation("+".join(names))
         record = evaluation_record(run, config, collection, names)
         for name in names:
-            warn_if_stale(run, name, taught.images, console)
-            _warn_of_other_settings(run, config, name, taught, console)
+            warn_if_stale(run, name, training.images, console)
+            _warn_of_other_settings(run, config, name, training, console)
         if force or not is_up_to_date(folder, record) or (run_files and not (folder / RUN_FILES).is_dir()):
             with publish(folder, record) as target:
                 _evaluate(run, config, collection, names, target, console, command, run_files)
@@ -101,14 +101,14 @@ def evaluate(
     return folder
 
 
-def _all_up_to_date(run: Run, config: Config, taught: LearntFrom, console: Console) -> list[str]:
+def _all_up_to_date(run: Run, config: Config, training: TrainingData, console: Console) -> list[str]:
     """Return the learners of a run that are up to date; warn of the others."""
     up_to_date: list[str] = []
     stale: list[str] = []
     for name in TRAINED:
         if name in run.learners():
             try:
-                is_current = is_up_to_date(run.learner(name), train_record(run, config, name, taught))
+                is_current = is_up_to_date(run.learner(name), train_record(run, config, name, training))
             except UserError as error:  # a damaged record
                 console.warn(str(error))
                 is_current = False
@@ -121,11 +121,11 @@ def _all_up_to_date(run: Run, config: Config, taught: LearntFrom, console: Conso
     return up_to_date
 
 
-def _warn_of_other_settings(run: Run, config: Config, name: str, taught: LearntFrom, console: Console) -> None:
+def _warn_of_other_settings(run: Run, config: Config, name: str, training: TrainingData, console: Console) -> None:
     trained = trained_record(run, name)
     if not trained["inputs"]:  # cosine
         return
-    asked = train_record(run, config, name, taught)
+    asked = train_record(run, config, name, training)
     settings, wanted = ((record["config"], record["inputs"].get("is_a")) for record in (trained, asked))
     if settings != wanted:
         console.warn(f"{name} was trained with other settings; '{how_to_train(run, name)}' trains it with these")

@@ -20,7 +20,7 @@ from visterm.pipeline.store.teachers import is_explaining
 from .drift import measure_drift
 from .evaluate import evaluation_record
 from .repair import damaged_artifacts
-from .supervision import learnt_from
+from .supervision import read_training_data
 from .train import checkpoint_path, train_record
 from .vector_kinds import changed_settings, vector_kind
 
@@ -56,16 +56,16 @@ def _describe(run: Run, config: Config, collection: Collection) -> dict[str, Any
         "evaluations": {},
         "skipped_files": collection.skipped(),
     }
-    taught = None  # where it is not known what learners would learn from
+    training = None  # where it is not known what learners would learn from
     if extractor is not None:
         with contextlib.suppress(UserError):  # of a table of triplets
-            taught = learnt_from(run, config, collection)
+            training = read_training_data(run, config, collection)
     for name in (name for name in TRAINED if name in run.learners()):
         if (record := _whole_record(run.learner(name))) is None:
             description["learners"][name] = f"damaged: run '{how_to_train(run, name)} --force'"
             continue
         try:
-            record_now = None if taught is None else train_record(run, config, name, taught)
+            record_now = None if training is None else train_record(run, config, name, training)
             is_current = record_now is not None and is_up_to_date(run.learner(name), record_now)
         except UserError:  # of a damaged extractor
             is_current = False
@@ -107,9 +107,9 @@ def _describe_segments(run: Run, collection: Collection, whole_extractor: bool) 
             "dead_rows": sum(segment.rows - segment.living for segment in stored),
             "to_merge": len(collection.mergeable()),
         }
-        return {"segments": segments, "growth": measure_drift(run, collection) if whole_extractor else None}
+        return {"segments": segments, "drift": measure_drift(run, collection) if whole_extractor else None}
     except UserError as error:  # a damaged segment; the rest can be described
-        return {"segments": {"error": str(error)}, "growth": None}
+        return {"segments": {"error": str(error)}, "drift": None}
 
 
 def _describe_indexes(run: Run, extractor: dict[str, Any] | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.vectors import mapped_vectors, supervision
 
-from .supervision import LearntFrom
+from .supervision import TrainingData
 from .train import (
     LearnerRefused,
     check_one_label,
@@ -37,7 +37,7 @@ _NEEDS = f"evaluate.protocol=open needs {FEWEST_CLASSES} classes or more, with t
 class ClassSplit(NamedTuple):
     """Images of one split of the classes."""
 
-    learnt_from: list[Image]  # all labels of which are trained on
+    training: list[Image]  # all labels of which are trained on
     tested: list[Image]  # in a random order: many pairs of visterm vectors tie, and rank by place
     seen: list[bool]  # of the tested images, whether all labels are trained on
 
@@ -52,7 +52,7 @@ def check_classes(run: Run, collection: Collection) -> None:
 def trainings_of(run: Run, config: Config, collection: Collection, names: Sequence[str]) -> str:
     """Return the fingerprint of all that the trainings on half of the classes depend on."""
     images = collection.images("train", "validation", labelled=True)
-    records = [train_record(run, config, name, LearntFrom(images)) for name in names if name != "cosine"]
+    records = [train_record(run, config, name, TrainingData(images)) for name in names if name != "cosine"]
     return fingerprint(config.seed, [[record["config"], record["inputs"]] for record in records])
 
 
@@ -132,7 +132,7 @@ def _trained_on(run: Run, config: Config, collection: Collection, name: str, spl
     if name == "cosine":
         return load_trained(run, name)
     kind: Any = LEARNERS[TRAINED[name]]
-    images = [image for image in split.learnt_from if kind.validates or image.split == "train"]
+    images = [image for image in split.training if kind.validates or image.split == "train"]
     if not images:
         raise ValueError(f"{name}: every training image has a label that is not trained on")
     clicks = config.collection.clicks is not None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = ("query", "relevant", "irrelevant")
 
 
-class LearntFrom(NamedTuple):
+class TrainingData(NamedTuple):
     """Training images in the order of their paths, and triplets of them, if these are learned in place of labels."""
 
     images: Sequence[Image]
@@ -34,7 +34,7 @@ class LearntFrom(NamedTuple):
     marks: tuple[int, ...] = ()  # numbers of the relevance marks that the triplets are of
 
 
-def learnt_from(run: Run, config: Config, collection: Collection) -> LearntFrom:
+def read_training_data(run: Run, config: Config, collection: Collection) -> TrainingData:
     """Return what the learners of a run learn from.
 
     That is the triplets of `collection.triplets`; else the labelled training and validation images; else triplets of
@@ -48,14 +48,14 @@ def learnt_from(run: Run, config: Config, collection: Collection) -> LearntFrom:
     if config.collection.triplets is not None:
         return _of_table(Path(config.collection.triplets), collection)
     images = collection.images("train", "validation", labelled=True)
-    if not images and not collection.labels() and (taught := _of_marks(run, config, collection)) is not None:
-        return taught
-    return LearntFrom(images)
+    if not images and not collection.labels() and (training := _of_marks(run, config, collection)) is not None:
+        return training
+    return TrainingData(images)
 
 
-def check_taught(run: Run, taught: LearntFrom) -> None:
+def check_training_data(run: Run, training: TrainingData) -> None:
     """Raise an error if there is nothing to learn from."""
-    if taught.triplets is None and not any(image.split == "train" for image in taught.images):
+    if training.triplets is None and not any(image.split == "train" for image in training.images):
         raise UserError(
             f"run {run.name} has no labelled training images: {WAYS_TO_LABEL}; or give triplets: --set "
             f"collection.triplets=triplets.csv (columns {','.join(COLUMNS)}); or mark results, relevant ones and "
@@ -63,16 +63,16 @@ def check_taught(run: Run, taught: LearntFrom) -> None:
         )
 
 
-def with_uploads(X: Any, taught: LearntFrom) -> Any:
+def with_uploads(X: Any, training: TrainingData) -> Any:
     """Add the vectors of queries outside of the run to those of the images."""
     import numpy as np
     from scipy import sparse
 
-    if not taught.uploads:
+    if not training.uploads:
         return X
     if sparse.issparse(X):
-        return sparse.vstack([X, *taught.uploads.values()], format="csr")
-    return np.vstack([X, *(vector.toarray() for vector in taught.uploads.values())])
+        return sparse.vstack([X, *training.uploads.values()], format="csr")
+    return np.vstack([X, *(vector.toarray() for vector in training.uploads.values())])
 
 
 def check_labels(config: Config, what: str) -> None:
@@ -83,7 +83,7 @@ def check_labels(config: Config, what: str) -> None:
         )
 
 
-def _of_table(file: Path, collection: Collection) -> LearntFrom:
+def _of_table(file: Path, collection: Collection) -> TrainingData:
     by_path = {image.path: image for image in collection.images()}
     root = os.path.join(collection.root or "", "")
     rows, unknown, n_test = [], [], 0
@@ -110,10 +110,10 @@ def _of_table(file: Path, collection: Collection) -> LearntFrom:
             f"{file}: no triplet of training images{''.join(f'; {line}' for line in warnings)}; paths are relative to "
             f"{collection.root}"
         )
-    return _taught(rows, {}, [f"{file}: {line}" for line in warnings], str(file))
+    return _numbered(rows, {}, [f"{file}: {line}" for line in warnings], str(file))
 
 
-def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | None:
+def _of_marks(run: Run, config: Config, collection: Collection) -> TrainingData | None:
     """Triplets of relevance marks, in a random order; None where no query has marks of both kinds."""
     import numpy as np
 
@@ -146,13 +146,13 @@ def _of_marks(run: Run, config: Config, collection: Collection) -> LearntFrom | 
         why = "their query or image is gone, or the query has marks of one kind only"
         warnings.append(f"{count(n_left_out, 'mark')} skipped: {why}")
     order = np.random.default_rng([config.seed, 7]).permutation(len(rows))
-    taught = _taught([rows[i] for i in order], uploads, warnings, count(len(numbers), "relevance mark"))
-    return taught._replace(marks=tuple(sorted(numbers)))
+    training = _numbered([rows[i] for i in order], uploads, warnings, count(len(numbers), "relevance mark"))
+    return training._replace(marks=tuple(sorted(numbers)))
 
 
-def _taught(
+def _numbered(
     rows: Sequence[Sequence[Image | str]], uploads: dict[str, Any], warnings: Iterable[str], source: str
-) -> LearntFrom:
+) -> TrainingData:
     """Number images and uploads of triplets."""
     import numpy as np
 
@@ -160,4 +160,4 @@ def _taught(
     ordered = sorted(images.values(), key=lambda image: image.path)
     place: dict[Any, int] = {key: i for i, key in enumerate([*(image.id for image in ordered), *uploads])}
     triplets: Any = [[place[one.id if isinstance(one, Image) else one] for one in row] for row in rows]
-    return LearntFrom(ordered, np.array(triplets, np.int32), uploads, tuple(warnings), source)
+    return TrainingData(ordered, np.array(triplets, np.int32), uploads, tuple(warnings), source)

@@ -30,7 +30,7 @@ from visterm.pipeline.store.vectors import extractor_content, identity, mapped_v
 
 from .dask_cluster import connected
 from .features import check_features
-from .supervision import LearntFrom, check_taught, learnt_from, with_uploads
+from .supervision import TrainingData, check_training_data, read_training_data, with_uploads
 
 _MOST_SECONDS = 900.0  # estimated, of a training without a time limit
 _PAPERS = {"world": "seen", "learned": 1.0}  # protocol of the papers: no class is held out, all that is learned counts
@@ -54,7 +54,7 @@ def train(
     time_limit: float | None = None,
     accept: Accept | None = None,
 ) -> dict[str, Any]:
-    """Learn a similarity from the training images, or from triplets; see `learnt_from`.
+    """Learn a similarity from the training images, or from triplets; see `read_training_data`.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def train(
     Returns
     -------
     dict
-        ``learner``, ``fresh`` (was up to date), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of a learner
+        ``learner``, ``up_to_date`` (not trained again), ``n_images``, ``n_validation``, ``steps``, ``seconds``; of one
         that learned from triplets ``n_triplets``; of one that validates also ``validation_measure``, ``validation``,
         and ``validation_map``, ``cosine_map``, ``validation_p1`` and ``cosine_p1``, on the held-out images; where a
         share of what was learned counts ``learned``, and ``worlds`` if it was chosen.
@@ -87,12 +87,18 @@ def train(
     check_learners([learner_name])
     with run.locked(), Collection(run.collection) as collection:
         check_features(run, config, collection)
-        taught = learnt_from(run, config, collection)
-        check_taught(run, taught)
+        training = read_training_data(run, config, collection)
+        check_training_data(run, training)
         if learner_name == "cosine":
-            return {"learner": "cosine", "fresh": True, "n_images": len(taught.images), "steps": 0, "seconds": 0.0}
+            return {
+                "learner": "cosine",
+                "up_to_date": True,
+                "n_images": len(training.images),
+                "steps": 0,
+                "seconds": 0.0,
+            }
         folder = run.learner(learner_name)
-        record = train_record(run, config, learner_name, taught)
+        record = train_record(run, config, learner_name, training)
         # An equal checkpoint beside an up-to-date model is of an interrupted --force, which is resumed.
         if (
             not force
@@ -100,10 +106,10 @@ def train(
             and not is_up_to_date(checkpoint_path(run, learner_name), record)
         ):
             trained = read_record(folder) or {}
-            return {"learner": learner_name, "fresh": True} | trained["result"]
-        result = _train(run, config, learner_name, collection, taught, record, console, force, time_limit, accept)
+            return {"learner": learner_name, "up_to_date": True} | trained["result"]
+        result = _train(run, config, learner_name, collection, training, record, console, force, time_limit, accept)
         run.save_config(config)
-    return {"learner": learner_name, "fresh": False} | result
+    return {"learner": learner_name, "up_to_date": False} | result
 
 
 def checkpoint_path(run: Run, learner_name: str) -> Path:
@@ -111,29 +117,29 @@ def checkpoint_path(run: Run, learner_name: str) -> Path:
     return run.learner(learner_name).with_name(f"{learner_name}.checkpoint")
 
 
-def train_record(run: Run, config: Config, learner_name: str, taught: LearntFrom) -> dict[str, Any]:
+def train_record(run: Run, config: Config, learner_name: str, training: TrainingData) -> dict[str, Any]:
     """Return the record that a model trained on these images would have."""
-    config = _of_triplets(config, learner_name, taught)
+    config = _of_triplets(config, learner_name, training)
     section = getattr(config, learner_name).model_dump()
     inputs = {
         "extractor": extractor_content(run),
-        "images": identity(taught.images),
+        "images": identity(training.images),
         "clicks": config.collection.clicks is not None,
     }
     if "is_a" in section:  # what the table says decides, wherever it lies
         file = section.pop("is_a")
         inputs["is_a"] = None if file is None else file_sha256(file)
-    if taught.triplets is not None:
-        inputs["triplets"] = fingerprint(taught.triplets.tolist(), list(taught.uploads))
+    if training.triplets is not None:
+        inputs["triplets"] = fingerprint(training.triplets.tolist(), list(training.uploads))
     settings = {learner_name: section, "seed": config.seed}
     if (asked := world_settings(config, learner_name)) != _PAPERS:
         settings["train"] = asked
     return make_record("train", settings, inputs)
 
 
-def _of_triplets(config: Config, learner_name: str, taught: LearntFrom) -> Config:
+def _of_triplets(config: Config, learner_name: str, training: TrainingData) -> Config:
     """Return the configuration of a training: triplets do not say which images to hold out."""
-    if taught.triplets is None or getattr(getattr(config, learner_name), "validation_fraction", None) is None:
+    if training.triplets is None or getattr(getattr(config, learner_name), "validation_fraction", None) is None:
         return config
     return with_settings(config, {f"{learner_name}.validation_fraction": None})
 
@@ -151,7 +157,7 @@ def _train(
     config: Config,
     learner_name: str,
     collection: Collection,
-    taught: LearntFrom,
+    training: TrainingData,
     record: dict[str, Any],
     console: Console,
     force: bool,
@@ -164,11 +170,11 @@ def _train(
     from visterm.learners.given_triplets import GivenTriplets
 
     kind: Any = LEARNERS[TRAINED[learner_name]]
-    images, triplets = taught.images, taught.triplets
+    images, triplets = training.images, training.triplets
     if triplets is not None and not kind.learns_triplets:
         able = " or ".join(name for name, of in TRAINED.items() if LEARNERS[of].learns_triplets)
-        raise LearnerRefused(f"{learner_name} learns from labels, not from triplets ({taught.source}); use {able}")
-    config = _of_triplets(config, learner_name, taught)
+        raise LearnerRefused(f"{learner_name} learns from labels, not from triplets ({training.source}); use {able}")
+    config = _of_triplets(config, learner_name, training)
     if not kind.validates:
         images = [image for image in images if image.split == "train"]
     checkpoint = checkpoint_path(run, learner_name)
@@ -181,7 +187,7 @@ def _train(
     clicks = config.collection.clicks is not None
     if kind.one_label:
         check_one_label(learner_name, images, clicks)
-    X = with_uploads(mapped_vectors(run, collection, images), taught)
+    X = with_uploads(mapped_vectors(run, collection, images), training)
     y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, X.shape[0]), [])
     for name in names if len(names) > 1 and not clicks else ():
         if all(name in image.labels for image in images):
@@ -189,9 +195,9 @@ def _train(
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
     if triplets is not None:
         learner.set_params(n_steps=getattr(config, learner_name).n_steps)  # by default several times through them
-        for line in taught.warnings:
+        for line in training.warnings:
             console.warn(line)
-        console.say(f"{learner_name} learns from {count(len(triplets), 'triplet')} of {taught.source}")
+        console.say(f"{learner_name} learns from {count(len(triplets), 'triplet')} of {training.source}")
     if "record_teachers" in learner.get_params():
         learner.set_params(record_teachers=len(images) <= MOST_IMAGES)
     _check_feasible(learner_name, learner, config, X, y, time_limit)
@@ -208,7 +214,7 @@ def _train(
         console.phase(title, unit="steps") as phase,
         publish(run.learner(learner_name), record) as target,
     ):
-        watch = _BetweenChunks(
+        watch = _CheckpointCallback(
             phase, console, checkpoint, record, started, config.compute.checkpoint_seconds, time_limit
         )
         options: dict[str, Any] = {"progress": watch, "distribute": None if cluster is None else cluster.map}
@@ -235,14 +241,14 @@ def _train(
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
-        if hasattr(learner, "teachers_"):
+        if learner.has_teachers:
             rows = [{"id": image.id} for image in images]
-            rows += [{"sha256": key, "mark": None} for key in taught.uploads]
+            rows += [{"sha256": key, "mark": None} for key in training.uploads]
             save_teachers(target, TaughtImages(X, rows))
         if learner.ranks_labels or learner.by_category:
             record["labels"] = names
-        if taught.marks:
-            record["marks"] = taught.marks
+        if training.marks:
+            record["marks"] = training.marks
         record["result"] = {
             "n_images": len(images),
             **({} if triplets is None else {"n_triplets": len(triplets)}),
@@ -271,7 +277,7 @@ def _train(
             except LearnerRefused:  # the end of a training, not an interruption
                 shutil.rmtree(checkpoint, ignore_errors=True)
                 raise
-    _say_how_it_went(learner_name, learner, y, watch.timed_out, config, console)
+    _report_training(learner_name, learner, y, watch.timed_out, config, console)
     with contextlib.suppress(UserError):
         if LearnerVersions(run).in_force(learner_name).void:
             console.warn(
@@ -296,7 +302,7 @@ def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:
     return rows if len(rows) else None
 
 
-class _BetweenChunks:
+class _CheckpointCallback:
     """Callback that shows a learner's progress and saves a checkpoint every so many seconds.
 
     As a context, it ends the training on Ctrl-C or SIGTERM: when the learner calls next, which is within a second, a
@@ -460,7 +466,7 @@ def available_memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))  # not on Linux: all there is
 
 
-def _say_how_it_went(
+def _report_training(
     learner_name: str, learner: Any, y: Any, timed_out: bool, config: Config, console: Console
 ) -> None:
     """Say what the figures on held-out images advise, one line each."""

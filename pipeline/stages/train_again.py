@@ -35,7 +35,7 @@ from visterm.pipeline.store.models import TRAINED, load_trained, trained_record
 from visterm.pipeline.store.records import read_record
 from visterm.pipeline.store.run import Run
 
-from .supervision import LearntFrom, learnt_from
+from .supervision import TrainingData, read_training_data
 from .train import LearnerRefused, checkpoint_path, train, train_record
 
 TOLERANCE = 0.02  # of held-out mAP below that of the old model: a new model that loses more is not taken
@@ -44,20 +44,20 @@ _NOTED = "again"  # what the record of a model says of the training
 _TOLD_EVERY = 0.2  # seconds
 
 
-def stale_learners(run: Run, config: Config, taught: LearntFrom) -> list[str]:
-    """Return the trained learners that have not learned the labels, or the marks, of now; see `learnt_from`.
+def stale_learners(run: Run, config: Config, training: TrainingData) -> list[str]:
+    """Return the trained learners that have not learned the labels, or the marks, of now; see `read_training_data`.
 
     Where none is trained, but there is something to learn from, that is the one that `visterm train` would train.
     """
-    if taught.triplets is None and not any(image.split == "train" for image in taught.images):
+    if training.triplets is None and not any(image.split == "train" for image in training.images):
         return []
     trained = [name for name in TRAINED if name in run.learners()]
-    return [name for name in trained if _is_stale(run, config, name, taught)] if trained else [_FIRST]
+    return [name for name in trained if _is_stale(run, config, name, training)] if trained else [_FIRST]
 
 
-def _is_stale(run: Run, config: Config, name: str, taught: LearntFrom) -> bool:
+def _is_stale(run: Run, config: Config, name: str, training: TrainingData) -> bool:
     try:
-        return trained_record(run, name)["inputs"] != train_record(run, config, name, taught)["inputs"]
+        return trained_record(run, name)["inputs"] != train_record(run, config, name, training)["inputs"]
     except UserError:  # damaged: `visterm repair` is for that
         return False
 
@@ -92,10 +92,10 @@ def train_again(run: Run, console: Console | None = None) -> list[dict[str, Any]
     console = console or Console(quiet=True)
     config = run.configure(None, [])
     with run.locked(), Collection(run.collection) as collection:
-        taught = learnt_from(run, config, collection)
-        names = stale_learners(run, config, taught)
+        training = read_training_data(run, config, collection)
+        names = stale_learners(run, config, training)
         for name in names:
-            _discard_checkpoint(run, name, train_record(run, config, name, taught))
+            _discard_checkpoint(run, name, train_record(run, config, name, training))
     return [_train_one(run, config, name, console) for name in names]
 
 

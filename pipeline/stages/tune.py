@@ -72,7 +72,7 @@ def tune(
     Returns
     -------
     dict
-        ``learner``, ``fresh`` (was tuned already), ``applied``, ``best`` (settings by full name; empty if none is
+        ``learner``, ``up_to_date`` (was tuned already), ``applied``, ``best`` (settings by full name; empty if none is
         better than those to start with), ``score``, ``own_score``, ``measure``, ``n_folds``, ``n_images``, ``seconds``,
         ``budget``, ``plot`` and ``trials``.
 
@@ -95,7 +95,7 @@ def tune(
         space = search_space(learner_name, start, visterms=visterms, given=search)
         record = _record(run, start, learner_name, images, space, visterms)
         result = None if force else _finished(run.tuning(learner_name), record, budget, most)
-        fresh = result is not None
+        is_tuned = result is not None
         if result is None:
             data = _Data(run, start, collection, images, learner_name, visterms)
             result = _tune(run, start, learner_name, data, space, record, console, budget, most, force)
@@ -106,7 +106,7 @@ def tune(
             reweight(run, tuned, collection)
             run.save_config(tuned)
     plot = str(run.tuning(learner_name) / "tuning.png")
-    return {"learner": learner_name, "fresh": fresh, "applied": apply} | result | {"plot": plot}
+    return {"learner": learner_name, "up_to_date": is_tuned, "applied": apply} | result | {"plot": plot}
 
 
 class _Data:

@@ -44,13 +44,13 @@ def trained_record(run: Run, name: str) -> dict[str, Any]:
     return read_record(run.learner(name)) or {"inputs": {}, "config": {}, "result": {}}
 
 
-def warn_if_stale(run: Run, name: str, learnt_from: Sequence[Image], console: Console) -> None:
+def warn_if_stale(run: Run, name: str, images: Sequence[Image], console: Console) -> None:
     """Warn if a learner was trained on other images or labels than these."""
     inputs = trained_record(run, name)["inputs"]
-    if inputs and "triplets" not in inputs and inputs["images"] != identity(learnt_from):
+    if inputs and "triplets" not in inputs and inputs["images"] != identity(images):
         console.warn(
             f"{name} was trained before the training images or their labels changed; "
-            f"'{how_to_train(run, name)}' renews it"
+            f"'{how_to_train(run, name)}' retrains it"
         )
 
 

@@ -223,6 +223,6 @@ def read_segment_record(folder: Path) -> dict[str, Any]:
 
 
 def damaged(folder: Path, error: Exception | str) -> UserError:
-    """Return the error that names a damaged segment, and the command that heals it."""
+    """Return the error that names a damaged segment, and the command that repairs it."""
     reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error) or "cut short"
     return UserError(f"{folder}: damaged segment ({reason}); {repair_hint(folder)}")

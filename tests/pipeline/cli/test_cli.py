@@ -105,7 +105,7 @@ def test_an_interrupted_force_goes_on(mine):
     assert "resuming from the checkpoint" in result.stderr
     assert not (learners / "oasis.checkpoint").exists()
     assert "unfinished" not in visterm("info", cwd=mine).stdout
-    assert json_of("train", cwd=mine)["fresh"]
+    assert json_of("train", cwd=mine)["up_to_date"]
 
 
 def test_evaluate_writes_all_its_files(finished):
@@ -127,7 +127,7 @@ def test_evaluate_writes_all_its_files(finished):
 def test_what_is_fresh_is_not_made_again(mine):
     before = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 0
-    assert json_of("train", cwd=mine)["fresh"]
+    assert json_of("train", cwd=mine)["up_to_date"]
     visterm("evaluate", cwd=mine)
     after = {path: path.stat().st_mtime_ns for path in (mine / "runs").rglob("*") if path.is_file()}
     changed = {path.name for path in after if after[path] != before.get(path)}
@@ -458,11 +458,11 @@ def test_changed_labels_make_the_learner_stale(mine):
     assert "nothing to do" in again.stderr
     assert "(out of date: train again)" in visterm("info", cwd=mine).stdout
     warning = "oasis was trained before the training images or their labels changed; "
-    warning += "'visterm train --learner oasis --run fruit' renews it"
+    warning += "'visterm train --learner oasis --run fruit' retrains it"
     assert warning in visterm("evaluate", cwd=mine).stderr
     assert warning in visterm("search", "fruit/pear/0.jpg", cwd=mine).stderr
     assert "trained before" not in visterm("search", "fruit/pear/0.jpg", "--learner", "cosine", cwd=mine).stderr
-    assert not json_of("train", cwd=mine)["fresh"]
+    assert not json_of("train", cwd=mine)["up_to_date"]
 
 
 @pytest.mark.slow
@@ -541,7 +541,7 @@ def test_a_kill_between_two_renames_is_undone(mine):
     learners = mine / "runs/fruit/learners"
     (learners / "oasis").rename(learners / "oasis.old")
     (learners / "oasis.tmp").mkdir()
-    assert json_of("train", cwd=mine)["fresh"]
+    assert json_of("train", cwd=mine)["up_to_date"]
     assert sorted(path.name for path in learners.iterdir()) == ["musl", "oasis", "wsabie"]
 
 
@@ -596,7 +596,7 @@ def test_what_cannot_be_used_does_not_stay(mine, write_images):
     write_images(mine / "elsewhere/fruit", ["a/1.jpg", "b/1.jpg"])
     assert "--force" in refused("features", "elsewhere/fruit", cwd=mine)
     assert json_of("features", "fruit", cwd=mine)["n_images"] == 30
-    assert json_of("train", cwd=mine)["fresh"]
+    assert json_of("train", cwd=mine)["up_to_date"]
 
 
 def test_which_run(mine, write_images):
@@ -645,7 +645,7 @@ def test_a_lost_or_cut_segment_is_extracted_again(mine, lost):
         os.truncate(segment / "counts.npy", (segment / "counts.npy").stat().st_size - 4)
         assert "damaged segment" in refused("search", "fruit/pear/0.jpg", cwd=mine)
     assert json_of("features", "fruit", cwd=mine)["extracted"] == 30
-    assert json_of("train", cwd=mine)["fresh"]
+    assert json_of("train", cwd=mine)["up_to_date"]
 
 
 def test_a_terminal_without_columns(monkeypatch):

@@ -422,7 +422,7 @@ def test_nothing_is_added_without_the_scheduler(fruit, tmp_path, write_images, m
         edit_stage.add(run, gone, [tmp_path / "more"], Console(quiet=True))
     assert rows_of(run) == before
     assert sorted(run.collection.glob("segments/*")) == segments
-    assert train_stage(run, gone, "oasis", Console(quiet=True))["fresh"]
+    assert train_stage(run, gone, "oasis", Console(quiet=True))["up_to_date"]
     visterm("add", tmp_path / "more", "--run", "alone", "--scheduler", "none", cwd=tmp_path)
     assert len(rows_of(run)[0]) == len(before[0]) + 5
     assert run.configure(None, []) == gone  # the option is for this time

@@ -379,20 +379,20 @@ def test_from_python_a_full_disk_is_the_same_error(mine, monkeypatch):
 
 @pytest.mark.slow
 def test_info_tells_when_learning_again_pays(mine, write_images):
-    assert json_of("info", cwd=mine)["growth"] == {"images": 0, "mean_cosine": None, "refit": False}
+    assert json_of("info", cwd=mine)["drift"] == {"images": 0, "mean_cosine": None, "refit": False}
     write_images(mine / "fruit", [f"pear/{i}.jpg" for i in range(10, 14)])
     visterm("add", "fruit/pear", cwd=mine)
-    growth = json_of("info", cwd=mine)["growth"]
-    assert growth["images"] == 4
-    assert 0.9 < growth["mean_cosine"] < 1
-    assert not growth["refit"]
+    drift = json_of("info", cwd=mine)["drift"]
+    assert drift["images"] == 4
+    assert 0.9 < drift["mean_cosine"] < 1
+    assert not drift["refit"]
     assert "4 images added since visterms and idf were learned" in visterm("info", cwd=mine).stdout
     write_images(mine / "fruit", [f"pear/{i}.jpg" for i in range(14, 50)])  # more than there were before
     visterm("features", "fruit", cwd=mine)
-    assert json_of("info", cwd=mine)["growth"]["refit"]
+    assert json_of("info", cwd=mine)["drift"]["refit"]
     assert "out of date: 'visterm features --force --run fruit' learns them again" in visterm("info", cwd=mine).stdout
     visterm("features", "fruit", "--force", cwd=mine)
-    assert json_of("info", cwd=mine)["growth"] == {"images": 0, "mean_cosine": None, "refit": False}
+    assert json_of("info", cwd=mine)["drift"] == {"images": 0, "mean_cosine": None, "refit": False}
 
 
 def test_the_cosine_is_that_of_the_vectors_of_all_images(mine, write_images):
@@ -408,7 +408,7 @@ def test_the_cosine_is_that_of_the_vectors_of_all_images(mine, write_images):
     standing = np.load(mine / "runs/fruit/extractor/files/idf.npy")
     new, old = matrix * now, matrix * standing
     cosines = (new * old).sum(axis=1) / np.linalg.norm(new, axis=1) / np.linalg.norm(old, axis=1)
-    assert json_of("info", cwd=mine)["growth"]["mean_cosine"] == pytest.approx(cosines.mean(), abs=1e-4)
+    assert json_of("info", cwd=mine)["drift"]["mean_cosine"] == pytest.approx(cosines.mean(), abs=1e-4)
 
 
 def test_a_run_of_an_earlier_version_lives_on(mine):
@@ -419,9 +419,9 @@ def test_a_run_of_an_earlier_version_lives_on(mine):
     old = json.loads(record.read_text())
     del old["last_image"], old["checksum"]
     record.write_text(json.dumps(old))
-    growth = json_of("info", cwd=mine)["growth"]
-    assert growth["images"] is None
-    assert growth["mean_cosine"] == pytest.approx(1)
+    drift = json_of("info", cwd=mine)["drift"]
+    assert drift["images"] is None
+    assert drift["mean_cosine"] == pytest.approx(1)
     assert "an unknown number of images" in visterm("info", cwd=mine).stdout
     assert len(found("fruit/pear/0.jpg", mine, "oasis", k=29)) == 29
     assert json_of("remove", "id:1", cwd=mine)["removed"] == 1
@@ -455,4 +455,4 @@ def test_tables_of_vectors_grow_in_their_own_files(tmp_path):
     assert json_of("remove", "b", cwd=tmp_path)["images"] == [{"id": 2, "path": "b"}]
     again = json_of("features", "--vectors", "table.npz", "--run", "fruit", cwd=tmp_path)
     assert (again["n_images"], again["relabelled"]) == (3, 0)
-    assert json_of("info", cwd=tmp_path)["growth"] is None
+    assert json_of("info", cwd=tmp_path)["drift"] is None

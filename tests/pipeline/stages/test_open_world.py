@@ -61,9 +61,9 @@ def test_half_of_the_classes_is_trained_on():
     drawn = set()
     for number in range(8):
         split = open_world.split_classes(images, tested, 3, number)
-        seen = {label for image in split.learnt_from for label in image.labels}
+        seen = {label for image in split.training for label in image.labels}
         assert len(seen) == 3
-        assert len(split.learnt_from) == 6
+        assert len(split.training) == 6
         assert sorted(image.id for image in split.tested) == list(range(10, 22))
         assert split.seen == [set(image.labels) <= seen for image in split.tested]  # f, never trained on, is unseen
         drawn.add(frozenset(seen))
@@ -76,9 +76,9 @@ def test_an_image_with_an_unseen_label_is_unseen():
     images = images_of([("a",), ("a", "b"), ("b", "c"), ("c", "d"), ("d",), ("a", "b", "c", "d")], "train")
     for number in range(6):
         split = open_world.split_classes(images, images_of([("a",), ("a", "d")]), 0, number)
-        seen = {label for image in split.learnt_from for label in image.labels}
-        assert all(set(image.labels) <= seen for image in split.learnt_from)
-        assert ("a", "b", "c", "d") not in [tuple(image.labels) for image in split.learnt_from]
+        seen = {label for image in split.training for label in image.labels}
+        assert all(set(image.labels) <= seen for image in split.training)
+        assert ("a", "b", "c", "d") not in [tuple(image.labels) for image in split.training]
         assert split.seen == [set(image.labels) <= seen for image in split.tested]
 
 
@@ -137,7 +137,7 @@ def test_learners_see_half_of_the_classes_and_the_settings(opened):
     split = open_world.split_classes(images, tested, 0, 0)
     ticks = []
     learner = open_world._trained_on(run, config, collection, "wsabie", split, lambda: ticks.append(1))
-    known = {label for image in split.learnt_from for label in image.labels}
+    known = {label for image in split.training for label in image.labels}
     assert set(learner.classes_) == known
     assert len(known) == 3
     assert ticks
@@ -191,8 +191,8 @@ def test_halves_that_cannot_be_used_are_refused(opened, monkeypatch, labels, tes
 
     def split(images, queries, seed, number):
         some = [image for image in queries if not set(image.labels).isdisjoint(tested)]
-        learnt_from = [image for image in images if not set(image.labels).isdisjoint(labels)]
-        return open_world.ClassSplit(learnt_from, some, [set(image.labels) <= set(labels) for image in some])
+        read_training_data = [image for image in images if not set(image.labels).isdisjoint(labels)]
+        return open_world.ClassSplit(read_training_data, some, [set(image.labels) <= set(labels) for image in some])
 
     monkeypatch.setattr(open_world, "split_classes", split)
     with pytest.raises(UserError, match=f"{message}; evaluate.protocol=open needs 4 classes or more") as error:

@@ -51,7 +51,7 @@ def test_a_table_of_triplets_gives_the_similarity_that_fit_triplets_learns(flat,
     own = OASIS(**parameters).fit_triplets(X, [[names.index(path) for path in row] for row in ROWS])
     np.testing.assert_array_equal(made.W_, own.W_)
 
-    assert json_of("train", cwd=flat)["fresh"]  # the run keeps the setting
+    assert json_of("train", cwd=flat)["up_to_date"]  # the run keeps the setting
     assert json_of("info", cwd=flat)["learners"]["oasis"] == "4,000 steps"
     found = visterm("search", "fruit/apple0.jpg", cwd=flat)
     assert found.stderr == ""  # by oasis, which is not out of date
@@ -109,7 +109,7 @@ def test_marks_alone_teach_a_run_without_labels(flat):
     result = visterm("train", *without, "--learner", "aroma", cwd=flat)
     assert "aroma learns from 5 triplets of 6 relevance marks" in result.stderr
     assert "warning: 1 mark skipped" in result.stderr
-    assert json_of("train", "--learner", "aroma", cwd=flat)["fresh"]
+    assert json_of("train", "--learner", "aroma", cwd=flat)["up_to_date"]
     visterm("train", cwd=flat)  # oasis, with the upload among its teachers
     taught = json_of("explain", "id:1", "id:2", "--teachers", "--learner", "oasis", "--learned", "1", cwd=flat)
     assert len(taught["pairs"]) > 0

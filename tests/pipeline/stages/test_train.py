@@ -266,7 +266,7 @@ def test_validation_folders(tmp_path, write_images):
         # A learner that does not validate on these images must not learn from them either.
         assert (summary["n_images"], summary["n_validation"]) in ((48, 16), (32, 0)), name
         assert (summary["n_validation"] == 0) == (name in ("knn", "musl")), name
-    assert all(summary["fresh"] for summary in json_of(*train, cwd=tmp_path))
+    assert all(summary["up_to_date"] for summary in json_of(*train, cwd=tmp_path))
 
 
 def labels_of(answer):
@@ -393,7 +393,7 @@ def test_a_label_that_came_after_training(mine):
     )
     visterm("features", "fruit", *small(), "--set", "collection.labels=labels.csv", cwd=mine)
     renew = "'visterm train --learner pamir --run fruit'"
-    warning = f"pamir was trained before the training images or their labels changed; {renew} renews it"
+    warning = f"pamir was trained before the training images or their labels changed; {renew} retrains it"
     for arguments in (["annotate", "fruit/pear/0.jpg"], ["annotate", "--label", "pear"], ["search", "--label", "pear"]):
         assert warning in visterm(*arguments, "--learner", "pamir", cwd=mine).stderr
     for command in ("annotate", "search"):
@@ -493,9 +493,9 @@ def test_a_cut_file_is_made_again(mine):
     file = max((mine / "runs/fruit/learners/oasis/files").glob("*.npy"), key=lambda path: path.stat().st_size)
     os.truncate(file, file.stat().st_size - 8)
     result = visterm("train", "--json", cwd=mine)
-    assert not json.loads(result.stdout)["fresh"]
+    assert not json.loads(result.stdout)["up_to_date"]
     assert "missing or damaged" in result.stderr
-    assert json_of("train", cwd=mine)["fresh"]
+    assert json_of("train", cwd=mine)["up_to_date"]
 
 
 @pytest.mark.slow
@@ -594,15 +594,15 @@ def test_training_says_what_held_out_images_advise():
     learner = Mock(validation_measure="mAP", n_steps=30, history_=[{"step": 30}], validation_map_=0.9, cosine_map_=0.5)
     learner.worlds_ = None
     console = Mock()
-    stage._say_how_it_went("oasis", learner, None, False, Config(), console)
-    stage._say_how_it_went("oasis", learner, None, True, Config(), console)
+    stage._report_training("oasis", learner, None, False, Config(), console)
+    stage._report_training("oasis", learner, None, True, Config(), console)
     said = [call.args[0] for call in console.say.call_args_list]
     start = "oasis: validation mAP was still improving when the steps ended, after 30: "
     assert said == [start + "--set oasis.n_steps=60", start + "a longer --time-limit"]
     learner.validation_map_, learner.is_improving = 0.5, lambda: False
     console.reset_mock()
     for kind in ("visterms", "deep"):
-        stage._say_how_it_went("oasis", learner, None, False, load_config(None, [f"features.kind={kind}"]), console)
+        stage._report_training("oasis", learner, None, False, load_config(None, [f"features.kind={kind}"]), console)
     start = "oasis is hardly better than cosine on held-out images (mAP 0.500, cosine 0.500): try "
     assert [call.args[0] for call in console.say.call_args_list] == [
         start + "vectors of a network (visterm features IMAGES --deep), or other settings (visterm tune)",
@@ -632,14 +632,14 @@ def test_hier_learns_with_a_table_of_the_classes(mine):
     """Its siblings are more alike; another table trains it again, the same one elsewhere does not."""
     (mine / "is-a.csv").write_text("label,parent\npear,fruit\nplum,fruit\nfruit,thing\nquince,thing\n")
     given = ("--learner", "hier", *small(), "--set", "hier.is_a=is-a.csv")
-    assert not json_of("train", *given, cwd=mine)["fresh"]
+    assert not json_of("train", *given, cwd=mine)["up_to_date"]
     learner = load_learner(mine / "runs/fruit/learners/hier/files")
     names, S = learner.classes_.tolist(), learner.class_similarity_
     assert S[names.index("pear"), names.index("plum")] == pytest.approx(2 / 3)  # 1 / 3 below the root of all
     assert S[names.index("pear"), names.index("quince")] == pytest.approx(1 / 3)
     assert S[names.index("pear"), names.index("apple")] == 0  # which the table does not name
     (mine / "copy.csv").write_bytes((mine / "is-a.csv").read_bytes())
-    assert json_of("train", *given[:-1], "hier.is_a=copy.csv", cwd=mine)["fresh"]
+    assert json_of("train", *given[:-1], "hier.is_a=copy.csv", cwd=mine)["up_to_date"]
     assert "other settings" not in visterm("evaluate", *given, cwd=mine).stderr
     (mine / "is-a.csv").write_text("label,parent\npear,plum\nplum,pear\n")
     assert "is-a.csv: runs in a circle" in refused("train", *given, cwd=mine)
@@ -705,9 +705,9 @@ def test_training_says_how_much_counts_and_what_it_does(work, name):
     ) in told
     for a, b, kind in zip(worlds["learner"], worlds["cosine"], kinds, strict=True):
         assert (f"below cosine on held-out images for {kind}" in told) == (round(a, 3) < round(b, 3))
-    assert json_of("train", "--learner", name, cwd=work)["fresh"]
-    assert json_of("train", "--learner", name, "--for", "open", cwd=work)["fresh"]
-    assert not json_of("train", "--learner", name, "--for", "unseen", cwd=work)["fresh"]
+    assert json_of("train", "--learner", name, cwd=work)["up_to_date"]
+    assert json_of("train", "--learner", name, "--for", "open", cwd=work)["up_to_date"]
+    assert not json_of("train", "--learner", name, "--for", "unseen", cwd=work)["up_to_date"]
 
 
 def test_the_papers_protocol_leaves_the_record_as_it_was(work):
@@ -723,8 +723,8 @@ def test_the_papers_protocol_leaves_the_record_as_it_was(work):
     before = json.loads(json.dumps(record))
     del before["config"]["oasis"]["whiten"]
     write_record(work / "runs/fruit/learners/oasis/record.json", before)
-    assert json_of("train", *papers, "--set", "oasis.whiten=false", cwd=work)["fresh"]
-    assert not json_of("train", "--for", "open", "--set", "train.learned=null", cwd=work)["fresh"]
+    assert json_of("train", *papers, "--set", "oasis.whiten=false", cwd=work)["up_to_date"]
+    assert not json_of("train", "--for", "open", "--set", "train.learned=null", cwd=work)["up_to_date"]
 
 
 def test_a_share_that_is_given_counts(work):
@@ -807,7 +807,7 @@ def test_an_interrupted_training_for_another_world_is_named(work, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(stage._BetweenChunks, "__call__", killed)
+        patch.setattr(stage._CheckpointCallback, "__call__", killed)
         visterm("train", "--for", "unseen", cwd=work, check=130)
     line = refused("train", "--set", "train.learned=0.5", cwd=work)
     assert "is of an interrupted training with world=unseen, now open; learned=None, now 0.5: train with" in line

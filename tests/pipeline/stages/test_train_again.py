@@ -12,7 +12,7 @@ from running import CLASSES, SMALL, copy_run, end_by_signal, json_of, refused, v
 from visterm.pipeline import FeedbackTrainer, LabelEditor, Searcher
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.stages import train_again as module
-from visterm.pipeline.stages.supervision import learnt_from
+from visterm.pipeline.stages.supervision import read_training_data
 from visterm.pipeline.stages.train import checkpoint_path
 from visterm.pipeline.stages.train_again import stale_learners, train_again, undo_training, undoable
 from visterm.pipeline.store.catalogue import Collection
@@ -32,7 +32,7 @@ def run(mine):
 def stale(run):
     config = run.configure(None, [])
     with Collection(run.collection) as collection:
-        return stale_learners(run, config, learnt_from(run, config, collection))
+        return stale_learners(run, config, read_training_data(run, config, collection))
 
 
 def relabel(run, split="train", n=1):

@@ -76,7 +76,7 @@ def test_tunes_applies_trains_and_reports(mine, monkeypatch):
     # The weights alone changed: nothing is extracted again, and the applied settings are known as tuned.
     assert json_of("features", cwd=mine)["extracted"] == 0
     again = json_of("tune", *SHORT, *FEW, cwd=mine)
-    assert again["fresh"]
+    assert again["up_to_date"]
     visterm("train", cwd=mine)
     visterm("evaluate", cwd=mine)
     folder = mine / "runs/fruit/evaluations/oasis"
@@ -102,7 +102,7 @@ def test_killed_tuning_resumes_with_the_same_choice(mine):
     assert "interrupted tuning with other" in refused("tune", *FEW, cwd=mine)
     assert not (mine / "runs/fruit/tuning/oasis").exists()
     again = json_of(*command, cwd=mine)
-    assert not again["fresh"]
+    assert not again["up_to_date"]
     whole = json_of(*command, "--force", cwd=mine)
     assert chosen(again) == chosen(whole)
     # More trials continue with those that are there.
@@ -373,11 +373,11 @@ def test_tunes_for_the_world_that_the_learner_is_for(mine, monkeypatch):
         (("--for", "seen", "--set", "train.learned=1"), {"world": "seen", "learned": 1.0}),
     ):
         fits.clear()
-        assert not json_of("tune", *short, *options, cwd=mine)["fresh"]
+        assert not json_of("tune", *short, *options, cwd=mine)["up_to_date"]
         assert set(fits) == {tuple(asked.values())}
         record = json.loads((mine / "runs/fruit/tuning/oasis/record.json").read_text())
         assert record["config"]["train"] == asked
-        assert json_of("tune", *short, *options, cwd=mine)["fresh"]
+        assert json_of("tune", *short, *options, cwd=mine)["up_to_date"]
 
 
 def test_plot_of_odd_values(tmp_path):
