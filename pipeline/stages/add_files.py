@@ -96,7 +96,7 @@ def _main(folder: str) -> int:
 
     signal.signal(signal.SIGTERM, cancel)
     if hasattr(os, "nice"):
-        os.nice(10)  # searches come first, but somebody waits for it
+        os.nice(5)  # searches come first, but somebody waits for it
     try:
         result = add_waiting(
             Run(Path(folder)),
