@@ -123,8 +123,8 @@ def test_the_limit_of_what_looks_alike_is_that_of_the_kind_of_vectors():
     settings = {"features.kind=deep": "deep", "features.cells=[3]": "spatial", "features.n_visterms=100": "visterms"}
     for setting, kind in settings.items():
         assert module.alike_limit(load_config(None, [setting])) == module.ALIKE[kind]
-    for setting in ("features.kind=onnx", "collection.vectors.file=x.npy"):
-        assert module.alike_limit(load_config(None, [setting])) == module.ALIKE_OTHER
+    for others in (["features.kind=onnx", "features.onnx.model=x.onnx"], ["collection.vectors.file=x.npy"]):
+        assert module.alike_limit(load_config(None, others)) == module.ALIKE_OTHER
 
 
 def test_nearest_against_numpy():
