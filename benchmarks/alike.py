@@ -3,6 +3,9 @@
 To photos of each set, copies of some of them are added: of half the sides, of JPEG quality 50, without a fortieth of
 each side (a crop of 5 % of width and height), and mirrored. Pairs of originals that are found, too, are real copies in
 the sets, or errors: they are counted apart, and their names are printed, to be looked at.
+
+The cosine from which photos look alike is chosen for each kind of vectors: the smallest one at which, of the pairs that
+do not show the same picture, 0.99 are of one class, and at most one photo in twenty looks like another one.
 """
 
 from __future__ import annotations
@@ -10,14 +13,21 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
+import scipy.sparse as sp
 
+from visterm.pipeline.console import Console
 from visterm.pipeline.search.duplicates import find_same_pictures
+from visterm.pipeline.search.overview import ALIKE
+from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.images import Image
+from visterm.pipeline.store.vectors import vectors
 
-from .records import ELAPSED, record, timed
+from .choosing import open_set
+from .records import ELAPSED, compared, record, timed
 from .vectors import DATA
 
 SETS = {"flowers": "flowers", "textures": "textures", "corel5k": "Corel-5K", "caltech101": "Caltech-101"}
@@ -25,6 +35,8 @@ PHOTOS = 400
 MARK = " copy"  # in the names of copies
 WAYS = ("scaled", "JPEG 50", "cropped", "mirrored")
 RECALL = 0.95  # asked, and a precision of 0.99
+OF_CLASS = ("flowers", "textures", "caltech101")  # sets of one class per photo
+PRECISION, MOST = 0.99, 0.05  # of pairs that look alike those of one class; photos that look like another one
 
 
 def copied(pixels: np.ndarray, way: str) -> np.ndarray:
@@ -91,6 +103,72 @@ def sources(pair: tuple[str, ...]) -> frozenset[str]:
     return frozenset(path[:3] for path in pair)
 
 
+class Near(NamedTuple):
+    """Pairs of photos of one set that do not show the same picture."""
+
+    cosines: np.ndarray
+    same_class: np.ndarray  # bool
+    rows: np.ndarray  # (n_pairs, 2)
+    n_photos: int
+
+
+def near_pairs(name: str, kind: str, same: set[tuple[str, ...]]) -> Near:
+    """The pairs of a set by one kind of vectors, but those of `same`."""
+    run, _ = open_set(name, kind, Console(quiet=True))
+    with Collection(run.collection) as collection:
+        images = collection.images()
+        X = vectors(run, collection, images)
+    cosines = X @ X.T
+    cosines = cosines.toarray() if sp.issparse(cosines) else cosines
+    i, j = np.nonzero(np.triu(cosines >= 0.5, 1))
+    paths = [image.path for image in images]
+    other = np.array([tuple(sorted((paths[a], paths[b]))) not in same for a, b in zip(i, j, strict=True)], bool)
+    i, j = i[other], j[other]
+    classes = np.array([path.split("/")[0] for path in paths])
+    return Near(cosines[i, j], classes[i] == classes[j], np.column_stack([i, j]), len(images))
+
+
+def of_limit(parts: list[Near], limit: float) -> tuple[float, float, int]:
+    """Share of pairs of one class, share of photos in a pair, and number of pairs, from a cosine on."""
+    chosen = [part.cosines >= limit for part in parts]
+    n_pairs = sum(int(some.sum()) for some in chosen)
+    right = sum(int(part.same_class[some].sum()) for part, some in zip(parts, chosen, strict=True))
+    photos = sum(len(np.unique(part.rows[some])) for part, some in zip(parts, chosen, strict=True))
+    return right / n_pairs if n_pairs else 1.0, photos / sum(part.n_photos for part in parts), n_pairs
+
+
+def same_pictures(name: str) -> set[tuple[str, ...]]:
+    """Pairs of paths of one set that show the same picture."""
+    paths = sorted(path.relative_to(DATA / name).as_posix() for path in (DATA / name).rglob("*.jpg"))
+    images = [Image(i, path, path, {}, None, 0, i) for i, path in enumerate(paths)]
+    return {tuple(sorted((paths[i], paths[j]))) for i, j in find_same_pictures(DATA / name, images, 100_000_000)}
+
+
+def limits(names: tuple[str, ...]) -> list[dict]:
+    """One record per kind of vectors."""
+    same = {name: same_pictures(name) for name in names}
+    records = []
+    for kind, limit in ALIKE.items():
+        parts = [near_pairs(name, kind, same[name]) for name in names]
+        tried = np.round(np.arange(0.99, 0.5, -0.01), 2).tolist()
+        fits = [of_limit(parts, one)[0] >= PRECISION and of_limit(parts, one)[1] <= MOST for one in tried]
+        chosen = tried[fits.index(False) - 1]
+        precision, share, n_pairs = of_limit(parts, limit)
+        records.append(
+            record(
+                f"alike-limit-{kind}",
+                f"pairs of one class among those that look alike, {kind}, cosine of {limit:g} or more",
+                f"{PRECISION}, with at most {MOST:.0%} of the photos in a pair",
+                "1.0: all of them",
+                compared(precision, PRECISION, "of the pairs", n_pairs, higher=True),
+                measured=f"{', '.join(names)}; without the same picture; {n_pairs} pairs, {share:.1%} of the photos; "
+                f"chosen {chosen:g}; at 0.93, {of_limit(parts, 0.93)[2]} pairs",
+            )
+        )
+    return records
+
+
 def run(quick: bool = False) -> list[dict]:
-    """One record per set."""
-    return [measure(name, 60 if quick else PHOTOS) for name in (["flowers"] if quick else SETS)]
+    """One record per set, and one per kind of vectors."""
+    names = ["flowers"] if quick else SETS
+    return [*(measure(name, 60 if quick else PHOTOS) for name in names), *limits(OF_CLASS[: 1 if quick else None])]

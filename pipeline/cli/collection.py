@@ -210,9 +210,9 @@ def repair(
 ) -> None:
     """Check every file of a run and restore what is damaged.
 
-    Restores the catalogue, label edits, relevance marks and ratings from their copies: images keep their ids. Extracts
-    the images of damaged segments again. Of damaged learners, indexes and evaluations it prints the command that
-    rebuilds them; the exit code is then 2.
+    Restores the catalogue, label edits, pictures said to be different, relevance marks and ratings from their copies:
+    images keep their ids. Extracts the images of damaged segments again. Of damaged learners, indexes and evaluations
+    it prints the command that rebuilds them; the exit code is then 2.
 
     \b
     Examples:
@@ -222,12 +222,14 @@ def repair(
     from visterm.pipeline.feedback.marks import RelevanceMarks
     from visterm.pipeline.human_eval.judgements import Judgements
     from visterm.pipeline.stages.repair import repair as stage
+    from visterm.pipeline.store.different import DifferentPictures
     from visterm.pipeline.store.label_edits import LabelEdits
 
     place, configuration = open_run(run, None, None)
     console = make_console()
     stores = {"relevance marks": RelevanceMarks(place.marks), "ratings": Judgements(place.judgements)}
     stores |= {"label edits": LabelEdits(place.label_edits)}
+    stores |= {"pictures said to be different": DifferentPictures(place.different)}
     done = stage(place, configuration, Path(images) if images else None, console, stores)
     if as_json:
         print(json.dumps({"run": place.name} | done))

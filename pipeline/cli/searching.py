@@ -25,7 +25,9 @@ from .options import (
     RunOption,
     check_file,
     chosen_format,
+    make_console,
     one_name,
+    open_run,
     open_searcher,
     several_names,
 )
@@ -401,19 +403,48 @@ def _asked(queries: list[str] | None, labels: list[str] | None, option: str) -> 
 
 
 @command
-def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
+def duplicates(
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="IMAGE...", help="With --not-same: images, or ids as id:12.")
+    ] = None,
+    run: RunOption = None,
+    not_same: Annotated[
+        bool, typer.Option("--not-same", help="Say that IMAGE... show different pictures, however alike they are.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last --not-same; again: the one before.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List images that show the same picture, and pictures that look alike.
 
     Pictures are the same in spite of another size, JPEG quality or brightness, and if one is mirrored, or lacks a
     margin of up to a tenth of each side. Others look alike if their vectors are nearly equal; one image then stands for
     all of its picture. The groups are those of the page, each with the smallest similarity that put it together, a
-    correlation of pixels or a cosine of vectors. Deleted photos are not listed.
+    correlation of pixels or a cosine of vectors. Deleted photos are not listed, and no two images in one group that
+    --not-same, or somebody on the page, said are different pictures.
 
     \b
     Examples:
       visterm duplicates --run photos
+      visterm duplicates id:12 id:40 --not-same
       visterm remove id:12 --run photos
     """
+    if not_same or undo:
+        from visterm.pipeline.stages.different import say_different, undo_different
+
+        if (not_same and undo) or (undo and images):
+            raise UserError("--undo takes back the last --not-same; give it alone")
+        place, console = open_run(run, None, None)[0], make_console()
+        done = undo_different(place) if undo else say_different(place, [[image] for image in images or ()])
+        if as_json:
+            print(json.dumps(done))
+        elif undo:
+            console.say(f"undone: of {count(done['images'], 'image')}" if done["step"] else "nothing to undo")
+        else:
+            again = "'visterm duplicates --undo' takes it back"
+            console.say(f"{count(done['images'], 'image')} will not be listed as duplicates of each other; {again}")
+        return
+    if images:
+        raise UserError("images are for --not-same; without it, all duplicates of the run are listed")
     from visterm.pipeline.search.overview import find_duplicates
 
     searcher, console = open_searcher(run)
@@ -422,9 +453,9 @@ def duplicates(run: RunOption = None, as_json: JsonOption = False) -> None:
         for group in find_duplicates(searcher):
             rows = [searcher.place[number] for number in group["ids"]]
             gone = searcher.deleted(rows)
-            images = [searcher.images[row] for row in rows if row not in gone]
-            if len(images) > 1:
-                of_group = [{"id": image.id, "path": image.path} for image in images]
+            left = [searcher.images[row] for row in rows if row not in gone]
+            if len(left) > 1:
+                of_group = [{"id": image.id, "path": image.path} for image in left]
                 groups.append({"same": group["same"], "similarity": group["similarity"], "images": of_group})
     if as_json:
         print(json.dumps({"run": searcher.run.name, "groups": groups}))

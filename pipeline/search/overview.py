@@ -22,12 +22,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visterm.pipeline.config.models import Config
 from visterm.pipeline.errors import UserError
+from visterm.pipeline.store.different import DifferentPictures
 from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
 from .duplicates import ALIGNED_CORRELATION, EVENED_TOLERANCE, find_same_pictures
+from .groups import Pairs, group_pairs
 from .wrong_labels import labels_to_check, rules_of_checks
 
 if TYPE_CHECKING:
@@ -39,11 +42,12 @@ N_DIRECTIONS = 64  # main directions of the vectors
 N_NEIGHBORS = 15
 MAX_LAID_OUT = 60_000  # images that UMAP lays out; others are put between their nearest ones
 MIN_LAID_OUT = 16  # fewer are laid out by their two main directions
-ALIKE = 0.93  # cosine of all visterms from which two images look alike
+ALIKE = {"visterms": 0.84, "spatial": 0.9, "deep": 0.87}  # cosine from which two images look alike; see `alike_limit`
+ALIKE_OTHER = 0.93  # of tables and other networks, of which nothing is known
 _FITTED_ON = 20_000  # images that the main directions are computed from
 _DENSE_ENTRIES = 40_000_000  # of learned queries, which are dense: some 160 MB
 _ROWS_AT_ONCE = 512
-_LISTED = 2000  # groups, and labels to check, that are kept
+_LISTED = 2000  # labels to check that are kept
 
 
 class Overview(NamedTuple):
@@ -54,8 +58,8 @@ class Overview(NamedTuple):
     ids : ndarray of int64, (n_images,)
     points : ndarray of float32, (n_images, 2)
         Places on the map, from 0 to 1.
-    alike : list of dict
-        ``{"ids": [...], "same", "similarity"}``; see `find_duplicates`.
+    alike : dict
+        The pairs that `groups.group_pairs` makes groups of.
     check : list of dict
         ``{"id", "label", "probability", "share", "suggested", "suggested_probability", "suggested_share"}``, the worst
         fit first: a label and the one that fits better, the probability of each as all other images say (None where
@@ -65,9 +69,18 @@ class Overview(NamedTuple):
 
     ids: np.ndarray
     points: np.ndarray
-    alike: list[dict[str, Any]]
+    alike: Pairs
     check: list[dict[str, Any]]
     record: dict[str, Any]
+
+
+def alike_limit(config: Config) -> float:
+    """Cosine from which two images look alike, by their vectors; ``python -m benchmarks alike`` chose it."""
+    if config.collection.vectors.file is not None or config.features.kind == "onnx":
+        return ALIKE_OTHER
+    if config.features.kind == "deep":
+        return ALIKE["deep"]
+    return ALIKE["visterms" if config.features.cells == [1] else "spatial"]
 
 
 def overview_record(searcher: Searcher) -> dict[str, Any]:
@@ -78,7 +91,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
         {
             "seed": searcher.config.seed,
             "n_neighbors": N_NEIGHBORS,
-            "alike": ALIKE,
+            "alike": alike_limit(searcher.config),
             "crops": ALIGNED_CORRELATION,
             "pictures": EVENED_TOLERANCE,
             "check": rules_of_checks(),
@@ -103,6 +116,8 @@ def read_overview(run: Run) -> Overview | None:
             return None
         ids, points = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("ids", "points"))
         alike, check = (json.loads((folder / f"{name}.json").read_text()) for name in ("alike", "check"))
+        if not isinstance(alike, dict):
+            raise ValueError("groups of an earlier version")
     except (UserError, OSError, ValueError):  # it is made again
         return None
     return Overview(ids, points, alike, check, record)
@@ -140,7 +155,7 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
     tell("judging the labels", 0.25)
     check = labels_to_check(searcher, neighbors, _LISTED)
     tell("finding images that look alike", 0.4)
-    alike = _groups(searcher, _nearest(plain, N_NEIGHBORS)[0])
+    alike = _pairs(searcher, _nearest(plain, N_NEIGHBORS)[0])
     tell("drawing the map", 0.5)
     points = _laid_out(learned, neighbors, distances, searcher.config.seed)
     run.check_exists()
@@ -169,9 +184,11 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     list of dict
         ``{"ids": [...], "same", "similarity"}``: images of the same picture, then pictures that look alike, with one
         image for each picture; of both kinds the largest groups first, at most 2,000. The similarity is the smallest of
-        the pairs that make the group: a correlation of pixels, or a cosine of vectors.
+        the pairs that make the group: a correlation of pixels, or a cosine of vectors. Images that people said are
+        different pictures are in no group together.
     """
-    return _groups(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
+    pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
+    return group_pairs(pairs, DifferentPictures(searcher.run.different).parts_of(searcher.images))
 
 
 def _look(searcher: Searcher) -> np.ndarray:
@@ -346,14 +363,14 @@ def _scaled(points: np.ndarray) -> np.ndarray:
     return places.astype(np.float32)
 
 
-def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
-    """Make the groups that `find_duplicates` describes."""
+def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
+    """Find the pairs that groups of duplicates are made of, by ids."""
     import numpy as np
 
     images, X = searcher.images, searcher.X
-    n = len(images)
-    left = np.repeat(np.arange(n), neighbors.shape[1])
+    left = np.repeat(np.arange(len(images)), neighbors.shape[1])
     right = neighbors.ravel().astype(np.intp)
+    left, right = np.unique(np.sort(np.column_stack([left, right]), axis=1), axis=0).T
     similar = np.concatenate([_cosines(X, left[i : i + 100_000], right[i : i + 100_000]) for i in _starts(left)])
     of_file = defaultdict(list)
     for row, image in enumerate(images):
@@ -361,43 +378,13 @@ def _groups(searcher: Searcher, neighbors: np.ndarray) -> list[dict[str, Any]]:
     same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
     if searcher.config.collection.vectors.file is None:
         same = _same_pictures(searcher) | same
-    picture, weakest = _components(n, same)
-    near = (similar >= ALIKE) & (picture[left] != picture[right])
-    pairs = zip(picture[left[near]].tolist(), picture[right[near]].tolist(), strict=True)
-    look, weakest_looks = _components(n, dict(zip(pairs, similar[near].tolist(), strict=True)))
-    members, pictures = defaultdict(list), defaultdict(list)
-    for row, number in enumerate(picture.tolist()):
-        if number not in members:  # one stands for all that show its picture
-            pictures[int(look[number])].append(row)
-        members[number].append(row)
-    groups: list[dict[str, Any]] = []
-    for is_same, rows_of, values in ((True, members, weakest), (False, pictures, weakest_looks)):
-        of_kind: list[dict[str, Any]] = [
-            {
-                "ids": [images[row].id for row in rows],
-                "same": is_same,
-                "similarity": round(min(values.get(number, 1.0), 1.0), 4),
-            }
-            for number, rows in rows_of.items()
-            if len(rows) > 1
-        ]
-        of_kind.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
-        groups += of_kind[:_LISTED]
-    return groups
-
-
-def _components(n: int, pairs: dict[tuple[int, int], float]) -> tuple[np.ndarray, dict[int, float]]:
-    """Number n things so that pairs have one number; return the numbers, and the smallest value of a pair by number."""
-    import numpy as np
-    from scipy import sparse
-    from scipy.sparse.csgraph import connected_components
-
-    a, b = np.array(list(pairs), np.intp).reshape(-1, 2).T
-    _, numbers = connected_components(sparse.coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
-    weakest: dict[int, float] = {}
-    for number, value in zip(numbers[a].tolist(), pairs.values(), strict=True):
-        weakest[number] = min(value, weakest.get(number, 1.0))
-    return numbers, weakest
+    near = similar >= alike_limit(searcher.config)
+    alike = zip(left[near].tolist(), right[near].tolist(), similar[near].tolist(), strict=True)
+    ids = [image.id for image in images]
+    return {
+        "same": [(ids[a], ids[b], round(min(value, 1.0), 4)) for (a, b), value in same.items()],
+        "alike": [(ids[a], ids[b], round(min(value, 1.0), 4)) for a, b, value in alike],
+    }
 
 
 def _same_pictures(searcher: Searcher) -> dict[tuple[int, int], float]:

@@ -31,6 +31,7 @@ from .handlers import UPLOAD_BYTES, UPLOAD_PIXELS, RequestHandlers
 from .label_handlers import LabelHandlers
 from .middleware import AccessMiddleware
 from .responses import error_response
+from .routes_add import add_add_routes
 from .routes_browse import add_browse_routes
 from .routes_feedback import add_feedback_routes
 from .routes_fetch import add_fetch_routes
@@ -120,6 +121,7 @@ def create_app(
     add_browse_routes(app, collection, labels)
     add_label_routes(app, labels)
     add_train_routes(app, handlers)
+    add_add_routes(app, handlers)
     add_fetch_routes(app, handlers)
     add_run_routes(app, feedback)
     add_figure_routes(app, feedback)

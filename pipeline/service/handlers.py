@@ -33,6 +33,7 @@ from visterm.pipeline.store.models import LEARNER_NAMES
 from visterm.pipeline.store.run import Run
 
 from . import schemas
+from .adding import PhotoAdder
 from .batching import MicroBatcher, NicePool, Pool, available_cores
 from .looks import Looks
 from .metadata import without_metadata
@@ -80,6 +81,7 @@ class RequestHandlers:
         self._keep_overview = overview  # made in the background whenever images change
         self.reloader = SnapshotReloader(run)
         self.retraining = Retraining(run, self.reloader)
+        self.adder = PhotoAdder(run, self.reloader)
         self.run_folder = RunFolder(run)
         folder = run.folder / "service"
         self.uploads = Uploads(folder / "uploads")
@@ -446,6 +448,7 @@ class RequestHandlers:
         self.looks.close()
         self.overview.stop()
         self.retraining.stop()
+        self.adder.stop()
         self.thumbnails.close()
         self.run_folder.close()
 

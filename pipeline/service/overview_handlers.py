@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 from starlette.exceptions import HTTPException
 
+from visterm.pipeline.search.groups import group_pairs
 from visterm.pipeline.search.overview import Overview
+from visterm.pipeline.stages.different import say_different, undo_different
+from visterm.pipeline.store.different import DifferentPictures
 
 from . import schemas
 from .handlers import RequestHandlers
@@ -24,6 +27,8 @@ class OverviewHandlers:
     def __init__(self, handlers: RequestHandlers, labels: LabelHandlers):
         self.handlers = handlers
         self._labels = labels
+        self._different = DifferentPictures(handlers.run.different)
+        self._groups: tuple[Any, list[dict[str, Any]]] = None, []  # and what they were made of
 
     def state(self, snapshot: Snapshot) -> dict[str, Any]:
         """Make `schemas.MapState`."""
@@ -32,7 +37,7 @@ class OverviewHandlers:
             "version": overview and overview.record["created"],
             "images": 0 if overview is None else len(overview.ids),
             "labels": _label_names(snapshot),
-            "n_alike": 0 if overview is None else len(_groups(overview, snapshot)),
+            "n_alike": 0 if overview is None else len(self._duplicates(overview, snapshot)),
             "n_check": 0 if overview is None else len(self._doubts(overview, snapshot)),
         }
 
@@ -58,12 +63,13 @@ class OverviewHandlers:
 
     def alike(self, snapshot: Snapshot, offset: int, limit: int) -> dict[str, Any]:
         """Make `schemas.AlikeGroups`."""
-        groups, place = _groups(self._overview(), snapshot), snapshot.searcher.place
+        groups, place = self._duplicates(self._overview(), snapshot), snapshot.searcher.place
         return {
             "total": len(groups),
+            "last": self._last(),
             "groups": [
                 {
-                    "same": group.get("same", False),  # missing: of before, when groups did not say
+                    "same": group["same"],
                     "similarity": group["similarity"],
                     "n_images": len(group["ids"]),
                     "images": [
@@ -73,6 +79,35 @@ class OverviewHandlers:
                 for group in groups[offset : offset + limit]
             ],
         }
+
+    def say_different(self, parts: list[list[int]]) -> dict[str, Any]:
+        """Keep that images of different parts show different pictures; make `schemas.DifferentResult`."""
+        self.handlers.run_folder.check()
+        say_different(self.handlers.run, parts)
+        return {"last": self._last()}
+
+    def undo_different(self) -> dict[str, Any]:
+        """Undo the last step of those; make `schemas.DifferentResult`."""
+        self.handlers.run_folder.check()
+        if undo_different(self.handlers.run)["step"] is None:
+            raise HTTPException(409, "there is nothing to undo: no photos were said to be different pictures")
+        return {"last": self._last()}
+
+    def _last(self) -> dict[str, Any] | None:
+        """Make `schemas.DifferentStep`; None if nobody said so."""
+        rows = self._different.last_step()
+        return {"step": rows[0].step, "time": rows[0].time, "images": len(rows)} if rows else None
+
+    def _duplicates(self, overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
+        """Return the groups of which at least two images are still there, with those."""
+        place = snapshot.searcher.place
+        made_of = overview.record["created"], self._different.last(), snapshot.searcher.version
+        if self._groups[0] != made_of:
+            parts = self._different.parts_of(snapshot.searcher.images)
+            groups = group_pairs(overview.alike, parts)
+            left = [group | {"ids": [number for number in group["ids"] if number in place]} for group in groups]
+            self._groups = made_of, [group for group in left if len(group["ids"]) > 1]
+        return self._groups[1]
 
     def check(self, snapshot: Snapshot, label: str | None, offset: int, limit: int) -> dict[str, Any]:
         """Make `schemas.LabelsToCheck`, of one label or of all."""
@@ -111,10 +146,3 @@ class OverviewHandlers:
 def _label_names(snapshot: Snapshot) -> list[str]:
     """Names of labels by number, the largest first."""
     return list(snapshot.searcher.gallery.albums.labels)[: schemas.MAX_LISTED_LABELS]
-
-
-def _groups(overview: Overview, snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the groups of which at least two images are still there, with those."""
-    place = snapshot.searcher.place
-    left = [group | {"ids": [number for number in group["ids"] if number in place]} for group in overview.alike]
-    return [group for group in left if len(group["ids"]) > 1]

@@ -69,6 +69,10 @@ class OverviewMaker:
 
     def start(self, snapshot: Snapshot) -> None:
         """Start the process unless the overview is up to date; where one is running, after it."""
+        with self._lock:
+            if self._process is not None:  # it may replace an overview that is up to date by one that is not
+                self._wanted = snapshot
+                return
         if self.is_current(snapshot):
             return
         with self._lock:

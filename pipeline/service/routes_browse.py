@@ -70,6 +70,16 @@ def add_browse_routes(app: FastAPI, collection: CollectionHandlers, labels: Labe
         """List groups of images that look alike, the largest first."""
         return JsonResponse(await pool.run(overview.alike, handlers.snapshot, offset, limit))
 
+    @app.post("/api/alike/different", response_model=schemas.DifferentResult, tags=["collection"])
+    async def say_different(request: schemas.DifferentRequest) -> Response:
+        """Say that images show different pictures: no group has images of two parts again."""
+        return JsonResponse(await pool.run(overview.say_different, request.parts))
+
+    @app.post("/api/alike/undo", response_model=schemas.DifferentResult, tags=["collection"])
+    async def undo_different() -> Response:
+        """Undo the last step in which images were said to show different pictures."""
+        return JsonResponse(await pool.run(overview.undo_different))
+
     @app.get("/api/check", response_model=schemas.LabelsToCheck, tags=["collection"])
     async def check(
         label: Annotated[schemas.Name | None, Query(description="Only images with this label")] = None,

@@ -26,6 +26,12 @@ CURVE_FILE = "precision_curve.svg"
 # The SVG is embedded as an image; opened on its own it may use its own styles, but no script and no other file.
 _SVG_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
+# The report names no other file; its scripts and styles are its own, and it may not reach the service.
+_REPORT_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; sandbox allow-scripts"
+}
+
 
 def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
     """Add the routes of the run, its state and its evaluations."""
@@ -67,6 +73,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "models": models,
                 "training": training,
                 "evaluations": _evaluation_names(handlers.run),
+                "can_add": snapshot.searcher.config.collection.vectors.file is None,
                 "judging": handlers.run.judgements.exists(),
                 "limits": {
                     "k": schemas.MAX_K,
@@ -99,6 +106,22 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 404, f"evaluation {one_line(name)} has no {CURVE_FILE}; run 'visterm evaluate --force' to draw it"
             ) from None
         return Response(svg, media_type="image/svg+xml", headers=_SVG_HEADERS)
+
+    @app.get("/api/evaluations/{name}/report", response_class=Response, tags=["run"])
+    async def report(name: str) -> Response:
+        """Return the report of an evaluation, one HTML file."""
+        file = evaluation_folder(handlers.run, name) / "report.html"
+
+        def read() -> bytes:
+            try:
+                return file.read_bytes()
+            except FileNotFoundError:
+                raise HTTPException(
+                    404, f"evaluation {one_line(name)} has no report; run 'visterm evaluate --force' to write it"
+                ) from None
+
+        html = await handlers.general_pool.run(read)
+        return Response(html, media_type="text/html; charset=utf-8", headers=_REPORT_HEADERS)
 
 
 def _read_curves(file: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from . import schemas, schemas_figures
 from .handlers import RequestHandlers
 from .responses import JsonResponse
 
-UPLOAD_PATHS = ("/search", "/annotate")
+UPLOAD_PATHS = ("/search", "/annotate", "/api/add/photo")
 R = TypeVar("R", bound=schemas.ImageRequest)
 _LISTS = ("label", "not_label", "where", "example")
 _UPLOAD = Form(media_type="multipart/form-data")

@@ -220,6 +220,38 @@ class RemovalResult(BaseModel):
     behind: str | None = Field(description=_BEHIND)
 
 
+class KeptPhoto(BaseModel):
+    """A photo that was sent, to be added to the collection."""
+
+    name: str
+    copy_of: str | None = Field(description="The image of the collection with the same bytes; then it is not kept")
+
+
+class RefusedPhoto(BaseModel):
+    """A photo that could not be added."""
+
+    name: str
+    reason: str
+
+
+class AddResult(BaseModel):
+    """What came of adding photos."""
+
+    added: int
+    refused: list[RefusedPhoto]
+    cancelled: int = Field(description="Photos that were deleted because adding was cancelled")
+
+
+class AddState(BaseModel):
+    """How far adding photos is."""
+
+    running: bool
+    done: int
+    total: int
+    result: AddResult | None = Field(description="Of the last time since the service started")
+    problem: str | None = Field(description="Why the last time failed; its photos are added with the next ones")
+
+
 class RestoreRequest(BaseModel):
     """The removal to undo."""
 
@@ -376,6 +408,7 @@ class RunInfo(BaseModel):
     models: dict[str, FeedbackModel]
     training: TrainState
     evaluations: list[str]
+    can_add: bool = Field(description="Photos can be added with POST /api/add; not to imported vectors")
     judging: bool = Field(description="Whether `visterm judge` has drawn results to judge")
     limits: dict[str, int]
 
@@ -453,10 +486,34 @@ class AlikeGroup(BaseModel):
     images: list[ImageSummary]
 
 
+class DifferentStep(BaseModel):
+    """Images that somebody said show different pictures."""
+
+    step: int
+    time: str = Field(description="UTC, ISO 8601")
+    images: int
+
+
+class DifferentResult(BaseModel):
+    """What undoing would undo."""
+
+    last: DifferentStep | None
+
+
+class DifferentRequest(BaseModel):
+    """Images of different parts show different pictures."""
+
+    model_config = ConfigDict(extra="forbid")
+    parts: list[Annotated[list[ImageId], Field(min_length=1, max_length=MAX_SELECTED)]] = Field(
+        min_length=2, max_length=MAX_SELECTED, description="Of ids; nothing is said of the images of one part"
+    )
+
+
 class AlikeGroups(BaseModel):
     """Groups of images that look alike."""
 
     total: int
+    last: DifferentStep | None = Field(description="What POST /api/alike/undo would undo")
     groups: list[AlikeGroup]
 
 

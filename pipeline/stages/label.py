@@ -86,7 +86,7 @@ class LabelEditor:
     def of(self, images: Iterable[int | str | Path]) -> dict[str, dict[str, float]]:
         """Labels in effect and their weights, by path of these images."""
         with self._collection() as collection:
-            ids = set(self._ids(collection, images))
+            ids = set(image_ids(self.run, collection, images, "no label was changed"))
             return {image.path: image.labels for image in collection.images() if image.id in ids}
 
     def counts(self) -> dict[str, int]:
@@ -135,37 +135,46 @@ class LabelEditor:
 
     def _edit_all(self, label: str, images: Iterable[int | str | Path], change: int, source: str) -> dict[str, Any]:
         with self._collection() as collection:
-            ids = self._ids(collection, images)
+            ids = image_ids(self.run, collection, images, "no label was changed")
             edits = [(id_, label, change) for id_ in ids]
             made = collection.edit_labels(edits, self._config, source)
         step = made[0].step if made else None
         return {"step": step, "changed": len(made), "unchanged": len(ids) - len(made)}
 
-    def _ids(self, collection: Collection, images: Iterable[int | str | Path]) -> list[int]:
-        ids: dict[int, None] = {}
-        for image in images:
-            given = f"id:{image}" if isinstance(image, int) else os.fspath(image)
-            matches = collection.find(given)
-            name = one_line(given) or "(empty name)"
-            if not matches:
-                raise UserError(f"run {self.run.name} has no image {name}; no label was changed")
-            living = [id_ for id_, _, status in matches if status in ("ok", "pending")]
-            if not living:
-                removed = matches[0][2] == "excluded"
-                why = "was removed; 'visterm add' brings it back" if removed else "cannot be read"
-                raise UserError(f"run {self.run.name}: {name} {why}; no label was changed")
-            ids |= dict.fromkeys(living)
-        if not ids:
-            raise UserError("no images given; give files, folders, id:N, or the results of a search on standard input")
-        return list(ids)
+    def _collection(self) -> contextlib.AbstractContextManager[Collection]:
+        return collection_of(self.run)
 
-    @contextlib.contextmanager
-    def _collection(self) -> Iterator[Collection]:
-        with system_errors_explained(self.run.folder), Collection(self.run.collection) as collection:
-            if collection.root is None:
-                name = self.run.name
-                raise UserError(f"run {name} has no images yet; run 'visterm features IMAGES --run {name}' first")
-            yield collection
+
+@contextlib.contextmanager
+def collection_of(run: Run) -> Iterator[Collection]:
+    """Open the collection of a run; UserError if it has no images."""
+    with system_errors_explained(run.folder), Collection(run.collection) as collection:
+        if collection.root is None:
+            raise UserError(f"run {run.name} has no images yet; run 'visterm features IMAGES --run {run.name}' first")
+        yield collection
+
+
+def image_ids(run: Run, collection: Collection, images: Iterable[int | str | Path], nothing: str) -> list[int]:
+    """Ids of images given as ids, ``id:12``, files or folders; UserError for one that is not there.
+
+    `nothing` says in the error that nothing was done.
+    """
+    ids: dict[int, None] = {}
+    for image in images:
+        given = f"id:{image}" if isinstance(image, int) else os.fspath(image)
+        matches = collection.find(given)
+        name = one_line(given) or "(empty name)"
+        if not matches:
+            raise UserError(f"run {run.name} has no image {name}; {nothing}")
+        living = [id_ for id_, _, status in matches if status in ("ok", "pending")]
+        if not living:
+            removed = matches[0][2] == "excluded"
+            why = "was removed; 'visterm add' brings it back" if removed else "cannot be read"
+            raise UserError(f"run {run.name}: {name} {why}; {nothing}")
+        ids |= dict.fromkeys(living)
+    if not ids:
+        raise UserError("no images given; give files, folders, id:N, or the results of a search on standard input")
+    return list(ids)
 
 
 def _plain(path: str) -> str:

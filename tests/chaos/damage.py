@@ -111,10 +111,14 @@ def repaired(world: World, seed: int) -> str | None:
 
 
 def people(world: World, seed: int) -> str | None:
-    """Damage label edits, marks or ratings, or their copy; `repair` must keep every row."""
+    """Damage label edits, what is said to differ, marks or ratings, or their copy; `repair` must keep every row."""
     chance = random.Random(seed)
     with world.copy() as folder:
-        name = chance.choice(("label_edits", "feedback", "judgements")) + chance.choice(("", ".copy")) + ".sqlite"
+        name = (
+            chance.choice(("label_edits", "different", "feedback", "judgements"))
+            + chance.choice(("", ".copy"))
+            + ".sqlite"
+        )
         kind = chance.choice(KINDS)
         if not damaged(folder / "runs/fruit" / name, kind, chance):
             return None

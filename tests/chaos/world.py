@@ -270,6 +270,7 @@ class World:
         from visterm.pipeline.human_eval.judgements import Judgements
         from visterm.pipeline.human_eval.tasks import draw_tasks
         from visterm.pipeline.search.searcher import Searcher
+        from visterm.pipeline.stages.different import say_different, undo_different
         from visterm.pipeline.stages.label import LabelEditor
 
         searcher = Searcher(self.base / "runs/fruit")
@@ -278,6 +279,9 @@ class World:
             labels.edit([(image.id, next(iter(image.labels)), 1)], confirm=True)
         labels.add("ripe", [image.id for image in searcher.images[3:9]])
         labels.undo()
+        say_different(searcher.run, [[image.id] for image in searcher.images[:3]])
+        say_different(searcher.run, [[image.id] for image in searcher.images[3:5]])
+        undo_different(searcher.run)
         marks = RelevanceMarks(searcher.run.marks)
         for query, row, mark in ((0, 1, 1), (0, 20, -1), (14, 15, 1), (14, 2, -1), (30, 31, 1), (30, 5, -1)):
             marks.add(searcher.images[query].sha256, searcher.images[row], mark, learner="oasis")
@@ -427,6 +431,13 @@ def _label_edits(run: Any) -> Any:
     return [[row[key] for key in ("step", "image", "label", "change")] for row in LabelEdits(run.label_edits).export()]
 
 
+def _different(run: Any) -> Any:
+    from visterm.pipeline.store.different import DifferentPictures
+
+    steps = DifferentPictures(run.different).standing().values()
+    return [[row.step, row.part, row.image, row.path] for rows in steps for row in rows]
+
+
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "catalogue": _catalogue,
     "vectors": _vectors,
@@ -435,8 +446,9 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "marks": _marks,
     "ratings": _ratings,
     "label edits": _label_edits,
+    "different pictures": _different,
 }
-_OF_PEOPLE = ("marks", "ratings", "label edits")
+_OF_PEOPLE = ("marks", "ratings", "label edits", "different pictures")
 
 
 def compared(now: Any, wanted: dict[str, Any], told: str = "") -> str | None:

@@ -37,7 +37,7 @@ export class ApiError extends Error {
 let lost = false; // the server could not be reached
 
 /** @param {string} path @param {RequestInit} [options] @returns {Promise<any>} */
-async function request(path, options = {}) {
+export async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(path, { headers: { Accept: "application/json" }, ...options });

@@ -2,6 +2,7 @@
 // do it.
 
 import { queryOf, readAddress } from "./address.js";
+import { takeDrop } from "./adding.js";
 import "./again.js";
 import { toggleBeside, toggleExplanation } from "./dialog.js";
 import { $, activeElement, targetOf } from "./dom.js";
@@ -89,7 +90,7 @@ function bindFiles() {
   addEventListener("dragleave", (event) => event.relatedTarget || dragging(event, false));
   addEventListener("drop", (event) => {
     dragging(event, false);
-    if (event.dataTransfer?.files.length) searchFiles([...event.dataTransfer.files]);
+    void takeDrop(event, searchFiles);
   });
 }
 

@@ -271,7 +271,12 @@ async function evaluation(name) {
     el(
       "div",
       { class: "charts" },
-      panel(titleOf(name), null, summary(name, metrics)),
+      panel(
+        titleOf(name),
+        null,
+        summary(name, metrics),
+        el("p", {}, el("a", { href: `api/evaluations/${id}/report`, target: "_blank" }, "Report")),
+      ),
       curves && panel("Along the results", null, curvesOf(curves, metrics)),
     ),
     found instanceof Error

@@ -1,15 +1,13 @@
-// The collection to wander in: the home page, albums, recent photos, groups that look alike and
-// labels to check.
+// The collection to wander in: the home page, albums, recent photos and labels to check.
 
 import { addressOf } from "./address.js";
 import { get, post } from "./api.js";
-import { $, $$, box, command, count, el, icon, plural, toast } from "./dom.js";
+import { $, box, command, count, el, icon, plural } from "./dom.js";
 import { redraw } from "./history.js";
 import { drawPoints, readPoints } from "./mapdata.js";
 import { verdict } from "./labels.js";
 import { failure } from "./messages.js";
-import { coverOf, inParts, photo, photoList } from "./photolist.js";
-import { readRun } from "./search.js";
+import { coverOf, inParts, photoList } from "./photolist.js";
 import { asList, state } from "./state.js";
 import { addView } from "./views.js";
 
@@ -256,7 +254,7 @@ const nothing = (kind) =>
  * @param {string} title
  * @param {(map: MapState) => Promise<void>} draw
  */
-async function withOverview(section, title, draw) {
+export async function withOverview(section, title, draw) {
   const map = await get("api/map");
   if (map.ready) return draw(map);
   section.replaceChildren(el("h1", {}, title), notDrawn(map));
@@ -316,152 +314,6 @@ function wait() {
       wait();
     } else redraw();
   }, 1000);
-}
-
-/** @param {HTMLElement} section */
-const showAlike = (section) =>
-  withOverview(section, "Photos that look alike", async () => {
-    const { holder, total } = await inParts(
-      async (offset) => {
-        const part = await get("api/alike", { offset, limit: 20 });
-        return { total: part.total, items: part.groups };
-      },
-      (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
-    );
-    section.replaceChildren(
-      el(
-        "div",
-        { class: "row head" },
-        el("h1", {}, "Photos that look alike"),
-        el("span", { class: "quiet" }, plural(total, "group")),
-      ),
-      el(
-        "p",
-        { class: "quiet" },
-        "First photos of one picture: equal files, and copies of another size, quality or " +
-          "brightness, cropped or mirrored. Then pictures that look alike. " +
-          "Removing photos from the collection leaves their files where they are.",
-      ),
-      total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
-    );
-  });
-
-/**
- * Of one picture all but one may go; of pictures that look alike those that are chosen.
- * @param {Schemas["AlikeGroup"]} group
- * @param {number} number
- */
-function drawGroup({ same, images, n_images }, number) {
-  const title = same
-    ? `One picture in ${count(n_images)} photos`
-    : plural(n_images, "picture looks alike", "pictures look alike");
-  const section = el("section", {
-    class: "panel group",
-    "aria-label": `Group ${number}: ${title}`,
-  });
-  const largest = [...images].sort(
-    (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
-  );
-  const words = same ? "Keep" : "Remove";
-  /** @param {Summary} image @param {number} i */
-  const choice = (image, i) =>
-    el(
-      "label",
-      { class: "check" },
-      el("input", {
-        type: same ? "radio" : "checkbox",
-        name: `of-${images[0].id}`,
-        value: image.id,
-        checked: same && !i,
-        "aria-label": `${words} ${image.path}`,
-        onchange: () => draw(),
-      }),
-      ` ${words}`,
-    );
-  const button = el("button", { type: "button" });
-  const chosen = () =>
-    /** @type {HTMLInputElement[]} */ ($$("input:checked", section)).map(({ value }) =>
-      Number(value),
-    );
-  const draw = () => {
-    if (same) button.textContent = `Keep one, remove ${count(images.length - 1)}`;
-    else {
-      button.textContent = `Remove ${count(chosen().length)}`;
-      button.hidden = !chosen().length;
-    }
-  };
-  button.addEventListener("click", () => {
-    const [kept] = chosen();
-    const others = images.map(({ id }) => id).filter((id) => id !== kept);
-    remove(section, same ? others : chosen());
-  });
-  const labels = new Set(images.map((image) => image.labels.join(", ")));
-  section.append(
-    el("div", { class: "row" }, el("h2", {}, title), button),
-    same && labels.size > 1
-      ? el(
-          "p",
-          { class: "quiet", dir: "auto" },
-          `With different labels: ${[...labels].map((name) => name || "none").join(" · ")}`,
-        )
-      : "",
-    el(
-      "ol",
-      { class: "photos small" },
-      largest.map((image, i) => {
-        const item = photo(image);
-        item.append(
-          el(
-            "p",
-            { class: "under" },
-            choice(image, i),
-            image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null,
-          ),
-        );
-        return item;
-      }),
-    ),
-  );
-  draw();
-  return section;
-}
-
-/**
- * Asked once more, and can be undone.
- * @param {HTMLElement} section
- * @param {number[]} ids
- */
-async function remove(section, ids) {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
-    el("p", {}, "They no longer appear in searches. Their files stay on disk."),
-    el(
-      "form",
-      { method: "dialog", class: "row" },
-      el("button", { value: "" }, "Cancel"),
-      el("button", { value: "yes", class: "primary" }, "Remove"),
-    ),
-  );
-  dialog.returnValue = "";
-  dialog.showModal();
-  await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
-  if (dialog.returnValue !== "yes") return;
-  try {
-    const { undo } = await post("api/images/remove", { ids });
-    const after = section.nextElementSibling ?? section.previousElementSibling;
-    section.remove();
-    if (after) $("button, a", after)?.focus();
-    toast(
-      `${plural(ids.length, "photo")} removed from the collection.`,
-      undo ? "Undo" : undefined,
-      undo ? () => post("api/images/restore", { undo }).then(() => redraw(), failure) : undefined,
-    );
-    await readRun();
-  } catch (error) {
-    failure(error);
-  }
 }
 
 /**
@@ -544,5 +396,4 @@ const showCheck = (section, request) =>
 
 addView("albums", { title: "Labels", show: albumsView("label", "Labels") });
 addView("folders", { title: "Folders", show: albumsView("folder", "Folders") });
-addView("alike", { title: "Photos that look alike", show: showAlike });
 addView("check", { title: "Check these labels", show: showCheck });

@@ -2,6 +2,7 @@
 
 import "./concept.js";
 import "./figures.js";
+import "./alike.js";
 import "./home.js";
 import "./map.js";
 import "./photos.js";

@@ -472,40 +472,29 @@ function askForConcept() {
   $("input", dialog).focus();
 }
 
-// ---- removing: asked twice, and undone
-
-/** @param {string} title @param {string} words @param {string} yes @param {() => void} act */
-function ask(title, words, yes, act) {
-  /** @type {HTMLDialogElement} */
-  const dialog = $("#confirm");
-  const button = el("button", { type: "button", class: "primary danger" }, yes);
-  button.addEventListener("click", () => {
-    dialog.close();
-    act();
-  });
-  dialog.replaceChildren(
-    el("h2", { id: "confirm-title" }, title),
-    el("p", {}, words),
-    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), button),
-  );
-  dialog.showModal();
-}
+// ---- removing: asked once, and undone
 
 function askToRemove() {
   const images = selection();
   const many = plural(images.length, "photo");
-  ask(
-    `Remove ${many} from the collection?`,
-    "Searches will not find them any more. The files stay where they are.",
-    "Remove …",
-    () =>
-      ask(
-        `Remove ${many} now?`,
-        `Confirm once more. You can undo this until the server stops.`,
-        `Remove ${many}`,
-        () => void remove(images),
-      ),
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  const button = el("button", { type: "button", class: "primary danger" }, `Remove ${many}`);
+  button.addEventListener("click", () => {
+    dialog.close();
+    void remove(images);
+  });
+  dialog.replaceChildren(
+    el("h2", { id: "confirm-title" }, `Remove ${many} from the collection?`),
+    el(
+      "p",
+      {},
+      "Searches will not find them any more. The files stay where they are. " +
+        "You can undo this until the server stops.",
+    ),
+    el("form", { method: "dialog", class: "row" }, el("button", {}, "Cancel"), button),
   );
+  dialog.showModal();
 }
 
 /** @param {Photo[]} images */

@@ -68,6 +68,7 @@ export const state = {
     models: {},
     training: none,
     evaluations: [],
+    can_add: false,
     judging: false,
     limits: {},
   },

@@ -10,7 +10,9 @@ from running import copy_run, json_of, visterm
 
 from visterm.learners import WSABIE
 from visterm.pipeline import Searcher, find_duplicates
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.search import overview as module
+from visterm.pipeline.search.groups import group_pairs
 from visterm.pipeline.search.overview import make_overview, read_overview
 
 
@@ -45,9 +47,10 @@ def test_the_same_seed_gives_the_same_map_and_labels_lie_together(odd, overview,
 @pytest.mark.slow
 def test_copies_are_found(odd, overview):
     names = {image.id: image.path for image in odd.images}
-    groups = [{names[number] for number in group["ids"]} for group in overview.alike]
-    assert find_duplicates(odd) == overview.alike
-    same = [names for names, group in zip(groups, overview.alike, strict=True) if group["same"]]
+    kept = group_pairs(overview.alike, {})
+    groups = [{names[number] for number in group["ids"]} for group in kept]
+    assert find_duplicates(odd) == kept
+    same = [names for names, group in zip(groups, kept, strict=True) if group["same"]]
     assert same == [{"pear/1.jpg", "pear/copy.jpg"}]
     assert not any({"pear/1.jpg", "pear/copy.jpg"} <= names for names in groups[1:])  # one stands for both
     assert not any(len({name.split("/")[0] for name in group - {"pear/plum.jpg"}}) > 1 for group in groups)
@@ -116,6 +119,14 @@ def test_a_space_of_as_many_dimensions_as_the_vectors_have_is_no_space_of_vector
     np.testing.assert_allclose(learned, module._unit_rows(learner.transform(X)), atol=1e-6)
 
 
+def test_the_limit_of_what_looks_alike_is_that_of_the_kind_of_vectors():
+    settings = {"features.kind=deep": "deep", "features.cells=[3]": "spatial", "features.n_visterms=100": "visterms"}
+    for setting, kind in settings.items():
+        assert module.alike_limit(load_config(None, [setting])) == module.ALIKE[kind]
+    for others in (["features.kind=onnx", "features.onnx.model=x.onnx"], ["collection.vectors.file=x.npy"]):
+        assert module.alike_limit(load_config(None, others)) == module.ALIKE_OTHER
+
+
 def test_nearest_against_numpy():
     vectors = module._unit_rows(np.random.default_rng(0).normal(size=(1100, 6)))
     indices, distances = module._nearest(vectors, 7)
@@ -144,5 +155,6 @@ def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
 
 @pytest.mark.slow
 def test_a_damaged_overview_is_none(odd, overview):
-    (module.overview_folder(odd.run) / "alike.json").write_text("{")
-    assert read_overview(odd.run) is None
+    for damaged in ("{", "[]"):  # the latter is of an earlier version
+        (module.overview_folder(odd.run) / "alike.json").write_text(damaged)
+        assert read_overview(odd.run) is None

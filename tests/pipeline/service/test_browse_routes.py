@@ -26,10 +26,7 @@ def mapped(own, searcher, serving):
     with publish(overview_folder(own), overview_record(searcher)) as folder:
         np.save(folder / "ids.npy", np.array([*ids, 10**6], np.int64))  # the last one was removed since
         np.save(folder / "points.npy", np.linspace(0, 1, 2 * len(ids) + 2, dtype=np.float32).reshape(-1, 2))
-        alike = [
-            {"ids": ids[:3], "same": True, "similarity": 0.95},
-            {"ids": [ids[4], 10**6], "same": False, "similarity": 1.0},
-        ]
+        alike = {"same": [(ids[0], other, 0.95) for other in ids[1:3]], "alike": [(ids[4], 10**6, 1.0)]}
         (folder / "alike.json").write_text(json.dumps(alike))
         entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
@@ -186,6 +183,30 @@ def test_the_map_and_what_follows_from_it(mapped, searcher):
     assert mapped.get("/api/check", params={"label": "plum"}).json()["total"] == 0
 
 
+def test_what_is_said_to_be_different_is_in_no_group(mapped, searcher):
+    first, second, third = (image.id for image in searcher.images[:3])
+
+    def groups():
+        listed = schemas.AlikeGroups.model_validate(mapped.get("/api/alike").json())
+        return [[image.id for image in group.images] for group in listed.groups], listed.last
+
+    assert groups() == ([[first, second, third]], None)
+    done = mapped.post("/api/alike/different", json={"parts": [[first, second], [third]]}).json()
+    assert schemas.DifferentResult.model_validate(done).last.images == 3
+    assert groups()[0] == [[first, second]]
+    mapped.post("/api/alike/different", json={"parts": [[first], [second]]})
+    assert groups()[0] == []
+    assert (mapped.get("/api/map").json()["n_alike"], mapped.get("/api/map").json()["current"]) == (0, True)
+    assert mapped.post("/api/alike/undo").json()["last"] == done["last"]
+    assert mapped.post("/api/alike/undo").json()["last"] is None
+    assert groups()[0] == [[first, second, third]]
+    mapped.check_error(mapped.post("/api/alike/undo"), 409, "nothing to undo")
+    for parts, message in (([[first], [first]], "twice"), ([[first], [10**6]], "no image id:1000000")):
+        mapped.check_error(mapped.post("/api/alike/different", json={"parts": parts}), 409, message)
+    mapped.check_error(mapped.post("/api/alike/different", json={"parts": [[first]]}), 422, "parts")
+    assert groups()[1] is None
+
+
 def test_without_a_map_the_routes_say_so(client):
     assert client.get("/api/map").json()["ready"] is False
     for path in ("points",):
@@ -224,6 +245,32 @@ def test_a_map_that_is_asked_for_while_one_is_drawn_is_drawn_after_it(own, servi
         first = client.handlers.overview._process
         client.post("/api/map")
         client.wait_until(lambda: client.handlers.overview._process not in (first, None))
+
+
+def test_a_removal_that_is_undone_while_its_map_is_drawn_leaves_the_map_of_all(mapped, tmp_path, monkeypatch):
+    """The map on disk is up to date when the removal is undone, and not when the process ends."""
+    maker = mapped.handlers.overview
+    record = overview_folder(mapped.handlers.run) / "record.json"
+    stale = tmp_path / "stale.json"
+    stale.write_text(json.dumps(json.loads(record.read_text()) | {"inputs": {}}))
+    wait, started = tmp_path / "go on", tmp_path / "started"
+    code = f"""if 1:
+        import os, pathlib, time
+        started, wait = pathlib.Path({str(started)!r}), pathlib.Path({str(wait)!r})
+        started.write_text(started.read_text() + "x" if started.exists() else "x")
+        while not wait.exists():
+            time.sleep(0.01)
+        if started.read_text() == "x":
+            os.replace({str(stale)!r}, {str(record)!r})"""
+    monkeypatch.setattr(overview_maker, "COMMAND", (sys.executable, "-c", code))
+    snapshot = mapped.handlers.snapshot
+    with monkeypatch.context() as patch:
+        patch.setattr(maker, "is_current", lambda snapshot: False)  # of the images that are left
+        maker.start(snapshot)
+    mapped.wait_until(started.exists)
+    maker.start(snapshot)  # the removal is undone
+    wait.touch()
+    mapped.wait_until(lambda: started.read_text() == "xx")
 
 
 def test_figures_of_evaluations_and_trainings(client):

@@ -261,7 +261,6 @@ def test_removal_is_asked_twice_and_undone(page, serving, shown, ids, tmp_path):
         page.keyboard.press("Shift+ArrowRight")
         page.locator("#selection").get_by_role("button", name="Remove").click()
         dialog = page.locator("#confirm")
-        dialog.get_by_role("button", name="Remove …").click()
         assert client.health()["images"] == 76
         dialog.get_by_role("button", name="Remove 2 photos").click()
         expect(page.locator(".toast")).to_contain_text("2 photos removed from the collection.")

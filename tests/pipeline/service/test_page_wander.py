@@ -246,12 +246,32 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     assert number not in sent[0]["ids"]
     expect(page.locator("#alike .group")).to_have_count(1)
     alike = page.locator("#alike .group")
-    expect(alike.get_by_role("button")).to_have_count(0)  # nothing is chosen
+    expect(alike.get_by_role("button", name="Remove")).to_have_count(0)  # nothing is chosen
     alike.get_by_role("checkbox").nth(2).check()
     alike.get_by_role("button", name="Remove 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator("#alike .group")).to_have_count(0)
     assert len(sent[1]["ids"]) == 1
+
+
+@BOTH
+def test_what_is_not_the_same_is_said_once_and_undone_after_a_reload(page):
+    page.goto("?view=alike")
+    titles, undo = page.locator("#alike .group h2"), page.locator("#alike .head button")
+    expect(titles).to_have_text(["One picture in 3 photos", "3 pictures look alike"])
+    expect(undo).to_be_hidden()
+    page.get_by_role("button", name="Not the same: ").nth(1).click()
+    expect(titles.first).to_have_text("One picture in 2 photos")
+    no_overflow(page)
+    page.get_by_role("button", name="Not alike", exact=True).click()
+    expect(titles).to_have_text(["One picture in 2 photos"])
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(titles).to_have_count(2)
+    page.reload()
+    expect(titles).to_have_text(["3 pictures look alike", "One picture in 2 photos"][::-1])
+    undo.click()
+    expect(titles).to_have_text(["One picture in 3 photos", "3 pictures look alike"])
+    expect(undo).to_be_hidden()
 
 
 @BOTH
@@ -312,6 +332,10 @@ def test_figures(page):
     ):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     no_overflow(page)
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name="Report").click()
+    expect(opened.value.locator("#query-table th button").first).to_be_attached()  # its scripts run
+    opened.value.close()
 
 
 def test_names_of_any_script_and_length_fit(page):

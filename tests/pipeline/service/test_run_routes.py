@@ -82,6 +82,19 @@ def test_precision_curve(own, serving):
         client.check_error(client.get("/api/evaluations/none/precision-curve.svg"), 404, "no evaluation none", "oasis")
 
 
+def test_report(own, serving):
+    with serving(own) as client:
+        (own.evaluation("oasis") / "report.html").write_text("<p>räport</p>", encoding="utf-8")
+        answer = client.get("/api/evaluations/oasis/report")
+        assert (answer.text, answer.headers["content-type"]) == ("<p>räport</p>", "text/html; charset=utf-8")
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "sandbox" in policy  # it may not reach the service
+        (own.evaluation("oasis") / "report.html").unlink()
+        client.check_error(client.get("/api/evaluations/oasis/report"), 404, "no report", "visterm evaluate --force")
+        client.check_error(client.get("/api/evaluations/none/report"), 404, "no evaluation none", "oasis")
+
+
 def test_description_says_what_is_refused(client):
     api = client.get("/openapi.json").json()
     for path, method in (("/search", "get"), ("/search", "post"), ("/annotate", "post"), ("/explain", "get")):

@@ -1,0 +1,233 @@
+// Duplicates: groups of photos of one picture, and of pictures that look alike. Of the former all
+// but one may go, of the latter those chosen; what is no duplicate is said once and for all.
+
+import { get, post } from "./api.js";
+import { $, $$, box, count, el, plural, toast } from "./dom.js";
+import { redraw } from "./history.js";
+import { withOverview } from "./home.js";
+import { failure } from "./messages.js";
+import { inParts, photo } from "./photolist.js";
+import { readRun } from "./search.js";
+import { addView } from "./views.js";
+
+/** @import { Schemas } from "./api.js" */
+/** @typedef {Schemas["ImageSummary"]} Summary */
+
+/** @param {HTMLElement} section */
+const showAlike = (section) =>
+  withOverview(section, "Photos that look alike", async () => {
+    const undo = el("button", { type: "button", class: "plain", onclick: undoDifferent });
+    const { holder, total } = await inParts(
+      async (offset) => {
+        const part = await get("api/alike", { offset, limit: 20 });
+        showUndo(undo, part.last);
+        return { total: part.total, items: part.groups };
+      },
+      (groups, from) => groups.map((group, i) => drawGroup(group, from + i + 1)),
+    );
+    section.replaceChildren(
+      el(
+        "div",
+        { class: "row head" },
+        el("h1", {}, "Photos that look alike"),
+        el("span", { class: "quiet" }, plural(total, "group")),
+        undo,
+      ),
+      el(
+        "p",
+        { class: "quiet" },
+        "First photos of one picture: equal files, and copies of another size, quality or " +
+          "brightness, cropped or mirrored. Then pictures that look alike. " +
+          "Removing photos from the collection leaves their files where they are; what you say " +
+          "is different is not shown together again.",
+      ),
+      total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
+    );
+  });
+
+/**
+ * Of one picture all but one may go; of pictures that look alike those that are chosen.
+ * @param {Schemas["AlikeGroup"]} group
+ * @param {number} number
+ */
+function drawGroup({ same, images, n_images }, number) {
+  const title = same
+    ? `One picture in ${count(n_images)} photos`
+    : plural(n_images, "picture looks alike", "pictures look alike");
+  const section = el("section", {
+    class: "panel group",
+    "aria-label": `Group ${number}: ${title}`,
+  });
+  const largest = [...images].sort(
+    (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
+  );
+  const words = same ? "Keep" : "Remove";
+  /** @param {Summary} image @param {number} i */
+  const choice = (image, i) =>
+    el(
+      "label",
+      { class: "check" },
+      el("input", {
+        type: same ? "radio" : "checkbox",
+        name: `of-${images[0].id}`,
+        value: image.id,
+        checked: same && !i,
+        "aria-label": `${words} ${image.path}`,
+        onchange: () => draw(),
+      }),
+      ` ${words}`,
+    );
+  const button = el("button", { type: "button" });
+  const apart = same ? "Not the same" : "Not alike";
+  const others = (/** @type {number} */ own) =>
+    images.map(({ id }) => id).filter((id) => id !== own);
+  const chosen = () =>
+    /** @type {HTMLInputElement[]} */ ($$("input:checked", section)).map(({ value }) =>
+      Number(value),
+    );
+  const draw = () => {
+    if (same) button.textContent = `Keep one, remove ${count(images.length - 1)}`;
+    else {
+      button.textContent = `Remove ${count(chosen().length)}`;
+      button.hidden = !chosen().length;
+    }
+  };
+  button.addEventListener("click", () => {
+    const [kept] = chosen();
+    remove(section, same ? others(kept) : chosen());
+  });
+  const labels = new Set(images.map((image) => image.labels.join(", ")));
+  section.append(
+    el(
+      "div",
+      { class: "row" },
+      el("h2", {}, title),
+      el(
+        "span",
+        { class: "row" },
+        button,
+        el(
+          "button",
+          {
+            type: "button",
+            title: "All of these are different pictures: do not show them together again",
+            onclick: () =>
+              sayDifferent(
+                images.map(({ id }) => [id]),
+                section,
+              ),
+          },
+          apart,
+        ),
+      ),
+    ),
+    same && labels.size > 1
+      ? el(
+          "p",
+          { class: "quiet", dir: "auto" },
+          `With different labels: ${[...labels].map((name) => name || "none").join(" · ")}`,
+        )
+      : "",
+    el(
+      "ol",
+      { class: "photos small" },
+      largest.map((image, i) => {
+        const item = photo(image);
+        item.append(
+          el(
+            "p",
+            { class: "under" },
+            choice(image, i),
+            image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null,
+            images.length > 2
+              ? el(
+                  "button",
+                  {
+                    type: "button",
+                    class: "plain",
+                    "aria-label": `${apart}: ${image.path}`,
+                    title: "Another picture than the rest: do not show them together again",
+                    onclick: () => sayDifferent([[image.id], others(image.id)]),
+                  },
+                  apart,
+                )
+              : null,
+          ),
+        );
+        return item;
+      }),
+    ),
+  );
+  draw();
+  return section;
+}
+
+/** @param {HTMLElement} section */
+function leave(section) {
+  const after = section.nextElementSibling ?? section.previousElementSibling;
+  section.remove();
+  if (after) $("button, a", after)?.focus();
+}
+
+/** @param {HTMLElement} button @param {Schemas["DifferentStep"] | null} step */
+function showUndo(button, step) {
+  button.hidden = !step;
+  if (step) button.textContent = `Undo: ${plural(step.images, "photo")} said to be different`;
+}
+
+/**
+ * Photos of different parts are never shown as duplicates of each other again.
+ * @param {number[][]} parts
+ * @param {HTMLElement} [section] a group of which nothing is left
+ */
+async function sayDifferent(parts, section) {
+  try {
+    const { last } = await post("api/alike/different", { parts });
+    if (section) leave(section);
+    else redraw();
+    showUndo($("#alike .head .plain"), last);
+    toast("They are not shown together again.", "Undo", () => void undoDifferent());
+  } catch (error) {
+    failure(error);
+  }
+}
+
+const undoDifferent = () => post("api/alike/undo", undefined).then(() => redraw(), failure);
+
+/**
+ * Asked once more, and can be undone.
+ * @param {HTMLElement} section
+ * @param {number[]} ids
+ */
+async function remove(section, ids) {
+  /** @type {HTMLDialogElement} */
+  const dialog = $("#confirm");
+  dialog.replaceChildren(
+    el("h2", { id: "confirm-title" }, `Remove ${plural(ids.length, "photo")} from the collection?`),
+    el("p", {}, "They no longer appear in searches. Their files stay on disk."),
+    el(
+      "form",
+      { method: "dialog", class: "row" },
+      el("button", { value: "" }, "Cancel"),
+      el("button", { value: "yes", class: "primary" }, "Remove"),
+    ),
+  );
+  dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise((done) => dialog.addEventListener("close", done, { once: true }));
+  if (dialog.returnValue !== "yes") return;
+  try {
+    const { undo } = await post("api/images/remove", { ids });
+    leave(section);
+    toast(
+      `${plural(ids.length, "photo")} removed from the collection.`,
+      undo ? "Undo" : undefined,
+      undo ? () => post("api/images/restore", { undo }).then(() => redraw(), failure) : undefined,
+    );
+    await readRun();
+  } catch (error) {
+    failure(error);
+  }
+}
+
+addView("alike", { title: "Photos that look alike", show: showAlike });
