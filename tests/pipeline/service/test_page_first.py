@@ -1,0 +1,92 @@
+"""The first screen: nothing on it jumps, it shows photos, few requests bring it, and what it says is there at once."""
+
+import re
+
+import pytest
+
+pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
+
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mapped")]
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+DESKTOP = {"viewport": {"width": 1280, "height": 800}}
+BOTH = pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
+MAX_SHIFT = 0.1  # what counts as good: https://web.dev/articles/cls
+# Kept from the first moment on; what follows a click or a key within half a second is meant to move.
+OBSERVE = """
+    window.shift = 0;
+    new PerformanceObserver((list) => {
+        for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) window.shift += value;
+    }).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+def shift(page):
+    """How much of the page moved, and how far, after all is there."""
+    page.wait_for_load_state("networkidle")
+    page.pictures()
+    page.wait_for_timeout(200)  # for the observer
+    return page.evaluate("window.shift")
+
+
+@BOTH
+@pytest.mark.parametrize("late", ["/api/(home|map/points)", "/api/images|/search[?]"])
+def test_nothing_jumps_on_the_first_page_and_among_results(page, ids, late):
+    page.add_init_script(OBSERVE)
+    page.route(re.compile(late), lambda route: (page.wait_for_timeout(500), route.continue_()))
+    page.goto("")
+    expect(page.locator("#samples .tile").first).to_be_visible()
+    assert shift(page) < MAX_SHIFT
+    page.ask(ids["plum/2.jpg"])
+    assert shift(page) < MAX_SHIFT
+    page.locator("#main").evaluate("(main) => main.prepend(document.createElement('textarea'))")
+    page.locator("#main textarea").evaluate("(late) => (late.style.height = '400px')")
+    assert shift(page) > MAX_SHIFT  # it is measured
+
+
+def wall(page, selector):
+    """The shares of the pixels of a canvas that are drawn, and how many colours there are among some of them."""
+    return page.locator(selector).evaluate(
+        """(canvas) => {
+            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            let drawn = 0;
+            const colors = new Set();
+            for (let i = 0; i < data.length; i += 4) {
+                drawn += data[i + 3] > 0;
+                if (i % 400 === 0) colors.add((data[i] << 16) + (data[i + 1] << 8) + data[i + 2]);
+            }
+            return { drawn: (4 * drawn) / data.length, colors: colors.size };
+        }"""
+    )
+
+
+@BOTH
+def test_the_first_screen_shows_photos_and_what_can_be_asked(page):
+    page.goto("")
+    canvas = page.locator("#home canvas")
+    expect(canvas).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    seen = wall(page, "#home canvas")
+    assert seen["drawn"] > 0.9
+    assert seen["colors"] > 500  # photos, not dots
+    box = canvas.bounding_box()
+    assert box["y"] + box["height"] < page.viewport_size["height"]
+    expect(page.locator(".drop")).to_contain_text("a label, a file name or an id")
+    assert page.violations() == []
+
+
+@BOTH
+def test_the_map_is_a_wall_of_photos_at_every_zoom(page):
+    page.goto("?view=map")
+    canvas = page.get_by_role("application")
+    expect(canvas).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    for _ in range(4):
+        seen = wall(page, ".mapbox canvas")
+        assert seen["drawn"] > 0.88
+        assert seen["colors"] > 500
+        canvas.press("+")
+        page.wait_for_timeout(350)
+        page.wait_for_load_state("networkidle")
+    assert page.violations() == []
