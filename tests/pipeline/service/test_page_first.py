@@ -1,12 +1,16 @@
 """The first screen: nothing on it jumps, it shows photos, few requests bring it, and what it says is there at once."""
 
 import re
+import shutil
+import subprocess
 
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 
 from playwright.sync_api import expect
+
+from visterm.pipeline.service import routes_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mapped")]
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -90,3 +94,68 @@ def test_the_map_is_a_wall_of_photos_at_every_zoom(page):
         page.wait_for_timeout(350)
         page.wait_for_load_state("networkidle")
     assert page.violations() == []
+
+
+@pytest.fixture(scope="module")
+def bundled_site(shown, serving, tmp_path_factory, repository):
+    """The site with the bundle of a wheel."""
+    node = shutil.which("node")
+    if node is None or not (repository / "node_modules/esbuild").is_dir():
+        pytest.skip("no esbuild to bundle the page; `make check` installs it where npm is there")
+    bundle = tmp_path_factory.mktemp("bundle")
+    subprocess.run([node, str(repository / "bundle.js"), str(routes_pages.WEB), str(bundle)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes_pages, "BUNDLE", bundle)
+        with serving(shown) as client:
+            yield str(client.base_url)
+
+
+class Loads:
+    """What a page loads over the network that is no picture: kilobytes, as they are sent, by address."""
+
+    def __init__(self, page):
+        self._kinds, self._addresses, self.sent, self.kept = {}, {}, {}, set()
+        network = page.context.new_cdp_session(page)
+        network.on("Network.requestWillBeSent", self._asked)
+        network.on("Network.responseReceived", self._answered)
+        network.on("Network.loadingFinished", self._finished)
+        network.send("Network.enable")
+
+    def _asked(self, event):
+        self._addresses[event["requestId"]] = event["request"]["url"]
+
+    def _answered(self, event):
+        self._kinds[event["requestId"]] = event["type"]
+        if event["response"].get("fromDiskCache"):
+            self.kept.add(self._addresses[event["requestId"]])
+
+    def _finished(self, event):
+        number = event["requestId"]
+        if self._kinds.get(number) != "Image" and not self._addresses[number].startswith("data:"):
+            self.sent[self._addresses[number]] = event["encodedDataLength"] / 1000
+
+
+@BOTH
+def test_ten_requests_and_110_kilobytes_bring_the_first_page(page, bundled_site):
+    loads = Loads(page)
+    page.goto(bundled_site)
+    expect(page.locator("#samples .tile").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert 5 <= len(loads.sent) <= 10, loads.sent
+    assert 40 < sum(loads.sent.values()) < 110, loads.sent
+    code = {address for address in loads.sent if "/static/" in address}
+    assert sorted(address.rsplit(".")[-1] for address in code) == ["css", "js"]
+    page.goto("about:blank")
+    page.goto(bundled_site)
+    expect(page.locator("#samples .tile").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert loads.kept >= code  # they are not even asked for
+
+
+def test_the_bundle_is_the_page(page, bundled_site, ids):
+    page.goto(f"{bundled_site}?id={ids['plum/2.jpg']}")
+    expect(page.locator("#results .rank").first).to_be_visible()
+    page.goto(f"{bundled_site}?view=map")
+    expect(page.get_by_role("application")).to_be_visible()
+    page.goto(f"{bundled_site}/judge")
+    expect(page.locator("#stage")).not_to_be_empty()
