@@ -32,23 +32,35 @@ export function verdict({ label, probability, suggested, suggested_probability }
   return `By all other photos, ${suggested} is ${other} likely and ${label} ${own}. `;
 }
 
+/** @type {Promise<unknown>} */
+let saved = Promise.resolve(); // of all steps so far
+
+// Done when the service has all steps: a search after a step uses it.
+export const labelsSaved = () => saved;
+
 /**
- * @param {Change[]} edits
- * @param {"page" | "queue" | "concept"} [source]
+ * @template {{ images: Schemas["ImageSummary"][] }} R
+ * @param {Promise<R>} step
  */
-export async function editLabels(edits, source = "page") {
-  const done = await post("api/labels", { edits, source });
+async function follow(step) {
+  state.run.version = null; // what was kept of earlier searches is old
+  saved = Promise.all([saved, step.catch(() => {})]);
+  const done = await step;
   tellLabels(done.images);
   dispatchEvent(new Event("labelled"));
   return done;
 }
 
+/**
+ * @param {Change[]} edits
+ * @param {"page" | "queue" | "concept"} [source]
+ */
+export const editLabels = (edits, source = "page") => follow(post("api/labels", { edits, source }));
+
 /** @returns {Promise<Schemas["LabelEditResult"] | null>} */
 export async function undoLabels() {
   try {
-    const done = await post("api/labels/undo", undefined);
-    tellLabels(done.images);
-    dispatchEvent(new Event("labelled"));
+    const done = await follow(post("api/labels/undo", undefined));
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {
@@ -115,11 +127,20 @@ export function labelEditor(image) {
   const undo = el("button", { type: "button", class: "plain", hidden: true }, "Undo");
   /** @type {string[]} */
   let proposed = [];
+  /** @type {Change[]} */
+  let sent = []; // steps that are seen already, and that the service does not have yet
 
   const draw = () => {
+    const labels = sent.reduce(
+      (all, { label, change }) => [
+        ...all.filter((one) => one !== label),
+        ...(change === "add" ? [label] : []),
+      ],
+      image.labels,
+    );
     chips.replaceChildren(
-      ...(image.labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
-      ...image.labels.map((label) =>
+      ...(labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
+      ...labels.map((label) =>
         el(
           "li",
           { class: "chip" },
@@ -140,7 +161,7 @@ export function labelEditor(image) {
     );
     proposals.replaceChildren(
       ...proposed
-        .filter((label) => !image.labels.includes(label))
+        .filter((label) => !labels.includes(label))
         .map((label) =>
           el(
             "button",
@@ -163,15 +184,19 @@ export function labelEditor(image) {
   };
   /** @param {string} label @param {"add" | "remove"} change */
   const edit = async (label, change) => {
+    const step = { id: image.id, label, change };
+    sent.push(step);
+    draw();
+    $("input", section).focus({ preventScroll: true });
     try {
-      const done = await editLabels([{ id: image.id, label, change }]);
+      const done = await editLabels([step]);
       showUndo(done.last);
       if (done.behind) toast(`Kept. Searches do not use it yet: ${done.behind}`);
     } catch (error) {
       toast(`The label was not changed: ${error.message}`);
     }
+    sent = sent.filter((one) => one !== step);
     draw();
-    $("input", section).focus({ preventScroll: true });
   };
   const read = async () => {
     const [images, { last }] = await Promise.all([

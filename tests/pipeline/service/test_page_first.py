@@ -96,6 +96,41 @@ def test_the_map_is_a_wall_of_photos_at_every_zoom(page):
     assert page.violations() == []
 
 
+NARROW = PHONE | {"viewport": {"width": 320, "height": 640}, "color_scheme": "dark"}
+
+
+@pytest.mark.parametrize("page", [PHONE, NARROW], ids=["phone", "narrow"], indirect=True)
+def test_on_a_phone_marks_and_search_are_one_tap_below_the_photo(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    page.tile(1).locator("a.open").tap()
+    viewer, bar = page.get_by_role("dialog"), page.get_by_role("group", name="This photo")
+    expect(bar.get_by_role("button")).to_have_count(3)
+    photo = viewer.locator(".view").bounding_box()
+    for button in bar.get_by_role("button").all():
+        box = button.bounding_box()
+        assert min(box["width"], box["height"]) >= 44
+        assert box["y"] >= photo["y"] + photo["height"]
+        assert box["x"] + box["width"] <= page.viewport_size["width"]
+    assert page.violations() == []
+    for name, other in (("Relevant", "Not relevant"), ("Not relevant", "Relevant")):
+        bar.get_by_role("button", name=name, exact=True).tap()
+        expect(bar.get_by_role("button", name=name, exact=True)).to_have_attribute("aria-pressed", "true")
+        expect(bar.get_by_role("button", name=other, exact=True)).to_have_attribute("aria-pressed", "false")
+    bar.get_by_role("button", name="Not relevant").tap()  # takes the mark back
+    expect(bar.get_by_role("button", name="Not relevant")).to_have_attribute("aria-pressed", "false")
+    shown = int(re.search(r"open=(\d+)", page.url)[1])
+    bar.get_by_role("button", name="Search with this").tap()
+    expect(viewer).to_be_hidden()
+    page.wait_until(f"location.search.includes('id={shown}')")
+
+
+def test_on_a_wide_screen_the_marks_are_at_the_side(page, ids):
+    page.ask(ids["plum/2.jpg"])
+    page.tile(1).locator("a.open").click()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Relevant", exact=True)).to_have_count(1)
+    expect(page.locator(".taps")).to_be_hidden()
+
+
 @pytest.fixture(scope="module")
 def bundled_site(shown, serving, tmp_path_factory, repository):
     """The site with the bundle of a wheel."""
@@ -159,3 +194,53 @@ def test_the_bundle_is_the_page(page, bundled_site, ids):
     expect(page.get_by_role("application")).to_be_visible()
     page.goto(f"{bundled_site}/judge")
     expect(page.locator("#stage")).not_to_be_empty()
+
+
+@pytest.fixture
+def pear(page, own, serving):
+    """The viewer over a pear among results, which have been asked for with the label plum before; the pear's id."""
+    with serving(own) as client:
+        # A service on another machine, or a run with very many images: half a second until an edit is there.
+        page.route("**/api/labels", lambda route: (page.wait_for_timeout(500), route.continue_()))
+        images = {image["path"]: image["id"] for image in client.get("/api/images").json()}
+        page.goto(f"{client.base_url}/?id={images['fig/1.jpg']}&label=plum")
+        assert len(page.results()) == 6
+        page.get_by_role("button", name="Remove filter: label: plum").click()
+        page.wait_until("document.querySelectorAll('#results [data-id]').length > 6")
+        page.locator(f"#results [data-id='{images['pear/3.jpg']}'] a.open").click()
+        expect(page.get_by_role("dialog").get_by_label("Add a label")).to_be_visible()
+        yield images["pear/3.jpg"]
+        page.goto("about:blank")  # before the service ends
+
+
+# Milliseconds from sending a label to the frame that shows it.
+SHOWN_AFTER = """() => new Promise((done) => {
+    const labels = () => [...document.querySelectorAll("#viewer .labels li bdi")].map((node) => node.textContent);
+    const start = performance.now();
+    const look = () => labels().includes("plum") ? done(performance.now() - start) : requestAnimationFrame(look);
+    const field = document.querySelector("#viewer .label-field input");
+    field.value = "plum";
+    field.form.requestSubmit();
+    requestAnimationFrame(look);
+})"""
+
+
+def test_a_label_is_seen_at_once_and_the_search_right_after_uses_it(page, pear):
+    assert page.evaluate(SHOWN_AFTER) < 200
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.filter_by("plum")
+    expect(page.get_by_role("button", name="Remove filter: label: plum")).to_be_visible()
+    results = page.results()
+    assert len(results) == 7
+    assert pear in results
+
+
+def test_a_label_that_is_not_kept_goes_again_with_words(page, pear):
+    page.unroute("**/api/labels")
+    page.refusals = 1
+    page.route("**/api/labels", lambda route: page.refuse(route, "the disk is full; nothing was changed", 507))
+    labels = page.get_by_role("dialog").locator(".labels li bdi")
+    page.evaluate(SHOWN_AFTER)
+    expect(page.locator(".toast")).to_contain_text("The label was not changed: the disk is full")
+    expect(labels).to_have_text(["pear"])
