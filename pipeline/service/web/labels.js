@@ -33,34 +33,46 @@ export function verdict({ label, probability, suggested, suggested_probability }
 }
 
 /** @type {Promise<unknown>} */
-let saved = Promise.resolve(); // of all steps so far
+let saved = Promise.resolve(); // of all steps so far, one after the other
+let unsaved = 0;
 
 // Done when the service has all steps: a search after a step uses it.
 export const labelsSaved = () => saved;
 
+addEventListener("beforeunload", (event) => {
+  if (unsaved) event.preventDefault(); // the browser asks whether to leave
+});
+
 /**
  * @template {{ images: Schemas["ImageSummary"][] }} R
- * @param {Promise<R>} step
+ * @param {() => Promise<R>} send
  */
-async function follow(step) {
+async function save(send) {
   state.run.version = null; // what was kept of earlier searches is old
-  saved = Promise.all([saved, step.catch(() => {})]);
-  const done = await step;
-  tellLabels(done.images);
-  dispatchEvent(new Event("labelled"));
-  return done;
+  unsaved += 1;
+  const step = saved.then(send);
+  saved = step.catch(() => {});
+  try {
+    const done = await step;
+    tellLabels(done.images);
+    dispatchEvent(new Event("labelled"));
+    return done;
+  } finally {
+    unsaved -= 1;
+  }
 }
 
 /**
  * @param {Change[]} edits
  * @param {"page" | "queue" | "concept"} [source]
  */
-export const editLabels = (edits, source = "page") => follow(post("api/labels", { edits, source }));
+export const editLabels = (edits, source = "page") =>
+  save(() => post("api/labels", { edits, source }));
 
 /** @returns {Promise<Schemas["LabelEditResult"] | null>} */
 export async function undoLabels() {
   try {
-    const done = await follow(post("api/labels/undo", undefined));
+    const done = await save(() => post("api/labels/undo", undefined));
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {
