@@ -46,6 +46,9 @@ def make_run(folder: Path, n_images: int) -> Path:
     visterm(runs, "train", "--learner", "oasis", "--set", "oasis.n_steps=20000")
     with Collection(runs / RUN / "collection") as collection:
         fill(collection, n_images, SEGMENT)
+        (photos / "made-up").mkdir()
+        for image in collection.images():  # photos whose files are gone are no results
+            (photos / image.path).touch()
     return new
 
 

@@ -60,7 +60,7 @@ def cost(kind: str, quick: bool) -> list[dict]:
     training = race(
         learn(True), learn(False), 2 if quick else 3, THREAD, unit="s", of=f"{steps:,} triplets", paired=True
     )
-    learner = next(learner for learner in reversed(learners) if hasattr(learner, "teachers_"))
+    learner = next(learner for learner in reversed(learners) if learner.has_teachers)
     with tempfile.TemporaryDirectory() as folder:
         learner.save(folder)
         size = sum(file.stat().st_size for file in Path(folder).glob("teachers_*.npy")) / 1e6

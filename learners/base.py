@@ -97,6 +97,11 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Whether the gallery side is the vectors as they are, so that one index serves all such learners."""
         return type(self).transform is SimilarityLearner.transform
 
+    @property
+    def has_teachers(self) -> bool:
+        """Whether the fitted learner has recorded which images taught it, in `teachers_`."""
+        return "teachers_" in vars(self)
+
     def _look_side(self, Q: Any) -> Any:
         """Query side, for images as they are, of the similarity before anything was learned: the vectors themselves.
 
@@ -410,14 +415,14 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _fit_as_they_are(self, X: Any) -> bool:
         """Whether images need no more checks: of one query, those of scikit-learn take as long as a product with W."""
+        if type(X) not in (np.ndarray, sp.csr_array, sp.csr_matrix) or X.ndim != 2:
+            return False
         return (
-            type(X) is np.ndarray
-            and X.dtype == np.float32
-            and X.ndim == 2
-            and 0 < len(X) <= _FEW_IMAGES
+            X.dtype == np.float32
+            and 0 < X.shape[0] <= _FEW_IMAGES
             and X.shape[1] == getattr(self, "n_features_in_", None)
             and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(X).all())
+            and bool(np.isfinite(X.data if sp.issparse(X) else X).all())
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -356,7 +356,7 @@ class FeedbackTrainer:
         if forgotten:
             model = without_taught(self.run, learner, model, set(forgotten))
         prepare_learner(model, learner)
-        if hasattr(model, "teachers_"):
+        if model.has_teachers:
             model.teachers_ = sparse.csr_array((0, 0), dtype=np.float32)  # of the marks alone
         for batch in data.batches:
             learn_batch(model, batch)
@@ -402,7 +402,7 @@ class FeedbackTrainer:
         if forgotten:
             record["forgotten"] = sorted(forgotten)
         taught = None
-        if hasattr(model, "teachers_"):
+        if model.has_teachers:
             X = sparse.vstack([batch.X for batch in data.batches], format="csr") if data.batches else None
             X = sparse.csr_matrix((0, model.n_features_in_), dtype=np.float32) if X is None else X
             taught = TaughtImages(X, [row for batch in data.batches for row in _rows(batch, data)], model.teachers_)

@@ -50,6 +50,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
         snapshot, problem = handlers.snapshot, handlers.reloader.problem
         models = await handlers.general_pool.run(feedback.models)
         training = await handlers.general_pool.run(handlers.retraining.state)
+        fields = await handlers.general_pool.run(lambda: snapshot.searcher.gallery.fields.names)
         return JsonResponse(
             {
                 "run": handlers.run.name,
@@ -60,6 +61,7 @@ def add_run_routes(app: FastAPI, feedback: FeedbackHandlers) -> None:
                 "titles": TITLES,
                 "default_learner": snapshot.default_learner,
                 "annotators": snapshot.searcher.annotators,
+                "fields": fields,
                 "version": snapshot.searcher.version,
                 "problem": problem and one_line(problem),
                 "models": models,

@@ -370,6 +370,7 @@ class RunInfo(BaseModel):
     titles: dict[str, str] = Field(description="What people read in place of a learner's name")
     default_learner: str
     annotators: list[str]
+    fields: list[str] = Field(description="Fields that conditions of `where` may name")
     version: str
     problem: str | None = Field(description=_BEHIND)
     models: dict[str, FeedbackModel]

@@ -241,7 +241,7 @@ def _train(
         if learner.learned_ != 1 and learner.scale_ is None:  # what measures and searches is to have one scale
             learner.scale_ = scale_of(learner, X, y if learner.by_category else None)
         learner.save(target / "files")
-        if hasattr(learner, "teachers_"):
+        if learner.has_teachers:
             rows = [{"id": image.id} for image in images]
             rows += [{"sha256": key, "mark": None} for key in training.uploads]
             save_teachers(target, TaughtImages(X, rows))

@@ -661,7 +661,7 @@ class TestOpenWorld:
         X, y = several
         opened.set_params(refit=False)
         # By validation another state would be the best one.
-        monkeypatch.setattr(type(opened), "_looks", lambda self: self.n_steps_ >= self.target_step_)
+        monkeypatch.setattr(type(opened), "_validates_now", lambda self: self.n_steps_ >= self.target_step_)
         one = clone(opened).fit(X, y, world="open", learned=0.5)
         hidden = np.union1d(one.held_out_, one.unseen_)
         assert len(np.setdiff1d(one.unseen_, one.held_out_)) == 0

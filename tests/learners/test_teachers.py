@@ -140,9 +140,9 @@ def test_teachers_are_not_recorded_unless_asked_for_nor_where_there_is_no_sum(im
         {"record_teachers": False}, {"variant": "psd"}, {"variant": "dissim", "whiten": False}, {"lock_free": True},
     ):  # fmt: skip
         learner = OASIS(**SMALL | parameters).fit(X, y)
-        assert not hasattr(learner, "teachers_")
+        assert not learner.has_teachers
         learner.set_params(variant=None, lock_free=False, whiten=False, record_teachers=True).partial_fit(X, y)
-        assert not hasattr(learner, "teachers_")
+        assert not learner.has_teachers
         with pytest.raises(ValueError, match="record_teachers=True"):
             Teachers(learner, X)
     with pytest.raises(ValueError, match="record_teachers=True"):

@@ -183,9 +183,32 @@ export function drawOptions() {
     });
     return el("label", { class: "wide-field" }, `${words} `, input);
   };
+  // A condition on a field, such as "camera=X100", which becomes a chip.
+  const condition = () => {
+    const names = state.run.fields.filter((name) => name !== "date" && name !== "date_source");
+    if (!names.length) return null;
+    const given = state.request.where ?? [];
+    const input = el("input", {
+      list: "fields",
+      placeholder: `${names[0]}=…`,
+      onchange: (event) => change({ where: [given, event.target.value.trim()].flat() }),
+    });
+    return el(
+      "label",
+      { class: "wide-field" },
+      "Only where ",
+      input,
+      el(
+        "datalist",
+        { id: "fields" },
+        names.map((name) => el("option", { value: `${name}=` })),
+      ),
+    );
+  };
   const searchChoices = () => [
     date("after", "Taken from"),
     date("before", "Taken before"),
+    condition() ?? "",
     choice("Hide marked images", state.hideMarked, setHideMarked),
     choice("Update ranking after each mark", remembered("updateEach", false), (on) =>
       remember("updateEach", on),

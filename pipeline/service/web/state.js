@@ -62,6 +62,7 @@ export const state = {
     titles: {},
     default_learner: "",
     annotators: [],
+    fields: [],
     version: null,
     problem: null,
     models: {},

@@ -389,6 +389,31 @@ def test_photos_by_date_and_a_period_of_them(page, serving, own, own_photos):
         page.goto("about:blank")
 
 
+def test_a_condition_on_a_field_is_a_filter_of_a_search(page, serving, own, own_photos):
+    page.set_default_timeout(20_000)
+    paths = sorted(path.relative_to(own_photos) for path in own_photos.rglob("*.*"))
+    rows = [f"{path},{path.parts[0]},{'X100' if i % 2 else 'D70'}" for i, path in enumerate(paths)]
+    manifest = own_photos / "metadata.csv"
+    manifest.write_text("\n".join(["file_name,label,camera", *rows]))
+    settings = own.configure(None, [f"collection.labels={manifest}"])
+    features_stage(own, settings, own_photos, Console(quiet=True))
+    with serving(own) as client:
+        assert "camera" in client.get("/api/run").json()["fields"]
+        page.goto(f"{client.base_url}/?id=1")
+        everything = page.locator("#results .tile").count()
+        page.options(advanced=False)
+        page.get_by_label("Only where").fill("camera=X100")
+        page.get_by_label("Only where").press("Enter")
+        expect(page.locator("#chips")).to_contain_text("camera=X100")
+        assert 0 < page.locator("#results .tile").count() < everything
+        page.options(advanced=False)
+        page.get_by_label("Only where").fill("camera=X10")
+        page.refusals += 1
+        page.get_by_label("Only where").press("Enter")
+        expect(page.locator("#failure")).to_contain_text("did you mean X100?")
+        page.goto("about:blank")
+
+
 STATES = [
     "",
     "?view=albums",
