@@ -19,6 +19,7 @@ import { colorOf, penOf } from "./mapdata.js";
 /** @typedef {{ left: number, top: number, width: number, height: number }} Box */
 
 const KEPT_PICTURES = 1500;
+const BUSY = 2000; // milliseconds until a photo that did not come is asked for once more
 
 /**
  * The photos in a grid that fills a canvas: grid and photos are halved again and again, the photos
@@ -134,9 +135,11 @@ function load(id, size, loaded) {
   const key = `${id} ${size}`;
   let img = pictures.get(key);
   if (!img) {
-    img = new Image();
-    img.addEventListener("load", loaded);
-    img.src = `images/${id}/thumbnail?size=${size}`;
+    const one = (img = new Image());
+    const ask = () => void (one.src = `images/${id}/thumbnail?size=${size}`);
+    one.addEventListener("load", loaded);
+    one.addEventListener("error", () => setTimeout(ask, BUSY), { once: true });
+    ask();
     pictures.set(key, img);
     const [oldest] = pictures.keys();
     if (pictures.size > KEPT_PICTURES) pictures.delete(oldest);
