@@ -25,14 +25,14 @@ MODULES = (
     *("incremental", "edit", "filters", "catalogue", "cluster", "codebook", "oasis", "pairs", "aroma", "comparison"),
     *("open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus", "service"),
     *("checks", "webpage", "feedback", "growth", "configurations", "spatial", "tuning", "library", "scale", "teachers"),
-    *("probabilities", "trying", "alike", "labelling", "precision", "million"),
+    *("probabilities", "trying", "alike", "labelling", "explaining", "precision", "million"),
 )
 LONG = ("scale", "tuning", "teachers", "trying", "million")  # take hours: run only when named
 # Without the photos of $VISTERM_DATA they have nothing to measure.
 PHOTOS = (
     *("photo_sizes", "deep", "fitting", "vectors_table", "both", "open", "defaults", "dense", "library", "webpage"),
     *("feedback", "configurations", "spatial", "tuning", "teachers", "probabilities", "trying"),
-    *("alike", "labelling", "precision", "million"),
+    *("alike", "labelling", "explaining", "precision", "million"),
 )
 # Commands outside this folder that merge records of their own, and the module whose records theirs follow.
 ELSEWHERE = {"experiments.musl_records": "musl"}

@@ -255,16 +255,34 @@ def _plugin_for(data: bytes, name: StrPath) -> type[ImageFile.ImageFile] | None:
             raise ImageError(name, "unsupported kind (AVIF, which this build of Pillow does not read)")
         return AvifImagePlugin.AvifImageFile
     if _HEIC.match(data):
-        return _heic_plugin(name)
+        return _heic_plugin(data, name)
     return None
 
 
-def _heic_plugin(name: StrPath) -> type[ImageFile.ImageFile]:
+def _heic_plugin(data: bytes, name: StrPath) -> type[ImageFile.ImageFile]:
     try:
         from pi_heif.as_plugin import HeifImageFile
     except ImportError:
         raise ImageError(name, "unsupported kind (HEIC; run: pip install 'visterm[heic]')") from None
+    if not all(_is_text(item) for item in _heic_items(data)):
+        raise ImageError(name, "damaged (an item whose kind is no text)")  # pi-heif 1.4 would end the process
     return cast("type[ImageFile.ImageFile]", HeifImageFile)
+
+
+def _heic_items(data: bytes) -> Iterator[bytes]:
+    """The kind and the name of each item of a HEIC file: what follows the ids in its boxes `infe` within `iinf`."""
+    for info in re.finditer(rb"(?s)(.{4})iinf", data):
+        for item in _ITEM.finditer(data, info.end(), info.start() + int.from_bytes(info[1])):
+            start = item.end() + (6 if item[2] == b"\3" else 4)  # ids of 4 or 2 bytes, and 2 of protection
+            yield data[start : max(start + 4, item.start() + int.from_bytes(item[1]))]
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _signature(pattern: bytes) -> re.Pattern[bytes]:
@@ -287,6 +305,7 @@ _PLUGINS: list[tuple[re.Pattern[bytes], type[ImageFile.ImageFile]]] = [
 # Files of one container: the major brand tells AVIF, and of a general one the brands that follow.
 _AVIF = _signature(rb"....ftyp(avi[fs]|(mif1|msf1).{4}(.{4})*?avi[fs])")
 _HEIC = _signature(rb"....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)")
+_ITEM = _signature(rb"(.{4})infe([\0-\3]).{3}")  # size and version of a box
 _WITHOUT_EXIF = (GifImagePlugin.GifImageFile, BmpImagePlugin.BmpImageFile, BmpImagePlugin.DibImageFile)
 
 # Common files that are not supported, named in the error.

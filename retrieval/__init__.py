@@ -10,7 +10,7 @@ from .evaluate import (
     evaluate_test_test,
     relevance_from_labels,
 )
-from .explain import Contributions, Pair, explain
+from .explain import Contributions, Pair, explain, explain_matrix
 from .index import ExactIndex, SupportsSimilarity
 from .labels import (
     knn_accuracy,
@@ -33,6 +33,7 @@ from .metrics import (
 )
 from .milvus import MilvusError, MilvusIndex
 from .ranking import Ranking
+from .regions import RegionPair, Regions, find_regions, no_regions
 from .stored import StoredVectors
 from .two_stage import TwoStageIndex
 
@@ -45,6 +46,8 @@ __all__ = [
     "MilvusIndex",
     "Pair",
     "Ranking",
+    "RegionPair",
+    "Regions",
     "StoredVectors",
     "SupportsSimilarity",
     "TwoStageIndex",
@@ -57,12 +60,15 @@ __all__ = [
     "evaluate_query_gallery",
     "evaluate_test_test",
     "explain",
+    "explain_matrix",
+    "find_regions",
     "knn_accuracy",
     "knn_labels",
     "label_precision_at",
     "map_at_r",
     "mean_recall",
     "ndcg_at",
+    "no_regions",
     "precision_at",
     "precision_recall_per_label",
     "r_precision",

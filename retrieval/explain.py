@@ -76,10 +76,7 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
     memory with the smaller of them.
     """
     query_parts, result_parts = (sp.csr_matrix(parts, dtype=np.float32) for parts in (query_parts, result_parts))
-    # In double precision: sums of thousands of equal numbers would drift.
-    q, x = (
-        sp.csr_matrix(parts.astype(np.float64).sum(axis=0), dtype=np.float32) for parts in (query_parts, result_parts)
-    )
+    q, x = (_sum(parts) for parts in (query_parts, result_parts))
     for name, vector in (("query", q), ("result", x)):
         if not vector.nnz:
             raise ValueError(f"the vector of the {name} is zero: there is nothing to explain")
@@ -96,6 +93,32 @@ def explain(learner: Any, query_parts: Any, result_parts: Any, y: Any = None, *,
         features, amounts = learner.compare_bits(q, x, y)
         return _of_bits(features, amounts, query_parts, result_parts, score)
     raise ValueError(f"the similarity of {_name(learner)} is not a sum over parts of images")
+
+
+def explain_matrix(learner: Any, query_parts: Any, result_parts: Any) -> np.ndarray:
+    """Compute what each pair of a few parts adds to a similarity.
+
+    Parameters
+    ----------
+    learner : SimilarityLearner
+        Fitted, and `linear`.
+    query_parts, result_parts : array or CSR matrix of float, shape (n_parts, n_features)
+        The parts of each image; their sum is its vector.
+
+    Returns
+    -------
+    ndarray of float64, (n_query_parts, n_result_parts)
+        Its sum is the score. All of it is held in memory: `explain` has the sums over many parts.
+    """
+    query_parts, result_parts = (sp.csr_matrix(parts, dtype=np.float32) for parts in (query_parts, result_parts))
+    q, x = (_sum(parts) for parts in (query_parts, result_parts))
+    matrix = learner.transform_query_parts(query_parts, q) @ learner.transform_parts(result_parts, x).T
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64)
+
+
+def _sum(parts: sp.csr_matrix) -> sp.csr_matrix:
+    """Vector of an image, added up in double precision: sums of thousands of equal numbers would drift."""
+    return sp.csr_matrix(parts.astype(np.float64).sum(axis=0), dtype=np.float32)
 
 
 def _name(learner: Any) -> str:

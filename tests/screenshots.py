@@ -52,7 +52,7 @@ def mark(page: Page) -> None:
 def explain(page: Page) -> None:
     photo(page, 1).locator("a.open").focus()
     page.keyboard.press("e")
-    page.locator("#viewer tbody tr").nth(1).hover()
+    page.locator("#viewer .where").wait_for()
 
 
 def compare_photos(page: Page) -> None:

@@ -31,6 +31,8 @@ from .options import (
 )
 from .output import print_rows, report_errors
 
+_PAIRS = 8  # of blocks, or of teachers on each side
+
 
 @command
 def search(
@@ -278,18 +280,24 @@ def explain(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw the explanation to this PNG file.")
     ] = None,
     pairs: Annotated[
-        int,
-        typer.Option("--pairs", min=1, max=100, help="Number of pairs, or of teachers on each side, listed and drawn."),
-    ] = 8,
+        int | None,
+        typer.Option(
+            "--pairs",
+            min=1,
+            max=100,
+            help="List so many of the strongest pairs of blocks; with --teachers, of teachers per side (default: 8).",
+        ),
+    ] = None,
     teachers: Annotated[
         bool, typer.Option("--teachers", help="List the training images that made the two similar instead.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole explanation as JSON.")] = False,
 ) -> None:
-    """Explain a match: what each pair of blocks, or of cells of a network's map, adds to the score.
+    """Explain a match: which regions of the two images make half of the score.
 
-    All pairs sum to the score that search shows. The picture shows the strongest pairs in both images, and a heat map
-    of the score. Default learner: as of search.
+    Each pair of a cell of the query and a cell of the result adds something, and all pairs sum to the score that search
+    shows. Cells that touch are one region. The picture shows the regions in both images, and a heat map of the score.
+    Default learner: as of search.
 
     With --teachers: which training images oasis put together, or kept apart, to come to the score. These sum to it as
     well. Also for vectors that are not made of blocks.
@@ -297,6 +305,7 @@ def explain(
     \b
     Examples:
       visterm explain a.jpg pear/7.jpg --output why.png
+      visterm explain a.jpg pear/7.jpg --pairs 8
       visterm explain id:12 id:40 --learner cosine --json
       visterm explain a.jpg pear/7.jpg --teachers
     """
@@ -311,28 +320,49 @@ def explain(
         check_file("--output", file, "picture", ".png")
     searcher, _ = open_searcher(run)
     if teachers:
-        taught = explain_teachers(searcher, query, result, chosen, learned=learned, n_teachers=pairs)
+        taught = explain_teachers(searcher, query, result, chosen, learned=learned, n_teachers=pairs or _PAIRS)
         print(json.dumps(taught) if as_json else "\n".join(in_words(taught)))
         return
-    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs, learned=learned)
+    made = explain_with_pixels(searcher, query, result, chosen, n_pairs=pairs or _PAIRS, learned=learned)
     explanation = made.data
     if file is not None:
-        draw_explanation(explanation, made.query_pixels, made.result_pixels, file, n_pairs=pairs)
+        draw_explanation(explanation, made.query_pixels, made.result_pixels, file)
     if as_json:
         print(json.dumps(explanation))
     elif file is not None:
         print(file)
     else:
-        for line in _explanation_in_words(explanation):
+        for line in _explanation_in_words(explanation, with_pairs=pairs is not None):
             print(line)
 
 
-def _explanation_in_words(explanation: dict) -> list[str]:
-    """Return an explanation as lines of a table."""
+def _explanation_in_words(explanation: dict, *, with_pairs: bool) -> list[str]:
+    """Return an explanation as a sentence, a table of its regions and, if asked for, one of its strongest pairs."""
     names = [one_line(explanation[side]["name"]) for side in ("query", "result")]
-    lines = [f"{names[0]} and {names[1]}: {explanation['score']:.4f} by {explanation['learner']}"]
+    lines = [
+        explanation["sentence"],
+        f"{names[0]} and {names[1]}: {explanation['score']:.4f} by {explanation['learner']}",
+    ]
     if explanation["negative"]:
         lines.append(f"raised by {explanation['positive']:.4f}, lowered by {-explanation['negative']:.4f}")
+    if explanation["regions"]:
+        lines.append(f"share      adds  {'in the query':28}  in the result")
+        for pair in explanation["regions"]:
+            places = []
+            for side in ("query", "result"):
+                region = explanation[side]["regions"][pair[f"{side}_region"]]
+                places.append(
+                    f"{region['place']}, {len(region['cells'])} of {count(len(explanation[side]['cells']), 'cell')}"
+                )
+            lines.append(f"{pair['share']:5.0%}  {pair['contribution']:8.4f}  {places[0]:28}  {places[1]}")
+        rest = 1 - sum(pair["share"] for pair in explanation["regions"])
+        lines.append(f"{rest:5.0%}  {explanation['rest']:8.4f}  all other pairs of cells")
+    return lines + (_pairs_in_words(explanation) if with_pairs else [])
+
+
+def _pairs_in_words(explanation: dict) -> list[str]:
+    """Return the strongest pairs of blocks as lines of a table."""
+    lines = []
     of_query, of_result = (f"{explanation['parts']} in the {side}" for side in ("query", "result"))
     lines.append(f"pair  {of_query:22}  {of_result:22}      adds  together")
     together = 0.0

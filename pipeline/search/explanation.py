@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.store.segments import as_stored
 
+from .explanation_regions import cells_of_grid, cells_of_map, describe_regions, say_where
 from .matched_words import words_in_common
 from .teachers import explain_teachers
 
@@ -76,11 +77,17 @@ def explain_pair(
         Ready for JSON:
 
         - ``learner``, and ``score`` as search shows it;
+        - ``sentence``: where the score comes from, in words;
+        - ``regions``: the pairs of regions that carry half of the score, the strongest first: ``query_region`` and
+          ``result_region`` (places in the lists of both images), ``contribution`` and ``share`` of the score; ``rest``:
+          of all other pairs of cells; with MuSL, which compares bits, or a score of 0 there are no regions;
         - ``parts``: "block", or "cell" where a network makes the vectors, whose cells stand for blocks in what follows;
         - ``positive`` and ``negative``: sums over all pairs of blocks that raise and that lower the score;
         - ``query`` and ``result``: ``name``, ``id`` and ``path`` (None for an image that is not in the collection),
           ``width``, ``height``, ``boxes`` (x, y, width and height of each block, in pixels) and ``heat`` (what each
-          block adds to the score);
+          block adds to the score); ``cells`` and ``cell_heat``, the same of cells that do not overlap: those of the
+          network, or of a grid over which the blocks are spread; and ``regions`` of touching cells: ``cells`` (places
+          in that list), ``place`` (such as "upper left") and ``outline`` (x1, y1, x2 and y2 of each line);
         - ``pairs``, the strongest first: ``query_block`` and ``result_block`` (one block of each side to show),
           ``n_query_blocks`` and ``n_result_blocks`` (how many have the visterm of that block), ``contribution`` (of
           all of them together), ``share`` (of ``positive - negative``, which is the score where nothing lowers it) and
@@ -111,7 +118,7 @@ def explain_with_pixels(
     n_teachers: int = 0,
 ) -> PairExplanation:
     """As `explain_pair`, with the pixels of both images, which a picture of it needs."""
-    from visterm.retrieval import explain
+    from visterm.retrieval import explain, explain_matrix, find_regions, no_regions
 
     name = learner or searcher.default_learner()
     if not hasattr(searcher.extractor, "block_vectors"):
@@ -127,6 +134,14 @@ def explain_with_pixels(
     except ValueError as error:
         raise UserError(f"{pair[0].name} and {pair[1].name}, by {name}: {error}") from None
     pair_images = pair[0].pixels, pair[1].pixels
+    grids = [
+        cells_of_map(boxes) if cells else cells_of_grid(boxes, image.pixels.shape[1], image.pixels.shape[0])
+        for boxes, image in zip((query_boxes, result_boxes), pair, strict=True)
+    ]
+    regions = no_regions(*(len(grid.boxes) for grid in grids))
+    if model.linear and round(parts.score, 6):
+        spread = (grid.spread @ vectors for grid, vectors in zip(grids, (query_vectors, result_vectors), strict=True))
+        regions = find_regions(explain_matrix(model, *spread), grids[0].shape, grids[1].shape)
     size = parts.positive - parts.negative  # not the score: large positive and negative parts may leave a small one
     explanation: dict[str, Any] = {
         "learner": name,
@@ -134,6 +149,16 @@ def explain_with_pixels(
         "parts": "cell" if cells else "block",
         "positive": _rounded(parts.positive),
         "negative": _rounded(parts.negative),
+        "regions": [
+            {
+                "query_region": region.query,
+                "result_region": region.result,
+                "contribution": _rounded(region.contribution),
+                "share": _rounded(region.contribution / parts.score),
+            }
+            for region in regions.pairs
+        ],
+        "rest": _rounded(parts.score - sum(region.contribution for region in regions.pairs)),
         "pairs": [
             {
                 "query_block": i,
@@ -147,16 +172,23 @@ def explain_with_pixels(
             for i, j, pair in _distinct(parts.pairs, query_boxes, result_boxes, n_pairs, cells=cells)
         ],
     }
-    sides = (("query", query_boxes, parts.query), ("result", result_boxes, parts.result))
-    for image, (side, boxes, heat) in zip(pair, sides, strict=True):
+    sides = (
+        ("query", query_boxes, parts.query, grids[0], regions.query),
+        ("result", result_boxes, parts.result, grids[1], regions.result),
+    )
+    for image, (side, boxes, heat, grid, own) in zip(pair, sides, strict=True):
+        height, width = image.pixels.shape[:2]
         explanation[side] = {
             "name": image.name,
             "id": image.id,
             "path": image.name if image.id is not None else None,
-            "width": image.pixels.shape[1],
-            "height": image.pixels.shape[0],
+            "width": width,
+            "height": height,
             "boxes": boxes.round(2).tolist(),
             "heat": [_rounded(value) for value in heat],
+            "cells": grid.boxes.round(2).tolist(),
+            "cell_heat": [_rounded(value) for value in grid.spread @ heat],
+            "regions": describe_regions(own, grid, width, height),
         }
     if not model.linear:
         explanation["bits"] = [
@@ -167,6 +199,7 @@ def explain_with_pixels(
             }
             for pair in parts.pairs
         ]
+    explanation["sentence"] = say_where(explanation)
     if n_teachers:
         explanation["teachers"] = explain_teachers(
             searcher, query, result, name, learned=learned, n_teachers=n_teachers

@@ -1,4 +1,4 @@
-"""The picture of an explanation: matched blocks and heat maps."""
+"""The picture of an explanation: the regions that make half of the score, and heat maps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-PAIRS_DRAWN = 8
 _LONGEST = 720  # pixels of the longer side of an image in the picture
 
 
@@ -54,14 +53,12 @@ def draw_explanation(
     query_pixels: np.ndarray,
     result_pixels: np.ndarray,
     file: str | Path | IO[bytes],
-    *,
-    n_pairs: int = PAIRS_DRAWN,
 ) -> None:
     """Draw an explanation as a PNG.
 
-    Above, both images with the blocks of the strongest pairs, numbered and joined by lines: solid for a pair that
-    raises the score, dashed for one that lowers it. Below, where in each image the score comes from, in one colour
-    scale for both: the score of a hundredth of the image's area.
+    Above, both images with the outlines of the regions that make half of the score, joined by lines that tell their
+    shares. Below, where in each image the score comes from, in one colour scale for both: the score of a hundredth of
+    the image's area.
     """
     # Imported here: slow.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -88,10 +85,11 @@ def draw_explanation(
             one.set(xlim=(0, side["width"]), ylim=(side["height"], 0), xticks=[], yticks=[], aspect="equal")
             for spine in one.spines.values():
                 spine.set_visible(False)
-    pairs = explanation["pairs"][:n_pairs]
-    _draw_pairs(figure, axes[0], sides, pictures, pairs)
+    for one, side, pixels in zip(axes[0], sides, pictures, strict=True):
+        one.imshow(pixels, extent=(0, side["width"], side["height"], 0), interpolation="antialiased")
+    _draw_regions(figure, axes[0], sides, explanation["regions"])
     _draw_heat(figure, axes[1], sides, pictures)
-    _write_text(figure, axes, explanation, pairs)
+    _write_text(figure, axes, explanation)
     png = io.BytesIO()
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # a name with letters that the font lacks
         figure.savefig(png, format="png", metadata={"Software": None})
@@ -101,64 +99,51 @@ def draw_explanation(
     write_bytes(Path(file), png.getvalue())
 
 
-# Colours that differ in brightness, too, for colour-blind readers (Okabe and Ito).
-_HUES = ("#F0E442", "#56B4E9", "#E69F00", "#CC79A7", "#009E73", "#FFFFFF", "#D55E00", "#9FA8FF")
+_HUES = ("#F0E442", "#56B4E9", "#E69F00")  # differ in brightness, too, for colour-blind readers (Okabe and Ito)
 _INK = "#16181d"
 
 
-def _draw_pairs(
-    figure: Figure, axes: list[Axes], sides: list[Any], pictures: list[np.ndarray], pairs: list[Any]
-) -> None:
-    """Numbered blocks in both images, the same colour and number on both sides, and lines between them."""
-    from matplotlib.patches import ConnectionPatch, Rectangle
+def _draw_regions(figure: Figure, axes: list[Axes], sides: list[Any], pairs: list[Any]) -> None:
+    """Outlines of the regions in both images, and a line between the two of each pair, with its share of the score."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import ConnectionPatch
     from matplotlib.patheffects import withStroke
 
-    for one, side, pixels in zip(axes, sides, pictures, strict=True):
-        one.imshow(pixels, extent=(0, side["width"], side["height"], 0), interpolation="antialiased")
-    taken: list[list[tuple[float, float]]] = [[], []]
-    for number, pair in reversed([*enumerate(pairs, start=1)]):  # the strongest on top
-        hue = _HUES[(number - 1) % len(_HUES)]
-        style = "-" if pair["contribution"] > 0 else (0, (4, 2))
-        ends = []
-        for which, name in enumerate(("query_block", "result_block")):
-            x, y, w, h = sides[which]["boxes"][pair[name]]
-            inset = min(0.003 * (number - 1) * max(sides[which]["width"], sides[which]["height"]), 0.2 * min(w, h))
-            x, y, w, h = x + inset, y + inset, w - 2 * inset, h - 2 * inset  # no outline hides another one
-            axes[which].add_patch(
-                Rectangle(
-                    (x, y), w, h, fill=False, edgecolor=hue, linewidth=1.8, linestyle=style,
-                    path_effects=[withStroke(linewidth=3.8, foreground=_INK)],
+    names = ("query_region", "result_region")
+    for one, side, name in zip(axes, sides, names, strict=True):
+        one.apply_aspect()  # which moves it: lines have their labels in the middle
+        for number, region in enumerate(side["regions"]):
+            # A region has the colour of its strongest pair.
+            hue = next(_HUES[i % len(_HUES)] for i, pair in enumerate(pairs) if pair[name] == number)
+            lines = [((x1, y1), (x2, y2)) for x1, y1, x2, y2 in region["outline"]]
+            for width, color in ((5, _INK), (2.4, hue)):
+                one.add_collection(
+                    LineCollection(lines, colors=color, linewidths=width, capstyle="projecting", clip_on=False)
                 )
-            )  # fmt: skip
-            ends.append(_badge_position((x, y, w, h), which == 0, taken[which], sides[which]))
-            taken[which].append(ends[-1])
+    for i, pair in enumerate(pairs):
+        hue = _HUES[i % len(_HUES)]
+        ends = [_hottest(side, pair[name]) for side, name in zip(sides, names, strict=True)]
         figure.add_artist(
             ConnectionPatch(
-                ends[0], ends[1], "data", "data", axesA=axes[0], axesB=axes[1], color=hue, linewidth=1.3,
-                linestyle=style, path_effects=[withStroke(linewidth=3, foreground=_INK)],
+                ends[0], ends[1], "data", "data", axesA=axes[0], axesB=axes[1], arrowstyle="-", color=hue,
+                linewidth=1.6, path_effects=[withStroke(linewidth=3.6, foreground=_INK)],
             )
         )  # fmt: skip
         for one, end in zip(axes, ends, strict=True):
-            figure.text(  # artists of the figure, as the lines are, to lie above them
-                *end, str(number), transform=one.transData, ha="center", va="center", fontsize=10, color=_INK,
-                zorder=10, bbox={"boxstyle": "circle,pad=0.2", "facecolor": hue, "edgecolor": _INK, "linewidth": 1},
-            )  # fmt: skip
+            one.plot(*end, "o", color=hue, markeredgecolor=_INK, markersize=8)
+        places = [one.transData.transform(end) for one, end in zip(axes, ends, strict=True)]
+        middle = figure.transFigure.inverted().transform((places[0] + places[1]) / 2)
+        figure.text(
+            middle[0], middle[1], f"{100 * pair['share']:.0f} %", ha="center", va="center", fontsize=11, color=_INK,
+            bbox={"boxstyle": "round,pad=0.25", "facecolor": hue, "edgecolor": _INK},
+        )  # fmt: skip
 
 
-def _badge_position(
-    box: tuple[float, ...], right: bool, taken: list[tuple[float, float]], side: Mapping[str, Any]
-) -> tuple[float, float]:
-    """A point on the outline of a box, on the side of the other image if there is room between the badges."""
-    x, y, w, h = box
-    edge = x + w if right else x
-    candidates = [(edge, y + h * at) for at in (0.5, 0.25, 0.75, 0.0, 1.0)]
-    candidates += [(x + w * at, y + h * up) for at in (0.5, 0.0 if right else 1.0) for up in (0.0, 1.0, 0.5)]
-    apart = 0.07 * max(side["width"], side["height"])
-
-    def nearest(point: tuple[float, float]) -> float:
-        return min((abs(point[0] - a) ** 2 + abs(point[1] - b) ** 2) ** 0.5 for a, b in taken) if taken else apart
-
-    return next((point for point in candidates if nearest(point) >= apart), max(candidates, key=nearest))
+def _hottest(side: Mapping[str, Any], region: int) -> tuple[float, float]:
+    """The centre of the cell of a region that adds most."""
+    cell = max(side["regions"][region]["cells"], key=lambda i: abs(side["cell_heat"][i]))
+    x, y, w, h = side["cells"][cell]
+    return x + w / 2, y + h / 2
 
 
 def _draw_heat(figure: Figure, axes: list[Axes], sides: list[Any], pictures: list[np.ndarray]) -> None:
@@ -197,20 +182,14 @@ def _draw_heat(figure: Figure, axes: list[Axes], sides: list[Any], pictures: lis
     bar.set_label("score from 1 % of the image's area", fontsize=9)
 
 
-def _write_text(figure: Figure, axes: list[list[Axes]], explanation: Mapping[str, Any], pairs: list[Any]) -> None:
-    """Title, names, and how much of the score the drawn pairs add."""
+def _write_text(figure: Figure, axes: list[list[Axes]], explanation: Mapping[str, Any]) -> None:
+    """Score, the sentence, and names."""
     from visterm.features import printable
 
     total = figure.get_figheight()
-    listed, whole = sum(pair["contribution"] for pair in pairs), explanation["positive"] - explanation["negative"]
     title = f"score {explanation['score']:.4g} by {explanation['learner']}"
     figure.text(0.5, 1 - 0.32 / total, title, ha="center", fontsize=14, fontweight="bold")
-    parts = [f"the {len(pairs)} numbered pairs of {explanation['parts']}s add {listed:.3g}"]
-    if whole and not explanation["negative"]:
-        parts[0] += f", {100 * listed / whole:.0f} % of it"
-    if explanation["negative"]:
-        parts.insert(0, f"raised by {explanation['positive']:.3g}, lowered by {-explanation['negative']:.3g}")
-    figure.text(0.5, 1 - 0.58 / total, "; ".join(parts), ha="center", fontsize=10)
+    figure.text(0.5, 1 - 0.58 / total, explanation["sentence"], ha="center", va="center", fontsize=10, wrap=True)
     for one, side, title in zip(axes[0], ("query", "result"), ("Query", "Result"), strict=True):
         name = printable(explanation[side]["name"])
         name = name if len(name) <= 60 else f"...{name[-57:]}"

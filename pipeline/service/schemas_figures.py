@@ -9,6 +9,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from .schemas import ImageSummary
 
 
+class Region(BaseModel):
+    """Cells of an image that touch, and that carry much of the score."""
+
+    cells: list[int] = Field(description="Indexes of cells of the image")
+    place: str = Field(description='In words, such as "upper left"')
+    outline: list[list[float]] = Field(description="Its lines, as x1, y1, x2 and y2, in pixels")
+
+
+class RegionPair(BaseModel):
+    """A region of the query and one of the result, and what they add to the score."""
+
+    query_region: int = Field(description="Index of a region of the query")
+    result_region: int
+    contribution: float
+    share: float = Field(description="Of the score")
+
+
 class ExplainedImage(BaseModel):
     """One of the two images of an explanation."""
 
@@ -19,6 +36,11 @@ class ExplainedImage(BaseModel):
     height: int
     boxes: list[list[float]] = Field(description="x, y, width and height of each block, in pixels")
     heat: list[float] = Field(description="What each block adds to the score")
+    cells: list[list[float]] = Field(
+        description="As boxes, of cells that do not overlap: a network's, or a grid that the blocks are spread over"
+    )
+    cell_heat: list[float] = Field(description="What each cell adds to the score")
+    regions: list[Region] = Field(description="Those of the pairs of regions")
 
 
 class ExplainedBit(BaseModel):
@@ -89,12 +111,18 @@ class Explanation(BaseModel):
 
     learner: str
     score: float
+    sentence: str = Field(description="Where the score comes from, in words")
     parts: Literal["block", "cell"] = Field(description="cell: of a neural network, in place of blocks")
     positive: float = Field(description="Sum over all pairs that raise the score")
     negative: float = Field(description="Sum over all pairs that lower the score")
     query: ExplainedImage
     result: ExplainedImage
-    pairs: list[ExplainedPair] = Field(description="The strongest first")
+    regions: list[RegionPair] = Field(
+        description="Pairs of regions that carry half of the score together, the strongest first; none if it is 0, or "
+        "of a learner that compares bits"
+    )
+    rest: float = Field(description="Of the score, what all other pairs of cells add")
+    pairs: list[ExplainedPair] = Field(description="Pairs of blocks, the strongest first")
     bits: list[ExplainedBit] | None = Field(default=None, description="Of a learner that compares bits, such as MuSL")
     teachers: Teachers | None = Field(default=None, description="If asked for")
     no_teachers: str | None = Field(default=None, description="Why there are none")

@@ -390,7 +390,9 @@ def _learner(name: str) -> Callable[[Any], Any]:
 
         load_trained(run, name)
         record = trained_record(run, name)
-        files = sorted(path.name for path in (run.learner(name) / "files").glob("*.npy"))
+        # Without the table of teachers, which no score needs, a learner is loaded, and says so.
+        names = (path.name for path in (run.learner(name) / "files").glob("*.npy"))
+        files = sorted(file for file in names if not file.startswith("teachers_"))
         result = {key: value for key, value in record["result"].items() if key != "seconds"}
         return [files, record["config"], record.get("labels"), result]
 

@@ -122,6 +122,13 @@ def test_heic():
     assert difference(pixels, picture()) <= 4
 
 
+def test_heic_with_an_item_that_would_end_the_process():
+    pytest.importorskip("pi_heif")
+    assert (
+        reason_of(HEIC.read_bytes().replace(b"Exif\0", b"Ex\xff\xff\0", 1)) == "damaged (an item whose kind is no text)"
+    )
+
+
 def test_heic_without_its_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif.as_plugin", None)
     assert reason_of(HEIC.read_bytes()) == "unsupported kind (HEIC; run: pip install 'visterm[heic]')"

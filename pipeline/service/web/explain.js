@@ -1,187 +1,207 @@
-// Why two images match: both stay visible; what did not matter is dimmed, the strongest pairs of
-// blocks (of a network: cells) have numbered outlines, a line joins the two of a pair, and a table
-// shows both blocks of each and a word for what they share.
+// Where a match comes from: a heat map on both photos, the regions that make half of the score, and
+// one sentence; the numbers are folded away.
 
-import { el, figure, plural, svg, targetOf } from "./dom.js";
+import { $$, el, figure, svg, targetOf } from "./dom.js";
 import { info } from "./words.js";
 
 /** @import { Schemas } from "./api.js" */
 /** @typedef {Schemas["ExplainedImage"]} Side */
-/** @typedef {Schemas["ExplainedPair"]} Pair */
-/** @typedef {"query_block" | "result_block"} Block the name of the block of a side in a pair */
+/** @typedef {Schemas["RegionPair"]} Pair */
+/** @typedef {"query_region" | "result_region"} Which the name of the region of a side in a pair */
 
-const CELLS = 32; // of the dimming, along the longer side
-// A square with this share of the best score of the ranking is bright: one scale for all results.
-const FULL = 0.004;
-const HUES = [28, 200, 320, 90, 260, 170, 0, 50];
+// A cell has the full colour where it adds so many times what it would if the best score of the
+// ranking came evenly from all of the photo: one scale for both photos and for all results.
+const FULL = 4;
+const HUES = [55, 200, 320]; // of the pairs, as many as the service gives
+
+/** @param {number} share */
+const percent = (share) => `${Math.round(100 * share)} %`;
 
 /**
- * Every block's contribution is spread evenly over its area; blocks of all scales add up.
+ * Numbers of the pairs that a region is in, counted from 0.
+ * @param {Pair[]} pairs
+ * @param {Which} which
+ * @param {number} region
+ */
+const pairsOf = (pairs, which, region) =>
+  pairs.flatMap((pair, i) => (pair[which] === region ? [i] : []));
+
+/**
+ * The cells of a photo, orange where they raise the score and blue where they lower it.
  * @param {Side} side
+ * @param {number} best
  */
-function heatCells({ width, height, boxes, heat }) {
-  const side = Math.max(width, height) / CELLS;
-  const [columns, rows] = [
-    Math.max(1, Math.round(width / side)),
-    Math.max(1, Math.round(height / side)),
-  ];
-  const [w, h] = [width / columns, height / rows];
-  const cells = new Float64Array(columns * rows);
-  boxes.forEach(([x, y, bw, bh], i) => {
-    for (
-      let row = Math.max(0, Math.floor(y / h));
-      row < Math.min(rows, Math.ceil((y + bh) / h));
-      row++
-    )
-      for (
-        let column = Math.max(0, Math.floor(x / w));
-        column < Math.min(columns, Math.ceil((x + bw) / w));
-        column++
-      ) {
-        const across = Math.min(x + bw, (column + 1) * w) - Math.max(x, column * w);
-        const down = Math.min(y + bh, (row + 1) * h) - Math.max(y, row * h);
-        cells[row * columns + column] += (heat[i] * across * down) / (bw * bh);
-      }
-  });
-  return { cells, columns, w, h };
-}
-
-/**
- * Where in a rectangle a badge is farthest from those that are there already.
- * @param {number[]} rectangle
- * @param {number} edge
- * @param {number[][]} taken
- */
-function freeSpot([x, y, w, h], edge, taken) {
-  const spots = [0, 0.5, 1].flatMap((down) =>
-    [0, 0.5, 1].map((across) => [
-      x + edge + across * (w - 2 * edge),
-      y + edge + down * (h - 2 * edge),
-    ]),
+const heat = ({ width, height, cells, cell_heat }, best) =>
+  svg(
+    "g",
+    { class: "heat" },
+    cells.map(([x, y, w, h], i) => {
+      const share = (cell_heat[i] * width * height) / (w * h * FULL * best);
+      return svg("rect", {
+        x,
+        y,
+        width: w,
+        height: h,
+        class: share < 0 ? "minus" : null,
+        opacity: Math.min(1, Math.abs(share)).toFixed(3),
+      });
+    }),
   );
-  /** @param {number[]} spot */
-  const room = ([sx, sy]) => Math.min(...taken.map(([tx, ty]) => Math.hypot(sx - tx, sy - ty)));
-  return taken.length
-    ? spots.reduce((best, spot) => (room(spot) > room(best) ? spot : best))
-    : spots[0];
+
+/**
+ * The outline of a region, with the numbers of its pairs in its strongest cell.
+ * @param {Side} side
+ * @param {number} region
+ * @param {number[]} own
+ */
+function outline({ width, height, cells, cell_heat, regions }, region, own) {
+  const inside = regions[region].cells;
+  const hottest = inside.reduce((one, other) =>
+    Math.abs(cell_heat[other]) > Math.abs(cell_heat[one]) ? other : one,
+  );
+  const [x, y, w, h] = cells[hottest];
+  const [cx, cy] = [x + w / 2, y + h / 2];
+  const r = 0.03 * Math.max(width, height) * (innerWidth < 640 ? 1.7 : 1);
+  const half = r * (1 + 0.9 * (own.length - 1)); // of the width of a badge
+  const lines = regions[region].outline
+    .map(([x1, y1, x2, y2]) => `M${x1} ${y1}L${x2} ${y2}`)
+    .join("");
+  const area = inside.map(
+    (i) => `M${cells[i][0]} ${cells[i][1]}h${cells[i][2]}v${cells[i][3]}h${-cells[i][2]}z`,
+  );
+  return svg(
+    "g",
+    { class: "region", "data-pairs": own.join(" "), style: { "--hue": HUES[own[0]] } },
+    svg("path", { class: "area", d: area.join("") }),
+    svg("path", { class: "edge", d: lines }),
+    svg("path", { class: "line", d: lines }),
+    svg("rect", { x: cx - half, y: cy - r, width: 2 * half, height: 2 * r, rx: r }),
+    svg(
+      "text",
+      { x: cx, y: cy + 0.42 * r, "font-size": 1.2 * r, "text-anchor": "middle" },
+      own.map((i) => i + 1).join(", "),
+    ),
+  );
 }
 
 /**
+ * A photo with its heat map and its regions.
  * @param {Side} side
  * @param {string} href
- * @param {string} words
+ * @param {string} name
  * @param {Pair[]} pairs
- * @param {Block} block
- * @param {number} full
+ * @param {Which} which
+ * @param {number} best
  */
-function overlay(side, href, words, pairs, block, full) {
-  const { cells, columns, w, h } = heatCells(side);
-  const dim = svg("g", { class: "dim" });
-  cells.forEach((value, i) => {
-    // What lowers the score is dark, too.
-    const dark = 1 - Math.sqrt(Math.min(1, Math.max(0, value) / full));
-    if (dark > 0.02)
-      dim.append(
-        svg("rect", {
-          x: (i % columns) * w - 0.5,
-          y: Math.floor(i / columns) * h - 0.5,
-          width: w + 1,
-          height: h + 1,
-          opacity: dark.toFixed(2),
-        }),
-      );
-  });
-  dim.style.setProperty("filter", `blur(${(w * 0.6).toFixed(1)}px)`);
-  const unit = (Math.max(side.width, side.height) / 100) * (innerWidth < 640 ? 1.7 : 1);
-  /** @type {number[][]} */
-  const badges = [];
-  const rectangles = pairs.map((pair, i) => {
-    const [x, y, bw, bh] = side.boxes[pair[block]];
-    const [bx, by] = freeSpot([x, y, bw, bh], 3.4 * unit, badges);
-    badges.push([bx, by]);
-    return svg(
-      "g",
-      {
-        class: pair.contribution < 0 ? "pair minus" : "pair",
-        "data-pair": i,
-        style: { "--hue": HUES[i % HUES.length] },
-      },
-      svg("rect", { class: "outline", x, y, width: bw, height: bh }),
-      svg("rect", { class: "line", x, y, width: bw, height: bh }),
-      svg("circle", { cx: bx, cy: by, r: 3 * unit }),
-      svg(
-        "text",
-        { x: bx, y: by + 1.3 * unit, "font-size": 3.8 * unit, "text-anchor": "middle" },
-        i + 1,
-      ),
-    );
-  });
+function overlay(side, href, name, pairs, which, best) {
+  const { width, height, regions } = side;
+  const places = regions.map(
+    ({ place }, i) =>
+      `${place} (${pairsOf(pairs, which, i)
+        .map((j) => j + 1)
+        .join(", ")})`,
+  );
+  const outlined = places.length ? `; outlined: ${places.join(", ")}` : "";
   return svg(
     "svg",
     {
       class: "overlay",
-      viewBox: `0 0 ${side.width} ${side.height}`,
+      viewBox: `0 0 ${width} ${height}`,
       role: "img",
-      "aria-label": words,
-      style: { "--ratio": side.width / side.height },
+      "aria-label": `${name}: heat map of where the score comes from${outlined}`,
+      style: { "--ratio": width / height },
     },
-    svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }),
-    dim,
-    ...rectangles,
+    svg("image", { href, width, height, preserveAspectRatio: "none" }),
+    heat(side, best),
+    regions.map((_, i) => outline(side, i, pairsOf(pairs, which, i))),
   );
 }
 
 /**
- * A block, cut out of its picture.
+ * A region in a cell of the table: the rectangle around it, cut out of the photo, and its place.
  * @param {Side} side
- * @param {number[]} box
+ * @param {number} number
  * @param {string} href
  */
-const crop = (side, box, href) =>
-  svg(
-    "svg",
-    {
-      class: "crop",
-      viewBox: `${box[0]} ${box[1]} ${box[2]} ${box[3]}`,
-      preserveAspectRatio: "xMidYMid slice",
-      "aria-hidden": "true",
-    },
-    svg("image", { href, width: side.width, height: side.height, preserveAspectRatio: "none" }),
+function regionCell({ width, height, cells, regions }, number, href) {
+  const region = regions[number];
+  const boxes = region.cells.map((i) => cells[i]);
+  const [left, top] = [0, 1].map((axis) => Math.min(...boxes.map((box) => box[axis])));
+  const [right, bottom] = [0, 1].map((axis) =>
+    Math.max(...boxes.map((box) => box[axis] + box[axis + 2])),
   );
+  return el(
+    "td",
+    {},
+    el(
+      "span",
+      { class: "block" },
+      svg(
+        "svg",
+        {
+          class: "crop",
+          viewBox: `${left} ${top} ${right - left} ${bottom - top}`,
+          preserveAspectRatio: "xMidYMid slice",
+          "aria-hidden": "true",
+        },
+        svg("image", { href, width, height, preserveAspectRatio: "none" }),
+      ),
+      el("span", {}, `${region.place}, ${region.cells.length} of ${cells.length} cells`),
+    ),
+  );
+}
 
 /**
- * Where a block is, and how many others of its image are like it.
- * @param {number[]} box
- * @param {Side} side
- * @param {number} n
+ * The pairs of regions as a table, and what all others add.
+ * @param {Schemas["Explanation"]} explanation
+ * @param {Record<Which, string>} pictures
  */
-const place = ([x, y, w, h], { width, height }, n) => {
-  const [across, down] = [(x + w / 2) / width, (y + h / 2) / height];
-  const words = [
-    down < 1 / 3 ? "top" : down > 2 / 3 ? "bottom" : "middle",
-    across < 1 / 3 ? "left" : across > 2 / 3 ? "right" : "centre",
-  ];
-  return `${words.join(" ")}${n > 1 ? ` + ${n - 1} similar` : ""}`;
-};
-
-/**
- * The class of a column of the table of pairs.
- * @param {number} column
- */
-const classOf = (column) => (column < 4 ? null : column < 6 ? "n" : "n wide-only");
-/** @param {number} share */
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
-
-/**
- * MuSL compares bits: whether a visterm's share of an image is below a threshold.
- * @param {Schemas["ExplainedBit"][]} bits
- */
-function bitsInWords(bits) {
-  const agree = bits.filter((bit) => bit.contribution > 0);
-  const absent = agree.filter((bit) => !bit.n_query_blocks && !bit.n_result_blocks).length;
-  return (
-    `The metric of this result compares ${plural(bits.length, "visterm")}: ${agree.length} agree ` +
-    `(${absent} absent from both images), ${bits.length - agree.length} disagree.`
+function tableOf({ query, result, regions, rest }, pictures) {
+  const others = 1 - regions.reduce((sum, pair) => sum + pair.share, 0);
+  const heads = ["Pair", "In the query", "In the result", "Share", "Score"];
+  return el(
+    "div",
+    { class: "wide", tabindex: "0", role: "region", "aria-label": "Pairs of regions" },
+    el(
+      "table",
+      {},
+      el("caption", {}, "Pairs of regions"),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          heads.map((name, i) => el("th", { scope: "col", class: i > 2 ? "n" : null }, name)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        regions.map((pair, i) =>
+          el(
+            "tr",
+            { tabindex: "0", "data-pairs": i },
+            el(
+              "th",
+              { scope: "row" },
+              el("span", { class: "number", style: { "--hue": HUES[i] } }, i + 1),
+            ),
+            regionCell(query, pair.query_region, pictures.query_region),
+            regionCell(result, pair.result_region, pictures.result_region),
+            el("td", { class: "n" }, percent(pair.share)),
+            el("td", { class: "n" }, figure(pair.contribution)),
+          ),
+        ),
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row", colspan: 3 }, "All other pairs of cells"),
+          el("td", { class: "n" }, percent(others)),
+          el("td", { class: "n" }, figure(rest)),
+        ),
+      ),
+    ),
   );
 }
 
@@ -189,186 +209,98 @@ function bitsInWords(bits) {
  * The explanation as one element. `best` is the score of the ranking's first result; `pictures` are
  * the two addresses.
  * @param {Schemas["Explanation"]} explanation
- * @param {Record<Block, string>} pictures
+ * @param {Record<Which, string>} pictures
  * @param {number} best
  */
 export function drawExplanation(explanation, pictures, best) {
-  const root = el("div", { class: "explanation" });
-  const { query, result, pairs, score, positive, negative, parts } = explanation;
-  const full = FULL * (24 / CELLS) ** 2 * (Math.abs(best) || Math.abs(score) || 1);
-  const many = el("input", {
-    type: "range",
-    min: 0,
-    max: Math.min(30, pairs.length),
-    value: Math.min(innerWidth < 640 ? 4 : 8, pairs.length),
-  });
-  const dark = el("input", { type: "range", min: 0, max: 100, value: 65 });
-  const canvas = el("div", { class: "pictures" });
-  const below = el("div", { class: "table" });
-
-  const draw = () => {
-    const shown = pairs.slice(0, Number(many.value));
-    /** @param {Side} which @param {Block} block @param {string} name */
-    const side = (which, block, name) => {
-      const words =
-        `${name}: bright where ${parts}s add to the score, dimmed elsewhere; the table lists ` +
-        `the ${plural(shown.length, "numbered pair")}`;
-      return el(
-        "figure",
-        {},
-        overlay(which, pictures[block], words, shown, block, full),
-        el("figcaption", {}, name),
-      );
-    };
-    canvas.replaceChildren(
-      side(query, "query_block", "Query"),
-      side(result, "result_block", "Result"),
-      svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")),
-    );
-    let total = 0;
-    /** @param {Side} which @param {number} i @param {number} n @param {string} href */
-    const blockOf = (which, i, n, href) =>
-      el(
-        "td",
-        {},
-        el(
-          "span",
-          { class: "block" },
-          crop(which, which.boxes[i], href),
-          el("span", {}, place(which.boxes[i], which, n)),
-        ),
-      );
-    const rows = shown.map((pair, i) => {
-      total += pair.share;
-      return el(
-        "tr",
-        { tabindex: "0", "data-pair": i },
-        el(
-          "th",
-          { scope: "row" },
-          el("span", { class: "number", style: { "--hue": HUES[i % HUES.length] } }, i + 1),
-        ),
-        blockOf(query, pair.query_block, pair.n_query_blocks, pictures.query_block),
-        blockOf(result, pair.result_block, pair.n_result_blocks, pictures.result_block),
-        el("td", { class: "words" }, pair.words || "–"),
-        [percent(pair.share), figure(pair.contribution), percent(total)].map((words, j) =>
-          el("td", { class: classOf(j ? j + 4 : 4) }, words),
-        ),
-      );
-    });
-    const part = `${parts[0].toUpperCase()}${parts.slice(1)}`;
-    const heads = [
-      "Pair",
-      `${part} in query`,
-      `${part} in result`,
-      "In common",
-      "Share",
-      "Score",
-      "Running total",
-    ];
-    const table = el(
-      "table",
+  const { query, result, regions, score, positive, negative } = explanation;
+  const full = Math.abs(best) || Math.abs(score) || 1;
+  const strength = el("input", { type: "range", min: 0, max: 100, value: 80 });
+  /** @param {Side} side @param {Which} which @param {string} name */
+  const photo = (side, which, name) =>
+    el(
+      "figure",
       {},
-      el("caption", {}, `Strongest ${parts} pairs`),
+      overlay(side, pictures[which], name, regions, which, full),
+      el("figcaption", {}, name),
+    );
+  const canvas = el(
+    "div",
+    { class: "pictures" },
+    photo(query, "query_region", "Query"),
+    photo(result, "result_region", "Result"),
+    svg("svg", { class: "joint", "aria-hidden": "true" }, svg("line"), svg("line")),
+  );
+  const heats = [...query.cell_heat, ...result.cell_heat];
+  const lowers = Math.min(...heats) < -0.02 * Math.max(...heats); // less is not seen
+  const root = el(
+    "div",
+    { class: "explanation" },
+    el("p", { class: "where" }, explanation.sentence),
+    canvas,
+    el(
+      "div",
+      { class: "row" },
+      el("label", {}, "Heat map ", strength),
       el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          heads.map((name, i) =>
-            el(
-              "th",
-              { scope: "col", class: classOf(i) },
-              el("span", { class: i ? null : "unseen" }, name),
-            ),
-          ),
-        ),
+        "span",
+        { class: "scale" },
+        lowers ? ["lowers the score", el("span", { class: "bar minus" })] : "adds nothing",
+        el("span", { class: "bar" }),
+        "adds most",
       ),
-      el("tbody", {}, rows),
-    );
-    const whole =
-      negative < 0 ? "all positive and negative contributions" : `the score ${figure(score)}`;
-    const these = shown.length === 1 ? "This pair explains" : `These ${shown.length} pairs explain`;
-    const made = shown.length
-      ? `${these} ${percent(total)} of ${whole}. `
-      : `Score ${figure(score)}. `;
-    const more = explanation.bits
-      ? bitsInWords(explanation.bits)
-      : negative < 0
-        ? `Score ${figure(score)}: positive contributions ${figure(positive)}, negative ` +
-          `${figure(negative)}.`
-        : "";
-    below.replaceChildren(
-      shown.length
-        ? el(
-            "div",
-            {
-              class: "wide",
-              tabindex: "0",
-              role: "region",
-              "aria-label": `Strongest ${parts} pairs`,
-            },
-            table,
-          )
-        : "",
-      el("p", { class: "quiet" }, made + more),
-    );
-  };
+      info("explain"),
+    ),
+    el(
+      "details",
+      { class: "numbers" },
+      el("summary", {}, "Numbers"),
+      regions.length ? tableOf(explanation, pictures) : null,
+      el(
+        "p",
+        { class: "quiet" },
+        `Score ${figure(score)}`,
+        negative < 0 ? `: raised by ${figure(positive)}, lowered by ${figure(-negative)}.` : ".",
+      ),
+    ),
+  );
+  /** @param {Element | null} node @returns {HTMLElement | null | undefined} */
+  const paired = (node) => node?.closest("[data-pairs]");
   /** @param {Event} event @param {boolean} on */
   const point = (event, on) => {
-    const pair = /** @type {HTMLElement | null} */ (targetOf(event).closest("[data-pair]"));
-    const at = pair?.dataset.pair;
-    root.querySelectorAll("[data-pair].on").forEach((node) => node.classList.remove("on"));
-    if (on && at !== undefined)
-      root.querySelectorAll(`[data-pair="${at}"]`).forEach((node) => node.classList.add("on"));
-    canvas.classList.toggle("pointed", on && at !== undefined);
+    // Where nothing is pointed at, the pair that has the focus.
+    const at =
+      (on && paired(targetOf(event))) ||
+      (event.type !== "focusout" && paired(document.activeElement));
+    const pair = at ? at.dataset.pairs?.split(" ")[0] : undefined;
+    for (const node of $$("[data-pairs]", root))
+      node.classList.toggle(
+        "on",
+        pair !== undefined && (node.dataset.pairs ?? "").split(" ").includes(pair),
+      );
+    canvas.classList.toggle("pointed", pair !== undefined);
     join();
   };
-  // A line between the two blocks of the pair that is pointed at, from edge to edge.
+  // A line between the two regions of the pair that is pointed at.
   const join = () => {
     const origin = canvas.getBoundingClientRect();
-    const ends = [...canvas.querySelectorAll(".pair.on .line")].map((node) =>
+    const ends = [...canvas.querySelectorAll(".region.on rect")].map((node) =>
       node.getBoundingClientRect(),
     );
     canvas.classList.toggle("joined", ends.length === 2);
     if (ends.length !== 2) return;
-    const [a, b] = ends;
-    const stacked = b.top > a.bottom && b.left < a.right; // one picture under the other
-    const points = stacked
-      ? [
-          [a.x + a.width / 2, a.bottom],
-          [b.x + b.width / 2, b.top],
-        ]
-      : [
-          [a.right, a.y + a.height / 2],
-          [b.left, b.y + b.height / 2],
-        ];
     for (const line of canvas.querySelectorAll(".joint line"))
-      points.forEach(([x, y], i) => {
-        line.setAttribute(`x${i + 1}`, String(x - origin.x));
-        line.setAttribute(`y${i + 1}`, String(y - origin.y));
+      ends.forEach(({ x, y, width, height }, i) => {
+        line.setAttribute(`x${i + 1}`, String(x + width / 2 - origin.x));
+        line.setAttribute(`y${i + 1}`, String(y + height / 2 - origin.y));
       });
   };
   for (const name of ["pointerover", "focusin"])
     root.addEventListener(name, (event) => point(event, true));
   for (const name of ["pointerleave", "focusout"])
     root.addEventListener(name, (event) => point(event, false));
-  many.addEventListener("input", draw);
-  const dim = () => canvas.style.setProperty("--dim", String(Number(dark.value) / 100));
-  dark.addEventListener("input", dim);
-  dim();
-  draw();
-  root.append(
-    canvas,
-    el(
-      "div",
-      { class: "row" },
-      el("label", {}, "Pairs ", many),
-      el("label", {}, "Dim the rest ", dark),
-      info("explain"),
-    ),
-    below,
-  );
+  const show = () => canvas.style.setProperty("--heat", String(Number(strength.value) / 100));
+  strength.addEventListener("input", show);
+  show();
   return root;
 }

@@ -263,15 +263,12 @@ export async function drawViewer(given) {
     stage.replaceChildren(
       drawExplanation(
         explanation,
-        { query_block: query.address, result_block: thumbnail(image, 1024) },
+        { query_region: query.address, result_region: thumbnail(image, 1024) },
         given.best,
       ),
       drawTeachers(explanation),
     );
-    announce(
-      `Explanation ready: ${plural(explanation.pairs.length, `${explanation.parts} pair`)} ` +
-        "in the table.",
-    );
+    announce(explanation.sentence);
   } catch (error) {
     stage.replaceChildren(
       el(

@@ -50,7 +50,8 @@ const MEANINGS = {
   ],
   explain: [
     "explanations",
-    "Bright parts add to the score, dimmed parts do not. Numbers join the blocks that match best.",
+    "Each cell is coloured by all that it adds to the score: orange raises it, blue lowers it. " +
+      "Outlined regions with the same number make half of it, together.",
   ],
 };
 

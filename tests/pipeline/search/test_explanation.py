@@ -1,6 +1,7 @@
 """Why two images match: the numbers sum to the score that search shows, and the picture shows them."""
 
 import json
+import re
 import shutil
 
 import cv2
@@ -16,6 +17,7 @@ from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.search.explanation import explain_pair, explain_with_pixels
 from visterm.pipeline.search.explanation_picture import draw_explanation, heat_map
+from visterm.pipeline.search.explanation_regions import cells_of_map, describe_regions, say_where
 from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.stages.train import train as train_stage
 from visterm.pipeline.store.run import Run
@@ -75,6 +77,108 @@ def test_heat_of_both_images_sums_to_the_score_that_search_shows(searcher, outsi
             assert found == json.loads(json.dumps(found))
 
 
+@pytest.mark.parametrize("learner", [name for name in (*LEARNERS, "cosine") if name != "musl"])
+def test_regions_carry_half_of_the_score_and_sum_to_it_with_the_rest(searcher, outside, learner):
+    for query in (outside, "apple/2.jpg"):
+        for result in searcher.search(query, k=24, learner=learner)[0]["results"][::6]:
+            found = explain_pair(searcher, query, result["id"], learner)
+            score, regions = result["score"], found["regions"]
+            near = {"rel": 1e-4, "abs": 3e-5}
+            if not found["positive"] and not found["negative"]:  # the two have nothing in common
+                assert score == found["rest"] == 0
+                assert regions == found["query"]["regions"] == found["result"]["regions"] == []
+                continue
+            assert 1 <= len(regions) <= 3
+            carried = sum(pair["contribution"] for pair in regions)
+            assert carried + found["rest"] == pytest.approx(score, **near)
+            assert carried / found["score"] >= 0.5 - 1e-3
+            assert sum(pair["share"] for pair in regions) == pytest.approx(carried / score, rel=1e-2)
+            for name in ("query", "result"):
+                side = found[name]
+                assert len(side["cells"]) == len(side["cell_heat"])
+                assert sum(side["cell_heat"]) == pytest.approx(score, **near)
+                x, y, w, h = np.array(side["cells"]).T
+                assert (w * h).sum() == pytest.approx(side["width"] * side["height"], rel=1e-3)
+                assert {pair[f"{name}_region"] for pair in regions} == set(range(len(side["regions"])))
+                listed = [cell for region in side["regions"] for cell in region["cells"]]
+                assert len(set(listed)) == len(listed)
+
+
+def test_heat_of_cells_is_that_of_the_blocks_on_them(searcher):
+    """A cell has as much as the heat map has on its pixels."""
+    for name in ("query", "result"):
+        side = explain_pair(searcher, "pear/0.jpg", "plum/1.jpg", "oasis")[name]
+        pixels = heat_map(side)
+        assert pixels.shape == (side["height"], side["width"])
+        for (x, y, w, h), heat in zip(side["cells"], side["cell_heat"], strict=True):
+            rows, columns = (slice(round(a), round(a + length)) for a, length in ((y, h), (x, w)))
+            assert heat == pytest.approx(pixels[rows, columns].sum(), abs=2e-4)
+
+
+def test_an_outline_goes_around_its_cells():
+    """The area within, by the sum over its vertical lines, is that of the cells."""
+    boxes = np.array([[x, y, 20, 30] for y in (0, 30, 60) for x in (10, 30, 50, 70)], dtype=float)
+    cells = cells_of_map(boxes)
+    assert cells.shape == (3, 4)
+    ring = np.array([0, 0, 0, -1, 0, -1, 0, -1, 0, 0, 0, 1])
+    regions = describe_regions(ring, cells, 100, 90)
+    assert [region["cells"] for region in regions] == [[0, 1, 2, 4, 6, 8, 9, 10], [11]]
+    assert [len(region["outline"]) for region in regions] == [12 + 4, 4]
+    edges = {tuple(line) for line in regions[0]["outline"]}
+    assert (30, 30, 30, 60) in edges  # of the hole
+    assert (30, 0, 30, 30) not in edges  # between two of its cells
+    assert regions[1]["outline"] == [[70, 60, 90, 60], [70, 90, 90, 90], [70, 60, 70, 90], [90, 60, 90, 90]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "place"),
+    [
+        ([0, 1], [0, 1], "upper left"),
+        ([5], [0, 1, 2, 3, 4, 5], "lower part"),
+        ([2, 3], [4, 5], "right side"),
+        ([2, 3], [2, 3], "middle"),
+        ([1, 2, 3, 4], [1, 2, 3, 4], "large part"),
+        (range(6), range(6), "whole"),
+    ],
+)
+def test_places_in_words(rows, columns, place):
+    cells = cells_of_map(np.array([[x, y, 1, 1] for y in range(6) for x in range(6)], dtype=float))
+    labels = np.full((6, 6), -1)
+    labels[np.ix_(rows, columns)] = 0
+    (region,) = describe_regions(labels.ravel(), cells, 6, 6)
+    assert region["place"] == place
+
+
+def test_one_sentence_says_where():
+    def explanation(places, cells, score=1.0, share=0.6, negative=0.0):
+        sides = {}
+        for side, names, own in zip(("query", "result"), places, cells, strict=True):
+            regions = [{"place": name, "cells": range(own // len(names))} for name in names]
+            sides[side] = {"cells": range(20), "regions": regions}
+        pair = {"share": share}
+        return {"score": score, "positive": 1.0, "negative": negative, "regions": [pair], **sides}
+
+    few = (4, 6)
+    assert say_where(explanation((["upper left"], ["middle"]), few)) == (
+        "The score comes mostly from the upper left of the query (4 of 20 cells) and the middle of the result "
+        "(6 of 20): 60 % of it."
+    )
+    several = say_where(explanation((["upper left", "middle"], ["left side", "left side"]), few))
+    assert "from the upper left and the middle of the query (4 of 20 cells) and the left side of the result" in several
+    assert say_where(explanation((["whole"], ["large part"]), (20, 12))) == (
+        "The score is spread over both photos: 60 % of it comes from the whole query (20 of 20 cells) and a large part "
+        "of the result (12 of 20)."
+    )
+    above = say_where(explanation((["middle"], ["middle"]), few, share=1.3, negative=-0.4))
+    assert above.endswith("130 % of it; the rest lowers it.")
+    below = say_where(explanation((["middle"], ["middle"]), few, score=-1.0, negative=-2.0))
+    assert below.startswith("That the score is below 0 comes mostly from the middle of the query")
+    little = say_where(explanation((["middle"], ["middle"]), few, score=0.05, negative=-0.95))
+    assert little == "The score is the little that is left of 1 that raises it and 0.95 that lowers it."
+    nothing = {"score": 0.0, "positive": 0.0, "negative": 0.0, "regions": []}
+    assert say_where(nothing) == "The score is 0: the two have nothing in common."
+
+
 def test_bits_sum_to_the_score_that_search_shows(searcher, outside):
     for result in searcher.search(outside, k=20, learner="musl")[0]["results"]:
         found = explain_pair(searcher, outside, result["id"], "musl")
@@ -84,6 +188,11 @@ def test_bits_sum_to_the_score_that_search_shows(searcher, outside):
         for side in ("query", "result"):
             shown = sum(bit["contribution"] for bit in found["bits"] if bit[f"n_{side}_blocks"])
             assert sum(found[side]["heat"]) == pytest.approx(shown, abs=1e-4)
+        assert found["regions"] == found["query"]["regions"] == []
+        agree = sum(bit["contribution"] > 0 for bit in found["bits"])
+        assert re.match(
+            rf"The metric of this result compares {len(found['bits'])} visterms?: {agree} agree \(", found["sentence"]
+        )
         for pair in found["pairs"]:
             assert pair["n_query_blocks"]
             assert pair["n_result_blocks"]
@@ -180,21 +289,24 @@ def test_the_picture_shows_both_images_and_their_heat(searcher, outside, tmp_pat
     drawn = cv2.imread(str(tmp_path / "why.png"))
     assert drawn.shape[1] == 1320
     assert [path.name for path in tmp_path.iterdir()] == ["why.png"]
-    none = dict(found, pairs=[])
+    none = {**found, "regions": []}
+    for side in ("query", "result"):
+        none[side] = {**found[side], "regions": []}
     draw_explanation(none, *pixels, tmp_path / "none.png")
     without = cv2.imread(str(tmp_path / "none.png"))
     assert without.shape == drawn.shape
     half = drawn.shape[0] // 2
-    assert (without[80:half] != drawn[80:half]).any()  # rectangles, numbers and lines
+    assert (without[80:half] != drawn[80:half]).any()  # outlines, shares and lines
     np.testing.assert_array_equal(without[half:], drawn[half:])  # the same heat
 
 
 def test_one_scale_of_colours_for_both_images(searcher, tmp_path):
     """An image that takes part in the score by half as much heat has paler colours, not the same ones."""
     pixels = np.full((100, 100, 3), 255, np.uint8)
-    side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0]}
+    side = {"name": "a", "width": 100, "height": 100, "boxes": [[0, 0, 100, 100]], "heat": [1.0], "regions": []}
     weaker = dict(side, heat=[0.4])
     found = {"learner": "x", "score": 1.0, "parts": "block", "positive": 1.0, "negative": 0.0, "pairs": []}
+    found |= {"sentence": "", "regions": []}
     draw_explanation(found | {"query": side, "result": weaker}, pixels, pixels, tmp_path / "both.png")
     drawn = cv2.imread(str(tmp_path / "both.png")).astype(int)
     row = drawn[int(drawn.shape[0] * 0.75)]
@@ -278,9 +390,20 @@ def test_an_image_that_has_changed_since_is_refused(tmp_path, write_images):
 
 def test_the_command_prints_a_table_or_json_and_draws(folder, outside, searcher, tmp_path):
     lines = visterm("explain", outside, "pear/1.jpg", "--pairs", 3, cwd=folder).stdout.splitlines()
-    assert lines[0].startswith(f"{outside} and pear/1.jpg: ")
-    assert lines[0].endswith(" by oasis")
+    explanation = explain_pair(searcher, outside, "pear/1.jpg", "oasis")
+    assert lines[0] == explanation["sentence"]
+    assert lines[1].startswith(f"{outside} and pear/1.jpg: ")
+    assert lines[1].endswith(" by oasis")
     assert [line.split()[0] for line in lines[-4:]] == ["pair", "1", "2", "3"]
+    plain = visterm("explain", outside, "pear/1.jpg", cwd=folder).stdout.splitlines()
+    assert plain == lines[:-4]
+    rest = plain.index(next(line for line in plain if line.endswith("all other pairs of cells")))
+    table = [
+        line.split() for line in plain[plain.index(next(x for x in plain if x.startswith("share"))) + 1 : rest + 1]
+    ]
+    assert len(table) == len(explanation["regions"]) + 1
+    assert sum(float(row[1]) for row in table) == pytest.approx(explanation["score"], abs=2e-4)
+    assert sum(int(row[0].rstrip("%")) for row in table) == pytest.approx(100, abs=2)
     file = tmp_path / "why.png"
     result = visterm("explain", outside, "id:5", "--learner", "cosine", "--json", "--output", file, cwd=folder)
     assert json.loads(result.stdout) == explain_pair(searcher, outside, 5, "cosine", n_pairs=8)

@@ -425,26 +425,43 @@ def test_an_explanation_names_the_images_that_taught_it(page, ids):
     assert sum(shown) + rest == pytest.approx(parts[-1], abs=0.02)
 
 
-def test_an_explanation_is_drawn_and_stands_in_a_table(page, ids):
+def test_an_explanation_is_a_sentence_a_heat_map_and_regions(page, ids):
     page.ask(ids["plum/2.jpg"])
     page.tile(0).locator("a.open").focus()
     page.keyboard.press("e")
     viewer = page.get_by_role("dialog")
-    expect(viewer.get_by_role("img", name=re.compile("bright where blocks add to the score"))).to_have_count(2)
-    rows = viewer.locator("tbody tr:has(td.words)")  # of pairs of blocks; teachers have a table, too
+    photos = viewer.get_by_role("img", name=re.compile("heat map of where the score comes from; outlined: "))
+    expect(photos).to_have_count(2)
+    sentence = viewer.locator(".where").text_content()
+    assert re.search(r"of the query \(\d+ of \d+ cells\).* of the result \(\d+ of \d+\)", sentence)
+    regions = viewer.locator(".region")
+    shapes = regions.locator(".line").evaluate_all("(all) => all.map((path) => path.getAttribute('d'))")
+    assert len(shapes) >= 2
+    assert all(re.fullmatch(r"(M[\d.]+ [\d.]+L[\d.]+ [\d.]+){4,}", shape) for shape in shapes)
+    opacities = viewer.locator(".heat rect").evaluate_all("(all) => all.map((rect) => +rect.getAttribute('opacity'))")
+    assert len(opacities) > 30
+    assert 0 <= min(opacities) < max(opacities) <= 1
+    rows = viewer.locator("tr[data-pairs]")
+    expect(rows.first).to_be_hidden()  # numbers are folded away
+    viewer.get_by_text("Numbers").click()
     n = rows.count()
-    assert 1 <= n <= 8
-    assert viewer.locator(".overlay .pair").count() == 2 * n
-    assert viewer.locator(".dim rect").count() > 0
-    assert viewer.locator(".crop").count() == 2 * n
-    assert all(viewer.locator("td.words").all_text_contents())
-    rows.first.focus()
-    expect(viewer.locator(".pair.on")).to_have_count(2)
+    assert 1 <= n <= 3
+    expect(viewer.locator(".crop")).to_have_count(2 * n)
+    shares = viewer.locator(".numbers tbody td:nth-last-child(2)").all_text_contents()
+    assert sum(int(share.split()[0]) for share in shares) == pytest.approx(100, abs=2)
+    assert sum(int(share.split()[0]) for share in shares[:-1]) >= 49
+    rows.last.focus()
+    expect(viewer.locator(".region.on")).to_have_count(2)
     expect(viewer.locator(".joined .joint")).to_be_visible()  # a line between the two
-    left, right = (viewer.locator(".pair.on .line").nth(i).bounding_box() for i in (0, 1))
+    left, right = (viewer.locator(".region.on rect").nth(i).bounding_box() for i in (0, 1))
     line = viewer.locator(".joint line").first.bounding_box()
-    assert abs(line["x"] - left["x"] - left["width"]) < 6
-    assert abs(line["x"] + line["width"] - right["x"]) < 6
+    assert abs(line["x"] - left["x"] - left["width"] / 2) < 6
+    assert abs(line["x"] + line["width"] - right["x"] - right["width"] / 2) < 6
+    heat = "(node) => getComputedStyle(node).opacity"
+    assert viewer.locator(".heat").first.evaluate(heat) == "0.8"
+    viewer.get_by_role("slider").fill("0")
+    assert viewer.locator(".heat").first.evaluate(heat) == "0"
+    assert viewer.locator(".overlay image").first.evaluate("(node) => getComputedStyle(node).filter") == "grayscale(0)"
     page.keyboard.press("e")
     expect(viewer.locator(".overlay")).to_have_count(0)
     assert "explain" not in page.url

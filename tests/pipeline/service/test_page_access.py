@@ -43,7 +43,7 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
         "comparison": (f"?id={number}&with=cosine", ".versus tbody tr"),
         "metrics": (f"?id={number}&learner=musl", "#tabs button"),
         "viewer": (f"?id={number}&open={other}", "#viewer .pane img"),
-        "explanation": (f"?id={number}&open={other}&explain=1", "#viewer .explanation table"),
+        "explanation": (f"?id={number}&open={other}&explain=1", "#viewer .explanation .where"),
         "figures": ("?view=figures", ".line-chart"),
         "unknown": ("?view=nothing", "#unknown h1"),
         "results": (f"?id={number}", "#results .tile"),
@@ -70,6 +70,27 @@ def test_no_state_violates_what_axe_knows_and_none_is_wider_than_the_screen(page
     page.get_by_role("button", name="Clear marks").click()
     expect(page.locator("#marks .tray li")).to_have_count(0)
     assert faults == {}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+        for width in (320, 1440)
+        for scheme in ("light", "dark")
+    ],
+    indirect=True,
+)
+def test_an_explanation_violates_nothing_folded_and_open(page, ids):
+    page.goto(f"?id={ids['plum/2.jpg']}&open={ids['plum/3.jpg']}&explain=1")
+    expect(page.locator("#viewer .explanation .where")).to_be_visible()
+    assert page.violations() == []
+    page.locator("#viewer .numbers summary").click()
+    page.locator("#viewer tr[data-pairs]").first.focus()
+    expect(page.locator("#viewer .region.on")).to_have_count(2)
+    assert page.violations() == []
+    stage = page.locator("#viewer .stage")
+    assert stage.evaluate("(node) => node.scrollWidth <= node.clientWidth")
 
 
 @pytest.mark.parametrize("page", [LOOKS["zoom"]], indirect=True)

@@ -108,6 +108,12 @@ def test_pairs_of_cells_sum_to_the_score(done, learner):
         shorter, longer = sorted((found[side]["width"], found[side]["height"]))
         assert (width * height).sum() == pytest.approx(KEEP**2 * shorter * (shorter * longer) ** 0.5, rel=1e-2)
     assert found["positive"] + found["negative"] == pytest.approx(shown, rel=1e-5)
+    carried = sum(pair["contribution"] for pair in found["regions"])
+    assert carried + found["rest"] == pytest.approx(shown, rel=1e-5)
+    assert carried >= 0.5 * shown
+    for side in ("query", "result"):
+        assert found[side]["cells"] == found[side]["boxes"]
+        assert found[side]["cell_heat"] == found[side]["heat"]
     listed = [[pair[f"{side}_block"] for pair in found["pairs"]] for side in ("query", "result")]
     assert all(len(set(cells)) == len(cells) for cells in listed)  # no cell fills the list
 
@@ -125,8 +131,9 @@ def test_a_large_photo_is_explained_in_its_own_pixels(done, tmp_path):
     wide = 1500 * (4 / 3) ** 0.5  # what the network sees, but for `KEEP`
     assert (x + width, y + height) == pytest.approx((1000 + KEEP * wide / 2, 750 + KEEP * 750), abs=0.1)
     assert (tmp_path / "why.png").read_bytes().startswith(b"\x89PNG")
-    words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", cwd=done).stdout
+    words = visterm("explain", tmp_path / "large.jpg", "plum/2.jpg", "--pairs", 2, cwd=done).stdout
     assert "cell in the query" in words
+    assert "of 49 cells" in words.splitlines()[0]
     found = json_of("search", tmp_path / "large.jpg", "-k", 1, "--learner", "cosine", cwd=done)
     assert found[0]["results"][0]["path"] == "plum/2.jpg"
 
