@@ -171,9 +171,11 @@ docs: install types  ## build the documentation site, build/site; warnings are e
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 	@echo build/site/index.html
 
+# Both from the checkout: the sources of an sdist have no node_modules, with which the page is bundled (setup.py).
 wheel: install  ## build sdist and wheel in build/dist, check them with twine
 	@rm -rf build/dist
-	@$(BIN)/python -m build --outdir build/dist . >/dev/null
+	@$(if $(NPM),$(MAKE) --silent node_modules/.installed,false) || echo "npm is missing, or cannot install: the wheel's page is not bundled"
+	@$(BIN)/python -m build --sdist --wheel --outdir build/dist . >/dev/null
 	$(BIN)/twine check --strict build/dist/*
 
 clean:  ## remove build products, keep runs

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -28,18 +31,29 @@ def test_every_folder_of_python_is_packaged(repository):
     assert set(settings["packages"]) == present, "setuptools leaves an unnamed folder out of the wheel silently"
 
 
+@pytest.fixture(params=["modules", "bundle"])
+def bundled(request, repository):
+    """Whether the page is bundled, which needs node and what npm installs."""
+    if request.param == "bundle" and not ((repository / "node_modules/esbuild").is_dir() and shutil.which("node")):
+        pytest.skip("no esbuild to bundle the page; `make check` installs it where npm is there")
+    return request.param == "bundle"
+
+
 @pytest.mark.slow
-def test_the_wheel_holds_every_file(repository, tmp_path):
+def test_the_wheel_holds_every_file_and_the_page_in_one_piece_where_it_can_be_bundled(repository, tmp_path, bundled):
     source = tmp_path / "source"
     source.mkdir()
-    for name in (*ROOMS, "pyproject.toml", "README.md", "LICENSE"):
+    for name in (*ROOMS, "pyproject.toml", "setup.py", "bundle.js", "package.json", "README.md", "LICENSE"):
         subprocess.run(["cp", "-r", str(repository / name), str(source)], check=True)
-    tools = source / "node_modules/tool"  # of those that check the page's code
-    tools.mkdir(parents=True)
-    for name in ("index.js", "tool.py"):
-        (tools / name).touch()
+    if bundled:
+        (source / "node_modules").symlink_to(repository / "node_modules")
+    else:
+        tools = source / "node_modules/tool"  # of those that check the page's code
+        tools.mkdir(parents=True)
+        for name in ("index.js", "tool.py"):
+            (tools / name).touch()
     result = subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(source)],
+        [sys.executable, "-m", "build", "--sdist", "--wheel", "--outdir", str(tmp_path), str(source)],
         capture_output=True,
         text=True,
     )
@@ -58,4 +72,9 @@ def test_the_wheel_holds_every_file(repository, tmp_path):
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert present >= {"pipeline/report/templates/report.html.jinja", "pipeline/service/web/index.html"}
-    assert packed == present
+    assert present <= packed
+    bundle = {re.sub("-[0-9a-f]{12}", "", Path(name).name) for name in packed - present}
+    code = {f"{page}.{kind}" for page in ("index", "judge") for kind in ("js", "css")}
+    pages = {"index.html", "judge.html"}
+    assert bundle == (pages | {name + end for name in code for end in ("", ".gz", ".br")} if bundled else set())
+    assert len(packed - present) == len(bundle)

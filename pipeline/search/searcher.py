@@ -209,6 +209,11 @@ class Searcher:
         """Whether both hold the same images and vectors in memory, not just equal ones."""
         return self.gallery is other.gallery
 
+    def same_learner(self, other: Searcher, name: str) -> bool:
+        """Whether a learner is the same in both, over vectors that were made alike."""
+        same_vectors = self.gallery.content == other.gallery.content
+        return same_vectors and self._trained.get(name) == other._trained.get(name)
+
     def default_learner(self, *, of_labels: bool = False) -> str:
         """The learner that is used where none is named: the one that held-out images recommend.
 

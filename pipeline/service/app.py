@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -106,7 +107,7 @@ def create_app(
         summary=f"Image search over the run {run.name}",
         description=_DESCRIPTION,
         lifespan=lifespan,
-        middleware=[access],
+        middleware=[access, Middleware(GZipMiddleware, minimum_size=1000, compresslevel=_COMPRESSION)],
         responses={"default": {"model": schemas.ErrorResponse, "description": "Error"}},
         redirect_slashes=False,
         docs_url=None,
@@ -132,6 +133,8 @@ def create_app(
     app.state.handlers, app.state.feedback = handlers, feedback
     return app
 
+
+_COMPRESSION = 4  # 0.2 ms for 100 results; above it, places on the map take a hundred times as long
 
 _DESCRIPTION = """\
 Every response names the version of the run that it was computed from; GET /health names the current one. Errors are

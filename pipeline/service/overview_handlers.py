@@ -47,10 +47,12 @@ class OverviewHandlers:
         self.handlers.overview.start(snapshot)
         return self.state(snapshot)
 
-    def points(self, snapshot: Snapshot) -> bytes:
-        """Return the places of the images that are in both the map and the snapshot."""
+    def points(self, snapshot: Snapshot, most: int | None = None) -> bytes:
+        """Return the places of the images that are in both the map and the snapshot, or of `most`, spread evenly."""
         overview, place = self._overview(), snapshot.searcher.place
-        kept = np.array([number in place for number in overview.ids.tolist()], bool)
+        kept = np.flatnonzero([number in place for number in overview.ids.tolist()])
+        if most is not None and most < len(kept):
+            kept = kept[np.arange(most) * len(kept) // most]
         ids = overview.ids[kept]
         xy = np.clip(np.round(overview.points[kept] * 65535), 0, 65535).astype("<u2")
         numbers = {name: i for i, name in enumerate(_label_names(snapshot))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query
 from starlette.responses import Response
@@ -12,12 +12,32 @@ from .collection_handlers import CollectionHandlers
 from .label_handlers import LabelHandlers
 from .overview_handlers import OverviewHandlers
 from .responses import JsonResponse
+from .snapshot import Snapshot
+
+# What the first page shows of each list.
+_ALBUMS, _RECENT, _COVERS = 12, 14, 4
 
 
 def add_browse_routes(app: FastAPI, collection: CollectionHandlers, labels: LabelHandlers) -> None:
     """Add the routes of suggestions, albums and the overview."""
     handlers, overview = collection.handlers, OverviewHandlers(collection.handlers, labels)
     pool = handlers.general_pool
+
+    def first_page(snapshot: Snapshot) -> dict[str, Any]:
+        state = overview.state(snapshot)
+        return {
+            "labels": collection.albums(snapshot, "label", "", 0, _ALBUMS),
+            "folders": collection.albums(snapshot, "folder", "", 0, _ALBUMS),
+            "recent": collection.images(snapshot, schemas.ImagesRequest(order="recent", limit=_RECENT)),
+            "map": state,
+            "alike": overview.alike(snapshot, 0, _COVERS) if state["ready"] else None,
+            "check": overview.check(snapshot, None, 0, _COVERS) if state["ready"] else None,
+        }
+
+    @app.get("/api/home", response_model=schemas.Home, tags=["collection"])
+    async def home() -> Response:
+        """Return what the first page shows, in one response."""
+        return JsonResponse(await pool.run(first_page, handlers.snapshot))
 
     @app.get("/api/suggest", response_model=schemas.Suggestions, tags=["collection"])
     async def suggest(
@@ -54,13 +74,15 @@ def add_browse_routes(app: FastAPI, collection: CollectionHandlers, labels: Labe
         return JsonResponse(await pool.run(overview.draw, handlers.snapshot))
 
     @app.get("/api/map/points", response_class=Response, tags=["collection"])
-    async def points() -> Response:
+    async def points(
+        most: Annotated[int | None, Query(ge=1, lt=2**31, description="At most so many images, spread evenly")] = None,
+    ) -> Response:
         """Return the places of the n images on the map, little-endian: n float64 ids, n pairs of uint16, n uint16.
 
         The pairs are x and y from 0 to 65,535; the last part is the number of each image's label in the list of GET
         /api/map, 65,535 without one.
         """
-        data = await pool.run(overview.points, handlers.snapshot)
+        data = await pool.run(overview.points, handlers.snapshot, most)
         return Response(data, media_type="application/octet-stream")
 
     @app.get("/api/alike", response_model=schemas.AlikeGroups, tags=["collection"])

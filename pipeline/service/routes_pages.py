@@ -7,9 +7,35 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.types import Scope
 
 WEB = Path(__file__).parent / "web"
+BUNDLE = Path(__file__).parent / "bundle"  # in a wheel: each page's scripts and styles in one file; see bundle.js
+_ENCODINGS = {"br": ".br", "gzip": ".gz"}  # files that lie compressed beside the bundle, the smallest first
+_IMMUTABLE = "public, max-age=31536000, immutable"
+
+
+class PageFiles(StaticFiles):
+    """The files of the pages. Those of the bundle have names of their content and are sent as they lie compressed."""
+
+    def __init__(self, bundle: Path):
+        super().__init__(directory=WEB)
+        self._bundle = {file.name: file for file in bundle.glob("*-*.*")} if bundle.is_dir() else {}
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file, of the bundle or of the pages."""
+        if (file := self._bundle.get(path)) is None:
+            return await super().get_response(path, scope)
+        headers = {"Cache-Control": _IMMUTABLE, "Vary": "Accept-Encoding"}
+        accepted = {part.split(";")[0].strip() for part in Headers(scope=scope).get("accept-encoding", "").split(",")}
+        for encoding, suffix in _ENCODINGS.items():
+            if encoding in accepted and (packed := self._bundle.get(path + suffix)):
+                headers["Content-Encoding"] = encoding
+                kind = "text/css" if path.endswith(".css") else "text/javascript"
+                return FileResponse(packed, media_type=kind, headers=headers)
+        return FileResponse(file, headers=headers)
 
 
 def is_page_request(request: Request) -> bool:
@@ -23,15 +49,16 @@ def missing_page() -> Response:
 
 
 def add_page_routes(app: FastAPI) -> None:
-    """Add the pages, their files and the API documentation."""
+    """Add the pages, their files and the API documentation; without a bundle, the pages load modules."""
+    pages = BUNDLE if (BUNDLE / "index.html").is_file() else WEB
 
     @app.get("/", include_in_schema=False)
     def index() -> FileResponse:
-        return FileResponse(WEB / "index.html")
+        return FileResponse(pages / "index.html")
 
     @app.get("/judge", include_in_schema=False)
     def judge() -> FileResponse:
-        return FileResponse(WEB / "judge.html")
+        return FileResponse(pages / "judge.html")
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> Response:
@@ -41,4 +68,4 @@ def add_page_routes(app: FastAPI) -> None:
         page = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
         return Response(page.render(api=app.openapi()), media_type="text/html")
 
-    app.mount("/static", StaticFiles(directory=WEB))
+    app.mount("/static", PageFiles(BUNDLE))

@@ -538,6 +538,17 @@ class LabelsToCheck(BaseModel):
     entries: list[LabelToCheck]
 
 
+class Home(BaseModel):
+    """What the first page shows, each part as its own route gives it; alike and check are null without a map."""
+
+    labels: Albums
+    folders: Albums
+    recent: list[ImageSummary]
+    map: MapState
+    alike: AlikeGroups | None
+    check: LabelsToCheck | None
+
+
 class PrecisionCurves(BaseModel):
     """Precision at k of each system."""
 

@@ -55,7 +55,10 @@ class Snapshot:
             self.extractor = extractor_content(searcher.run)
         self.default_learner = searcher.default_learner()
         self._metrics: dict[str, dict[str, int]] = {}  # number of each label's metric (MuSL)
-        self._low: dict[str, float] = {}  # score of each learner below which nothing is much like a query
+        # Score of each learner below which nothing is much like a query: the same where labels alone have changed.
+        self._low: dict[str, float] = {}
+        if like is not None:
+            self._low |= {name: low for name, low in like._low.items() if self._ranks_as(like, name)}
         self._lock = threading.Lock()
 
     def image(self, number: int) -> Image:
@@ -112,6 +115,13 @@ class Snapshot:
                 release_pages(model)
             self._low[learner] = float(np.quantile(best, _UNLIKE_SHARE))
         return ranked[0][1] < self._low[learner]
+
+    def _ranks_as(self, other: Snapshot, learner: str) -> bool:
+        """Whether a learner gives images the scores that it gives them in another snapshot."""
+        mine, theirs = self.searcher, other.searcher
+        return mine.same_learner(theirs, learner) and [image.sha256 for image in mine.images] == [
+            image.sha256 for image in theirs.images
+        ]
 
     def has_metrics(self, learner: str) -> bool:
         """Whether a learner has several metrics."""

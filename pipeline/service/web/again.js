@@ -165,5 +165,5 @@ async function undo() {
 }
 
 addEventListener("run", draw); // it has been read
-addEventListener("labelled", () => void look());
+addEventListener("labelled", () => void readRun().catch(() => {}));
 addEventListener("focus", () => void (state.run.version && look())); // another page may have begun

@@ -1,6 +1,6 @@
 // The results of a search as a gallery: what a tile shows, and which one has the focus.
 
-import { $, activeElement, el, icon, plural } from "./dom.js";
+import { $, $$, activeElement, el, icon, plural } from "./dom.js";
 import { Gallery } from "./gallery.js";
 import { named } from "./words.js";
 
@@ -48,8 +48,8 @@ export function markButtons(mark, words = false) {
 
 /** @param {HTMLElement} node @param {Mark | undefined} mark */
 export function pressMarks(node, mark) {
-  $(".mark.relevant", node)?.setAttribute("aria-pressed", String(mark === 1));
-  $(".mark.not", node)?.setAttribute("aria-pressed", String(mark === -1));
+  for (const button of $$(".mark", node))
+    button.setAttribute("aria-pressed", String(mark === (button.dataset.act === "not" ? -1 : 1)));
 }
 
 /** @type {Map<string, HTMLElement>} */

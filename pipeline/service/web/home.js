@@ -4,12 +4,13 @@ import { addressOf } from "./address.js";
 import { get, post } from "./api.js";
 import { $, box, command, count, el, icon, plural } from "./dom.js";
 import { redraw } from "./history.js";
-import { drawPoints, readPoints } from "./mapdata.js";
+import { readPoints } from "./mapdata.js";
 import { verdict } from "./labels.js";
 import { failure } from "./messages.js";
 import { coverOf, inParts, photoList } from "./photolist.js";
 import { asList, state } from "./state.js";
 import { addView } from "./views.js";
+import { buildWall, drawWall } from "./wall.js";
 
 /** @import { Request } from "./address.js" */
 /** @import { Schemas } from "./api.js" */
@@ -51,56 +52,56 @@ const albumList = (albums, kind) =>
 
 // ---- home
 
-export async function drawHome() {
+const SMALL = 40; // pixels of a photo of the small map, at the least
+const FEW = 1500; // photos that it is made from
+
+/** @typedef {Schemas["Home"]} Home */
+
+/**
+ * What the first page shows, all at once, so that nothing moves when a part comes late; null where
+ * it shows that already.
+ * @returns {Promise<Home | null>}
+ */
+export const readHome = async () =>
+  state.run.images && $("#home").dataset.version !== state.run.version ? get("api/home") : null;
+
+/** @param {Home} home */
+export function drawHome({ labels, folders, recent, map, alike, check }) {
   const home = $("#home");
-  if (!state.run.images || home.dataset.version === state.run.version) return;
-  try {
-    const [labels, folders, recent, map] = await Promise.all([
-      get("api/albums", { limit: 12 }),
-      get("api/albums", { kind: "folder", limit: 12 }),
-      get("api/images", { order: "recent", limit: 14 }),
-      get("api/map"),
-    ]);
-    const [alike, check] = map.ready
-      ? await Promise.all([get("api/alike", { limit: 4 }), get("api/check", { limit: 4 })])
-      : [null, null];
-    home.dataset.version = state.run.version ?? "";
-    home.replaceChildren(
-      el(
-        "ul",
-        { class: "ways" },
-        mapCard(map),
-        alikeCard(map, alike),
-        checkCard(map, check, labels.total),
-      ),
-      labels.total
-        ? el(
-            "section",
-            { "aria-label": "Labels" },
-            heading("Labels", { view: "albums" }, `All ${count(labels.total)}`),
-            albumList(labels.albums, "label"),
-          )
-        : "",
-      folders.total && !folders.same_as_labels
-        ? el(
-            "section",
-            { "aria-label": "Folders" },
-            heading("Folders", { view: "folders" }, `All ${count(folders.total)}`),
-            albumList(folders.albums, "folder"),
-          )
-        : "",
-      recent.length
-        ? el(
-            "section",
-            { "aria-label": "Recently added" },
-            heading("Recently added", { view: "added" }),
-            photoList(recent, { first: 0 }),
-          )
-        : "",
-    );
-  } catch {
-    home.replaceChildren(); // the rest of the page works without it
-  }
+  home.dataset.version = state.run.version ?? "";
+  home.replaceChildren(
+    el(
+      "ul",
+      { class: "ways" },
+      mapCard(map),
+      alikeCard(map, alike),
+      checkCard(map, check, labels.total),
+    ),
+    labels.total
+      ? el(
+          "section",
+          { "aria-label": "Labels" },
+          heading("Labels", { view: "albums" }, `All ${count(labels.total)}`),
+          albumList(labels.albums, "label"),
+        )
+      : "",
+    folders.total && !folders.same_as_labels
+      ? el(
+          "section",
+          { "aria-label": "Folders" },
+          heading("Folders", { view: "folders" }, `All ${count(folders.total)}`),
+          albumList(folders.albums, "folder"),
+        )
+      : "",
+    recent.length
+      ? el(
+          "section",
+          { "aria-label": "Recently added" },
+          heading("Recently added", { view: "added" }),
+          photoList(recent, { first: 0 }),
+        )
+      : "",
+  );
 }
 
 /**
@@ -124,14 +125,9 @@ function way(link, picture, title, words) {
 
 /** @param {MapState} map */
 function mapCard(map) {
-  const canvas = el("canvas", { width: 1000, height: 420, "aria-hidden": "true" });
-  if (map.ready)
-    readPoints(map)
-      .then((points) => drawPoints(canvas, points, { radius: 3 }))
-      .catch(() => {});
   return way(
     { view: "map" },
-    canvas,
+    map.ready ? mapPicture(map) : el("span", { class: "art" }, icon("image")),
     "Map of the collection",
     map.ready
       ? `${plural(map.images, "photo")}, the similar ones together`
@@ -139,6 +135,37 @@ function mapCard(map) {
         ? "is being drawn …"
         : "is not drawn yet",
   );
+}
+
+/** @param {MapState} map */
+function mapPicture(map) {
+  const canvas = el("canvas", { "aria-hidden": "true" });
+  let frame = 0;
+  /** @type {Awaited<ReturnType<typeof readPoints>> | undefined} */
+  let points;
+  const draw = () => {
+    const dpr = Math.min(2, devicePixelRatio || 1);
+    const [width, height] = [canvas.clientWidth * dpr, canvas.clientHeight * dpr];
+    if (!points || !width || !height) return; // not there yet
+    [canvas.width, canvas.height] = [width, height];
+    const wall = buildWall(points, canvas, SMALL * dpr);
+    drawWall(canvas, points, wall, {
+      box: { left: 0, top: 0, width, height },
+      step: wall.step,
+      gap: Math.round(2 * dpr),
+      loaded: drawSoon,
+    });
+  };
+  const drawSoon = () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(draw);
+  };
+  new ResizeObserver(drawSoon).observe(canvas);
+  readPoints(map, FEW).then((all) => {
+    points = all;
+    drawSoon();
+  }, failure);
+  return canvas;
 }
 
 /** @param {Summary[] | undefined} images @param {"alike" | "tag"} sign */

@@ -32,23 +32,47 @@ export function verdict({ label, probability, suggested, suggested_probability }
   return `By all other photos, ${suggested} is ${other} likely and ${label} ${own}. `;
 }
 
+/** @type {Promise<unknown>} */
+let saved = Promise.resolve(); // of all steps so far, one after the other
+let unsaved = 0;
+
+// Done when the service has all steps: a search after a step uses it.
+export const labelsSaved = () => saved;
+
+addEventListener("beforeunload", (event) => {
+  if (unsaved) event.preventDefault(); // the browser asks whether to leave
+});
+
+/**
+ * @template {{ images: Schemas["ImageSummary"][] }} R
+ * @param {() => Promise<R>} send
+ */
+async function save(send) {
+  state.run.version = null; // what was kept of earlier searches is old
+  unsaved += 1;
+  const step = saved.then(send);
+  saved = step.catch(() => {});
+  try {
+    const done = await step;
+    tellLabels(done.images);
+    dispatchEvent(new Event("labelled"));
+    return done;
+  } finally {
+    unsaved -= 1;
+  }
+}
+
 /**
  * @param {Change[]} edits
  * @param {"page" | "queue" | "concept"} [source]
  */
-export async function editLabels(edits, source = "page") {
-  const done = await post("api/labels", { edits, source });
-  tellLabels(done.images);
-  dispatchEvent(new Event("labelled"));
-  return done;
-}
+export const editLabels = (edits, source = "page") =>
+  save(() => post("api/labels", { edits, source }));
 
 /** @returns {Promise<Schemas["LabelEditResult"] | null>} */
 export async function undoLabels() {
   try {
-    const done = await post("api/labels/undo", undefined);
-    tellLabels(done.images);
-    dispatchEvent(new Event("labelled"));
+    const done = await save(() => post("api/labels/undo", undefined));
     toast(`Undone: ${plural(done.changed, "photo")} as before.`);
     return done;
   } catch (error) {
@@ -115,11 +139,20 @@ export function labelEditor(image) {
   const undo = el("button", { type: "button", class: "plain", hidden: true }, "Undo");
   /** @type {string[]} */
   let proposed = [];
+  /** @type {Change[]} */
+  let sent = []; // steps that are seen already, and that the service does not have yet
 
   const draw = () => {
+    const labels = sent.reduce(
+      (all, { label, change }) => [
+        ...all.filter((one) => one !== label),
+        ...(change === "add" ? [label] : []),
+      ],
+      image.labels,
+    );
     chips.replaceChildren(
-      ...(image.labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
-      ...image.labels.map((label) =>
+      ...(labels.length ? [] : [el("li", { class: "quiet" }, "No label")]),
+      ...labels.map((label) =>
         el(
           "li",
           { class: "chip" },
@@ -140,7 +173,7 @@ export function labelEditor(image) {
     );
     proposals.replaceChildren(
       ...proposed
-        .filter((label) => !image.labels.includes(label))
+        .filter((label) => !labels.includes(label))
         .map((label) =>
           el(
             "button",
@@ -163,15 +196,19 @@ export function labelEditor(image) {
   };
   /** @param {string} label @param {"add" | "remove"} change */
   const edit = async (label, change) => {
+    const step = { id: image.id, label, change };
+    sent.push(step);
+    draw();
+    $("input", section).focus({ preventScroll: true });
     try {
-      const done = await editLabels([{ id: image.id, label, change }]);
+      const done = await editLabels([step]);
       showUndo(done.last);
       if (done.behind) toast(`Kept. Searches do not use it yet: ${done.behind}`);
     } catch (error) {
       toast(`The label was not changed: ${error.message}`);
     }
+    sent = sent.filter((one) => one !== step);
     draw();
-    $("input", section).focus({ preventScroll: true });
   };
   const read = async () => {
     const [images, { last }] = await Promise.all([

@@ -1,27 +1,30 @@
-// The map of the collection: similar photos lie together. Zooming in turns points into photos.
+// The map of the collection: a wall of small photos, similar ones side by side (wall.js).
 
 import { addressOf } from "./address.js";
 import { get } from "./api.js";
 import { $, activeElement, announce, el, plural, remember, remembered } from "./dom.js";
 import { go } from "./history.js";
 import { drawMap, notDrawn } from "./home.js";
-import { colorOf, drawPoints, penOf, readPoints } from "./mapdata.js";
+import { colorOf, penOf, readPoints } from "./mapdata.js";
 import { failure } from "./messages.js";
 import { photoList } from "./photolist.js";
 import { state } from "./state.js";
 import { addView } from "./views.js";
+import { buildWall, drawWall, standsFor, stepAt } from "./wall.js";
 
-const CELL = 62; // pixels per photo at the least
-const FEW = 100; // photos that are pictures at any zoom
-const MOST_ZOOM = 200;
-const KEPT_PICTURES = 1500;
+const CELL = 40; // pixels per photo at the least
+const MOST_CELL = 300;
+const ISLAND = 2.5; // times as wide as its photos need: what has a name on the map is no wider
 
 /** @import { Request } from "./address.js" */
 /** @import { Place, Points } from "./mapdata.js" */
+/** @import { Wall } from "./wall.js" */
 
 // The map on the page, and its elements; there before anything of it is drawn.
 /** @type {Points} */
 let points;
+/** @type {Wall} */
+let wall;
 /** @type {HTMLCanvasElement} */
 let canvas;
 /** @type {HTMLElement} */
@@ -36,20 +39,14 @@ let listed;
 let view = { x: 0.5, y: 0.5, zoom: 1 };
 /** @type {number | null} */
 let only = null; // number of the label that is pointed at
-/** @type {Map<number, HTMLImageElement>} */
-const pictures = new Map(); // by the id of an image
-/** @type {{ i: number, x: number, y: number, w: number, h: number }[]} */
-let shown = []; // photos on the canvas
 let frame = 0;
 
 // ---- places
 
-// The map is stretched towards the shape of the canvas: what is near counts, not in which
-// direction.
-const stretch = () => Math.min(1.7, Math.max(0.6, canvas.width / canvas.height));
-// Of the map's height, in pixels.
-const side = () => 0.92 * Math.min(canvas.height, canvas.width / stretch()) * view.zoom;
-const wide = () => side() * stretch();
+// The map fills the canvas; where it has few photos, they are no larger than MOST_CELL.
+const most = () => MOST_CELL * scale();
+const wide = () => Math.min(canvas.width, wall.columns * most()) * view.zoom;
+const side = () => Math.min(canvas.height, wall.rows * most()) * view.zoom;
 /** @type {Place} */
 const toScreen = (x, y) => [
   canvas.width / 2 + (x - view.x) * wide(),
@@ -62,23 +59,29 @@ const toMap = (x, y) => [
 ];
 const scale = () => canvas.width / box.clientWidth;
 
+const largestZoom = () => Math.max(1, (most() * wall.columns * view.zoom) / wide());
+
 function inView() {
   const [left, top] = toMap(0, 0);
   const [right, bottom] = toMap(canvas.width, canvas.height);
   const inside = [];
   for (let i = 0; i < points.n; i++)
-    if (points.x[i] >= left && points.x[i] <= right && points.y[i] >= top && points.y[i] <= bottom)
+    if (wall.x[i] >= left && wall.x[i] <= right && wall.y[i] >= top && wall.y[i] <= bottom)
       inside.push(i);
   return inside;
 }
 
 /** @param {{ x?: number, y?: number, zoom?: number }} next */
 function look(next) {
-  const zoom = Math.min(MOST_ZOOM, Math.max(1, next.zoom ?? view.zoom));
-  /** @param {number} value */
-  const clamp = (value) => Math.min(1, Math.max(0, value));
-  view = { x: clamp(next.x ?? view.x), y: clamp(next.y ?? view.y), zoom };
-  if (zoom === 1) view = { x: 0.5, y: 0.5, zoom };
+  view.zoom = Math.min(largestZoom(), Math.max(1, next.zoom ?? view.zoom));
+  /**
+   * The wall is not drawn away from the edges of the canvas.
+   * @param {number} value @param {number} seen share of the wall
+   */
+  const clamp = (value, seen) =>
+    seen >= 1 ? 0.5 : Math.min(1 - seen / 2, Math.max(seen / 2, value));
+  view.x = clamp(next.x ?? view.x, canvas.width / wide());
+  view.y = clamp(next.y ?? view.y, canvas.height / side());
   redraw();
   settle();
 }
@@ -91,8 +94,7 @@ function look(next) {
  */
 function zoomAt(factor, x = canvas.width / 2, y = canvas.height / 2) {
   const [mapX, mapY] = toMap(x, y);
-  const zoom = Math.min(MOST_ZOOM, Math.max(1, view.zoom * factor));
-  view.zoom = zoom;
+  view.zoom = Math.min(largestZoom(), Math.max(1, view.zoom * factor));
   look({ x: mapX - (x - canvas.width / 2) / wide(), y: mapY - (y - canvas.height / 2) / side() });
 }
 
@@ -100,12 +102,12 @@ function zoomAt(factor, x = canvas.width / 2, y = canvas.height / 2) {
 function fit(chosen) {
   /** @param {number[]} values */
   const sorted = (values) => [...values].sort((a, b) => a - b);
-  const xs = sorted(chosen.map((i) => points.x[i]));
-  const ys = sorted(chosen.map((i) => points.y[i]));
+  const xs = sorted(chosen.map((i) => wall.x[i]));
+  const ys = sorted(chosen.map((i) => wall.y[i]));
   /** @param {number[]} list @param {number} share */
   const at = (list, share) => list[Math.min(list.length - 1, Math.floor(share * list.length))];
   const size = Math.max(at(xs, 0.9) - at(xs, 0.1), at(ys, 0.9) - at(ys, 0.1), 0.02);
-  look({ x: at(xs, 0.5), y: at(ys, 0.5), zoom: Math.min(24, 0.55 / size) });
+  look({ x: at(xs, 0.5), y: at(ys, 0.5), zoom: 0.8 / size });
 }
 
 // ---- drawing
@@ -117,73 +119,18 @@ function redraw() {
 
 function draw() {
   const pen = penOf(canvas);
-  pen.clearRect(0, 0, canvas.width, canvas.height);
   const dpr = scale();
-  const colored = remembered("mapColors", true);
-  drawPoints(canvas, points, {
-    place: toScreen,
-    radius: dpr * Math.min(4, 1.9 + 0.5 * Math.log2(view.zoom)),
+  const [left, top] = toScreen(0, 0);
+  drawWall(canvas, points, wall, {
+    box: { left, top, width: wide(), height: side() },
+    step: stepAt(wall, view.zoom),
+    gap: Math.round(2 * dpr),
     only,
-    colored,
+    colored: remembered("mapColors", true),
+    loaded: redraw,
   });
-  shown = [];
-  if (view.zoom >= 1.8 || points.x.length <= FEW) drawPhotos(pen, dpr, colored);
   if (view.zoom < 4) drawNames(pen, dpr);
   if (activeElement() === canvas) drawCross(pen, dpr);
-}
-
-/**
- * One photo per cell of a grid that is fixed to the map, so that photos do not jump while it moves.
- * @param {CanvasRenderingContext2D} pen
- * @param {number} dpr
- * @param {boolean} colored
- */
-function drawPhotos(pen, dpr, colored) {
-  const steps = 2 ** (Math.floor(2 * Math.log2(view.zoom)) / 2);
-  const cell = (CELL * dpr * view.zoom) / (side() * steps);
-  const size = Math.min(cell * side() * 0.94, 150 * dpr);
-  /** @type {Map<number, { i: number, column: number, row: number, apart: number }>} */
-  const cells = new Map(); // the photo nearest to the middle of each
-  for (const i of inView()) {
-    if (only !== null && points.labels[i] !== only) continue;
-    const [atX, atY] = [(points.x[i] * stretch()) / cell, points.y[i] / cell];
-    const [column, row] = [Math.floor(atX), Math.floor(atY)];
-    const apart = Math.hypot(atX - column - 0.5, atY - row - 0.5);
-    const key = column * 100_003 + row;
-    if (apart < (cells.get(key)?.apart ?? Infinity)) cells.set(key, { i, column, row, apart });
-  }
-  for (const { i, column, row } of cells.values()) {
-    const [x, y] = toScreen(((column + 0.5) * cell) / stretch(), (row + 0.5) * cell);
-    const img = load(points.ids[i]);
-    if (!img) continue;
-    const [w, h] = fitted(img, size);
-    pen.fillStyle = colored ? colorOf(points.labels[i]) : colorOf(65535);
-    pen.beginPath();
-    pen.roundRect(x - w / 2 - 2 * dpr, y - h / 2 - 2 * dpr, w + 4 * dpr, h + 4 * dpr, 4 * dpr);
-    pen.fill();
-    pen.drawImage(img, x - w / 2, y - h / 2, w, h);
-    shown.push({ i, x, y, w, h });
-  }
-}
-
-/** @param {HTMLImageElement} image @param {number} size */
-const fitted = ({ naturalWidth: w, naturalHeight: h }, size) => [
-  size * Math.min(1, w / h),
-  size * Math.min(1, h / w),
-];
-
-/** @param {number} id */
-function load(id) {
-  let img = pictures.get(id);
-  if (!img) {
-    img = new Image();
-    img.addEventListener("load", redraw);
-    img.src = `images/${id}/thumbnail?size=128`;
-    pictures.set(id, img);
-    const [oldest] = pictures.keys();
-    if (pictures.size > KEPT_PICTURES) pictures.delete(oldest);
-  }
-  return img.complete && img.naturalWidth ? img : null;
 }
 
 /**
@@ -216,10 +163,10 @@ function drawNames(pen, dpr) {
     )
       continue;
     placed.push({ left, top, w, h });
-    pen.strokeStyle = style.backgroundColor;
-    pen.lineWidth = 5 * dpr;
-    pen.lineJoin = "round";
-    pen.strokeText(words, left, top);
+    pen.fillStyle = style.backgroundColor;
+    pen.beginPath();
+    pen.roundRect(left - w, top - h, 2 * w, 2 * h, h);
+    pen.fill();
     pen.fillStyle = style.color;
     pen.fillText(words, left, top);
     if (placed.length > 60) return;
@@ -228,10 +175,10 @@ function drawNames(pen, dpr) {
 
 /** @typedef {{ label: number, n: number, x: number, y: number }} Middle of the photos of a label */
 
-/** @type {{ points: Points, list: Middle[] } | null} */
+/** @type {{ wall: Wall, list: Middle[] } | null} */
 let middlesOf = null;
 function middles() {
-  if (middlesOf?.points === points) return middlesOf.list;
+  if (middlesOf?.wall === wall) return middlesOf.list;
   /** @type {Map<number, number[]>} */
   const members = new Map();
   for (let i = 0; i < points.n; i++) {
@@ -249,11 +196,19 @@ function middles() {
     .map(([label, some]) => ({
       label,
       n: some.length,
-      x: median(some, points.x),
-      y: median(some, points.y),
+      x: median(some, wall.x),
+      y: median(some, wall.y),
     }))
+    .filter(({ label, n, x, y }) => {
+      // Half of them lie in half of the circle that they need.
+      const near = members
+        .get(label)
+        ?.map((i) => Math.hypot((wall.x[i] - x) * wall.columns, (wall.y[i] - y) * wall.rows))
+        .sort((a, b) => a - b);
+      return near && near[n >> 1] < ISLAND * Math.sqrt(n / (2 * Math.PI));
+    })
     .sort((a, b) => b.n - a.n);
-  middlesOf = { points, list };
+  middlesOf = { wall, list };
   return list;
 }
 
@@ -277,22 +232,16 @@ function drawCross(pen, dpr) {
 
 // ---- what lies where
 
-/** @param {number} x @param {number} y */
+/**
+ * The photo drawn at a place of the map, -1 for none.
+ * @param {number} x
+ * @param {number} y
+ */
 function photoAt(x, y) {
-  const over = shown.findLast(
-    (one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2,
-  );
-  return over ? over.i : nearest(...toMap(x, y), (14 * scale()) / side());
-}
-
-/** @param {number} x @param {number} y @param {number} [within] */
-function nearest(x, y, within = Infinity) {
-  let [best, closest] = [-1, within ** 2];
-  for (let i = 0; i < points.n; i++) {
-    const apart = (points.x[i] - x) ** 2 + (points.y[i] - y) ** 2;
-    if (apart < closest) [best, closest] = [i, apart];
-  }
-  return best;
+  const [column, row] = [Math.floor(x * wall.columns), Math.floor(y * wall.rows)];
+  if (column < 0 || row < 0 || column >= wall.columns || row >= wall.rows) return -1;
+  const wanted = (/** @type {number} */ i) => only === null || points.labels[i] === only;
+  return standsFor(wall, column, row, stepAt(wall, view.zoom), wanted);
 }
 
 /** @param {number} i */
@@ -316,10 +265,10 @@ function settle() {
     drawLegend(inside);
     await drawList(inside);
     if (activeElement() === canvas && inside.length) {
-      const i = nearest(view.x, view.y);
+      const i = photoAt(view.x, view.y);
       announce(
-        `${plural(inside.length, "photo")} in view. In the middle: ${nameOf(i)}. Enter ` +
-          "searches with it.",
+        `${plural(inside.length, "photo")} in view.` +
+          (i < 0 ? "" : ` In the middle: ${nameOf(i)}. Enter searches with it.`),
       );
     }
   }, 250);
@@ -408,7 +357,8 @@ function bind() {
   canvas.addEventListener("pointermove", (event) => {
     const now = at(event);
     const before = held.get(event.pointerId);
-    if (!before) return event.pointerType === "mouse" && showPreview(photoAt(...now), event);
+    if (!before)
+      return event.pointerType === "mouse" && showPreview(photoAt(...toMap(...now)), event);
     if (held.size === 2) {
       const old = spread();
       held.set(event.pointerId, now);
@@ -425,7 +375,7 @@ function bind() {
   const up = (event) => {
     held.delete(event.pointerId);
     if (event.type === "pointerup" && moved < 6 * scale()) {
-      const i = photoAt(...at(event));
+      const i = photoAt(...toMap(...at(event)));
       if (i >= 0) go({ id: points.ids[i] });
     }
   };
@@ -443,19 +393,21 @@ function bind() {
     { passive: false },
   );
   canvas.addEventListener("keydown", (event) => {
-    const step = (60 * scale()) / side();
+    const [stepX, stepY] = [(60 * scale()) / wide(), (60 * scale()) / side()];
     const by = {
-      ArrowLeft: [-step, 0],
-      ArrowRight: [step, 0],
-      ArrowUp: [0, -step],
-      ArrowDown: [0, step],
+      ArrowLeft: [-stepX, 0],
+      ArrowRight: [stepX, 0],
+      ArrowUp: [0, -stepY],
+      ArrowDown: [0, stepY],
     }[event.key];
     if (by) look({ x: view.x + by[0], y: view.y + by[1] });
     else if (event.key === "+" || event.key === "=") zoomAt(1.5);
     else if (event.key === "-") zoomAt(1 / 1.5);
     else if (event.key === "0") look({ zoom: 1 });
-    else if (event.key === "Enter" && points.n) go({ id: points.ids[nearest(view.x, view.y)] });
-    else return;
+    else if (event.key === "Enter") {
+      const i = photoAt(view.x, view.y);
+      if (i >= 0) go({ id: points.ids[i] });
+    } else return;
     event.preventDefault();
   });
   canvas.addEventListener("focus", redraw);
@@ -572,18 +524,17 @@ async function showMap(section, request) {
   );
   bind();
   sizes?.disconnect();
+  const [x, y, zoom] = (request.at ?? "").split(",").map(Number);
+  view = zoom ? { x, y, zoom } : { x: 0.5, y: 0.5, zoom: 1 };
   sizes = new ResizeObserver(() => {
     const dpr = Math.min(2, devicePixelRatio || 1);
     canvas.width = Math.round(box.clientWidth * dpr);
     canvas.height = Math.round(box.clientHeight * dpr);
-    redraw();
+    if (!canvas.width || !canvas.height) return; // hidden
+    wall = buildWall(points, canvas, CELL * dpr);
+    look(view);
   });
   sizes.observe(box);
-  canvas.width = 800;
-  canvas.height = 600;
-  const [x, y, zoom] = (request.at ?? "").split(",").map(Number);
-  view = { x: 0.5, y: 0.5, zoom: 1 };
-  look(zoom ? { x, y, zoom } : view);
 }
 
 addView("map", { title: "Map of the collection", params: ["at"], show: showMap });

@@ -87,6 +87,7 @@ export function showSkeleton(words = "") {
   $("#results").hidden = false;
   $("#results").replaceChildren(el("p", { class: "unseen" }, words), skeleton());
   state.drawn = null;
+  dispatchEvent(new Event("skeleton"));
 }
 
 export const cancelSearch = () => cancel?.abort();

@@ -10,6 +10,8 @@ import { drawExamples, refineLinks } from "./refine.js";
 import { filterChips } from "./searchbox.js";
 import { modelName, queryName, state } from "./state.js";
 
+/** @import { Ranking } from "./state.js" */
+
 export function drawQuery() {
   const focused = activeElement();
   const [tabAt, onChip] = [
@@ -26,19 +28,32 @@ export function drawQuery() {
   if ($("#options[open]")) drawOptions();
 }
 
+// The bar stands there before the first results come, so that it does not push them down.
+addEventListener("skeleton", () => {
+  if (!queryOf(state.request)) return;
+  drawTitle();
+  $("#asked").hidden = false;
+});
+
 function drawTitle() {
-  const { request, ranking } = state;
+  const { request } = state;
+  /** @type {Ranking | null} */
+  const ranking = state.ranking; // null: under way
   $("#query").replaceChildren(
     queryPicture(queryOf(request) ?? {}, queryName()),
     el(
       "div",
       {},
-      el("h1", { dir: "auto", title: ranking.query.slice(0, 300) }, queryName()),
+      el("h1", { dir: "auto", title: ranking?.query.slice(0, 300) }, queryName() || "Searching …"),
       el(
         "p",
         { class: "quiet" },
-        `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
-        el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`),
+        ranking
+          ? [
+              `Searched ${plural(ranking.n_searched, "image")} in ${seconds(ranking.seconds)}`,
+              el("span", { class: "wide-only" }, ` · ${modelName(ranking.learner)}`),
+            ]
+          : "\u00a0",
       ),
     ),
     el(

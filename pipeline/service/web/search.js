@@ -4,6 +4,7 @@ import { searchOf } from "./address.js";
 import { get, search } from "./api.js";
 import { fromColumns } from "./details.js";
 import { $, plural } from "./dom.js";
+import { labelsSaved } from "./labels.js";
 import { busy } from "./messages.js";
 import { state } from "./state.js";
 
@@ -42,7 +43,10 @@ export async function fetchRanking(values, k) {
     rankings.set(key, kept);
     return kept;
   }
-  const ranking = await busy("Searching …", (signal) => search({ ...values, k }, { signal }));
+  const ranking = await busy("Searching …", async (signal) => {
+    await labelsSaved();
+    return search({ ...values, k }, { signal });
+  });
   return keepRanking(key, ranking, k);
 }
 

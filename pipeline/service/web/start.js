@@ -5,23 +5,28 @@ import { get } from "./api.js";
 import { $, box, command, el, remember, remembered } from "./dom.js";
 import { Gallery } from "./gallery.js";
 import { dressTile } from "./grid.js";
-import { drawHome } from "./home.js";
+import { drawHome, readHome } from "./home.js";
 import { queryPicture } from "./queryimage.js";
 import { forgetRanking, marks, queryName, state, viewOf } from "./state.js";
 
 /** @import { Query } from "./address.js" */
+/** @import { Photo } from "./details.js" */
 
 const RECENT = 10;
 
 /** @param {number} turn */
 export async function showStart(turn) {
-  if (state.run.images && !samples) await drawSamples(turn);
+  const [images, home] = await Promise.all([
+    state.run.images && !samples ? readSamples() : null,
+    readHome(),
+  ]);
+  if (turn === state.turn) forgetRanking();
+  drawRecent();
+  if (home) drawHome(home);
+  if (images) showSamples(images, turn);
   else requestAnimationFrame(() => samples?.layOut(null));
   if (turn !== state.turn) return;
-  forgetRanking();
   marks.load(null);
-  drawRecent();
-  drawHome();
   if (!state.run.images)
     $("#samples").replaceChildren(
       box("This run has no images yet", [
@@ -34,9 +39,12 @@ export async function showStart(turn) {
 /** @type {Gallery | null} */
 let samples = null;
 
-/** @param {number} [turn] */
-export async function drawSamples(turn = state.turn) {
-  const images = await get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
+const readSamples = () => get("api/images", { sample: 24, seed: Math.floor(Math.random() * 1e6) });
+
+export const drawSamples = async () => showSamples(await readSamples());
+
+/** @param {Photo[]} images @param {number} [turn] */
+function showSamples(images, turn = state.turn) {
   if (!samples) {
     samples = new Gallery(el("ol"), {
       href: (image) => addressOf({ id: image.id }),

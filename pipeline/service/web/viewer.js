@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { complete } from "./details.js";
 import {
   $,
+  $$,
   activeElement,
   announce,
   count,
@@ -178,6 +179,7 @@ export async function drawViewer(given) {
       ),
       el("div", { class: "side" }, sideOf(given, images[at + 1])),
     ),
+    bar(given),
     strip(images, at),
   );
   viewer.classList.toggle("explaining", given.explain);
@@ -196,8 +198,12 @@ export async function drawViewer(given) {
   if (!viewer.open) viewer.showModal();
   placeMessages();
   const same = focused?.isConnected && focused !== viewer ? focused : null; // a field for a label
-  const again = $(`[data-act="${focused?.dataset.act}"]:not(:disabled)`, viewer);
-  (same ?? again ?? $(".close", viewer)).focus({ preventScroll: true });
+  /** @type {HTMLElement[]} */
+  const acting = $$(`[data-act="${focused?.dataset.act}"]:not(:disabled)`, viewer);
+  const again = acting.find((button) => button.checkVisibility());
+  /** @type {HTMLElement} */
+  const next = same ?? again ?? $(".close", viewer);
+  next.focus({ preventScroll: true });
   shown = image.id;
   zoom = null;
   const strips = $(".film", viewer);
@@ -370,6 +376,23 @@ function sideOf({ image, mark, markable, explain, model, query }, next) {
     ),
   ];
 }
+
+/**
+ * What is done most, below the photo where the screen is narrow: one tap each.
+ * @param {Shown} given
+ */
+const bar = ({ mark, markable }) =>
+  el(
+    "div",
+    { class: "taps", role: "group", "aria-label": "This photo" },
+    markable ? markButtons(mark, true) : null,
+    el(
+      "button",
+      { type: "button", "data-act": "pivot", "aria-label": "Search with this" },
+      icon("search"),
+      "Search",
+    ),
+  );
 
 /**
  * The neighbours, small.

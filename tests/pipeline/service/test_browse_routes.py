@@ -176,6 +176,10 @@ def test_the_map_and_what_follows_from_it(mapped, searcher):
     assert (xy[0] == np.round(np.array([0, 1 / (2 * n + 1)]) * 65535)).all()
     labels = np.frombuffer(data[12 * n :], "<u2")
     assert [state["labels"][i] for i in labels] == [next(iter(image.labels)) for image in searcher.images]
+    few = mapped.get("/api/map/points", params={"most": 5}).content
+    assert len(few) == 14 * 5
+    assert np.frombuffer(few[:40], "<f8").tolist() == [searcher.images[i * n // 5].id for i in range(5)]
+    assert len(mapped.get("/api/map/points", params={"most": n + 5}).content) == 14 * n
     groups = mapped.get("/api/alike").json()
     assert (groups["total"], groups["groups"][0]["n_images"], groups["groups"][0]["same"]) == (1, 3, True)
     check = mapped.get("/api/check").json()
@@ -205,6 +209,18 @@ def test_what_is_said_to_be_different_is_in_no_group(mapped, searcher):
         mapped.check_error(mapped.post("/api/alike/different", json={"parts": parts}), 409, message)
     mapped.check_error(mapped.post("/api/alike/different", json={"parts": [[first]]}), 422, "parts")
     assert groups()[1] is None
+
+
+def test_the_first_page_is_one_answer(mapped, client):
+    for service in (mapped, client):
+        home = service.described(schemas.Home, "/api/home")
+        assert home["labels"] == service.get("/api/albums", params={"limit": 12}).json()
+        assert home["folders"] == service.get("/api/albums", params={"kind": "folder", "limit": 12}).json()
+        assert home["recent"] == service.get("/api/images", params={"order": "recent", "limit": 14}).json()
+        assert home["map"] == service.get("/api/map").json()
+        for part in ("alike", "check"):
+            answer = service.get(f"/api/{part}", params={"limit": 4})
+            assert home[part] == (answer.json() if home["map"]["ready"] else None)
 
 
 def test_without_a_map_the_routes_say_so(client):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from visterm.pipeline import LabelEditor, Searcher
-from visterm.pipeline.service import schemas
+from visterm.pipeline.service import schemas, snapshot
 from visterm.pipeline.store.run import Run
 
 
@@ -124,6 +124,7 @@ def test_labels_are_edited_where_they_are_seen(page, labelled, ids):
     expect(labels.get_by_role("listitem")).to_have_text(["plum", "ripe"])
     labels.get_by_role("button", name="Remove label plum").click()
     expect(labels.get_by_role("listitem")).to_have_text(["ripe"])
+    expect(labels.get_by_role("button", name="Undo plum removed")).to_be_visible()  # it is kept
     page.reload()
     labels.get_by_role("button", name="Undo").click()
     labels.get_by_role("button", name=re.compile("Undo ripe added")).click()
@@ -241,3 +242,24 @@ def test_a_concept_is_answered_by_swipes_on_a_phone(page, labelled, ids):
     expect(page.locator("#concept")).to_contain_text("2 photos: yes. 0 photos: no.")
     swipe(-120)
     expect(page.locator("#concept")).to_contain_text("2 photos: yes. 1 photo: no.")
+
+
+def test_after_an_edit_scores_are_not_measured_again(own, serving, photos, monkeypatch):
+    monkeypatch.setattr(snapshot, "_SAMPLE", 8)
+    with serving(own) as client:
+        client.get("/search", params={"id": photos.id("pear/1.jpg"), "learner": "cosine"})
+        before = client.handlers.snapshot
+        assert "cosine" in before._low
+        measured = []
+        monkeypatch.setattr(snapshot.Snapshot, "is_unlike", lambda self, name, ranked: measured.append(set(self._low)))
+        client.post("/api/labels", json={"edits": [change(photos.id("pear/1.jpg"), "plum", "add")]})
+        edited = client.handlers.snapshot
+        assert edited is not before
+        assert measured  # asked when its searches were warmed up, with what had been measured before
+        assert all("cosine" in known for known in measured)
+        assert edited._low == before._low
+        measured.clear()
+        client.post("/api/images/remove", json={"ids": [photos.id("fig/1.jpg")]})
+        assert client.handlers.snapshot is not edited
+        assert measured
+        assert not any(measured)

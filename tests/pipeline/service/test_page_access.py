@@ -21,7 +21,7 @@ LOOKS = {  # the last one is 1280 x 1024 at 400 %
     "zoom": {"viewport": {"width": 320, "height": 256}, "color_scheme": "light"},
 }
 MAX_BYTES = 89_000  # compressed, without comments and indentation; of 110,000 that a first page may have
-MAP = ("map.js", "mapdata.js")  # which stand in place of a library for maps
+MAP = ("map.js", "mapdata.js", "wall.js")  # which stand in place of a library for maps
 
 
 @pytest.mark.parametrize("page", LOOKS.values(), ids=LOOKS, indirect=True)

@@ -1,0 +1,33 @@
+"""Puts the page as one script and one style sheet into the wheel, where npm has installed esbuild; see bundle.js.
+
+All else is in pyproject.toml. A wheel that is built without esbuild carries the page's modules alone, and the service
+serves these.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+PACKAGE = Path("visterm/pipeline/service")  # in the wheel
+WEB = Path("pipeline/service/web")
+
+
+class BuildWithBundle(build_py):
+    """The files of the packages, and the bundle."""
+
+    def run(self) -> None:
+        """Copy the files, then make the bundle beside them; a checkout (an editable installation) serves modules."""
+        super().run()
+        if self.editable_mode:
+            return
+        target = Path(self.build_lib) / PACKAGE / "bundle"
+        shutil.rmtree(target, ignore_errors=True)  # of an earlier build
+        node = shutil.which("node")
+        if node is not None and Path("node_modules/esbuild").is_dir():
+            subprocess.run([node, "bundle.js", str(WEB), str(target)], check=True)
+
+
+setup(cmdclass={"build_py": BuildWithBundle})
