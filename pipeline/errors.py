@@ -17,6 +17,10 @@ class UserError(Exception):
     """An error the user can fix: one line, exit code 2."""
 
 
+class NothingToSearch(UserError):
+    """A run has no images yet."""
+
+
 def system_reason(error: BaseException) -> str | None:
     """Return the reason that the system or SQLite gives, such as "No space left on device" or "out of memory".
 

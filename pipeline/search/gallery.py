@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.pipeline.console import count
-from visterm.pipeline.errors import UserError
+from visterm.pipeline.errors import NothingToSearch, UserError
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.fields import read_fields
 from visterm.pipeline.store.files import image_sha256
@@ -42,7 +42,7 @@ class Gallery:
             check_ahead(collection.segments)
             root = collection.root
             if root is None or not collection.counts_by("status")["ok"]:
-                raise UserError(
+                raise NothingToSearch(
                     f"run {run.name}: nothing to search yet; run 'visterm features IMAGES --run {run.name}' first"
                 )
             self.content = extractor_content(run)

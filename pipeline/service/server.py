@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import secrets
 import socket
 import sys
@@ -11,16 +12,17 @@ import webbrowser
 from urllib.parse import quote
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from visterm.pipeline.console import Console
-from visterm.pipeline.errors import UserError, system_reason
+from visterm.pipeline.errors import NothingToSearch, UserError, system_reason
 from visterm.pipeline.store.run import Run
 
 from .app import create_app
 from .connection import IDLE_SECONDS, LimitedConnection
 from .handlers import UPLOAD_PIXELS
 from .middleware import is_loopback
+from .waiting import WaitingApp
 
 MIN_TOKEN = 22  # letters and digits of 128 random bits: guessing them needs no limit
 
@@ -57,12 +59,14 @@ def serve(
     Raises
     ------
     UserError
-        The token is missing or too short, the service cannot listen on the address, or the run cannot be searched.
+        The token is missing or too short, the service cannot listen on the address, or the run cannot be searched. A
+        run without images is served: its page says how to begin.
     """
     _check_token(host, token)
     with _listen(host, port) as listening:
         local = is_loopback(host) and token is None
-        app = create_app(
+        create = functools.partial(
+            create_app,
             run,
             token=token,
             local=local,
@@ -71,6 +75,11 @@ def serve(
             overview=True,
             fetch=fetch,
         )
+        try:
+            app: ASGIApp = create()
+        except NothingToSearch as error:
+            console.say(f"{error}; the page says so until then")
+            app = WaitingApp(run, create, token=token, local=local)
         port = listening.getsockname()[1]
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{port}/"
@@ -83,7 +92,7 @@ def serve(
             uvicorn.Server(server_config(app)).run(sockets=[listening])
 
 
-def server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: ASGIApp) -> uvicorn.Config:
     """Return how uvicorn serves the application."""
     return uvicorn.Config(
         app,

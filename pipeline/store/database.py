@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from visterm.pipeline.errors import UserError, explain_system_error
+from visterm.pipeline.errors import NothingToSearch, UserError, explain_system_error
 
 from .checksums import DamagedFile, check_files, check_seal, note_checked, sealed
 from .files import discard, replaced, write_bytes
@@ -105,7 +105,7 @@ class Database:
             if has_segments(self.segments) or os.path.lexists(self.copy):
                 raise self.damaged("it is empty" if self.file.exists() else "it is gone")
             if not create and not os.path.lexists(self.file):
-                raise UserError(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
+                raise NothingToSearch(f"{folder}: no collection here yet; run 'visterm features IMAGES' first")
         self.segments.mkdir(parents=True, exist_ok=True)
         try:
             self._db = sqlite3.connect(self.file, isolation_level=None, timeout=BUSY_SECONDS)

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
+import time
+from contextlib import closing, contextmanager
 
 import httpx
 import pytest
 
 from visterm.pipeline.cli import serving as serving_command
+from visterm.pipeline.config.loading import load_config
 from visterm.pipeline.console import Console
 from visterm.pipeline.errors import UserError
 from visterm.pipeline.human_eval.judgements import Judgements
@@ -28,14 +30,15 @@ from visterm.pipeline.service import (
     uploads,
 )
 from visterm.pipeline.service.app import create_app
+from visterm.pipeline.stages.features import features as features_stage
 from visterm.pipeline.store.run import Run
 
 
-@pytest.fixture(scope="module")
-def process(made):
-    """URL of a service in a process of its own."""
-    command = [os.path.join(os.path.dirname(sys.executable), "visterm"), "serve", "--run", made.name, "--port", "0"]
-    environment = os.environ | {"VISTERM_RUNS": str(made.folder.parent)}
+@contextmanager
+def in_a_process(run, said="press Ctrl-C to stop\n"):
+    """Run the service in a process of its own, which must say this and no more; yields its address."""
+    command = [os.path.join(os.path.dirname(sys.executable), "visterm"), "serve", "--run", run.name, "--port", "0"]
+    environment = os.environ | {"VISTERM_RUNS": str(run.folder.parent)}
     started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         address = started.stdout.readline().strip()  # the socket listens already
@@ -45,7 +48,37 @@ def process(made):
         started.send_signal(signal.SIGINT)
         out, error = started.communicate(timeout=100)
     assert (started.returncode, out) == (0, "")
-    assert error == "press Ctrl-C to stop\n"
+    assert error == said
+
+
+@pytest.fixture(scope="module")
+def process(made):
+    with in_a_process(made) as address:
+        yield address
+
+
+def test_a_run_without_images_says_how_to_begin_and_is_served_once_it_has_some(tmp_path, write_images):
+    run = Run(tmp_path / "runs" / "new run")
+    run.folder.mkdir(parents=True)
+    said = (
+        f"{run.collection}: no collection here yet; run 'visterm features IMAGES' first; the page says so until then\n"
+    )
+    with in_a_process(run, said + "press Ctrl-C to stop\n") as address:
+        page = httpx.get(address)
+        assert (page.status_code, "visterm features IMAGES --run &#39;new run&#39;" in page.text) == (200, True)
+        assert httpx.get(f"{address}static/app.css").status_code == 200
+        refused = httpx.get(f"{address}search", params={"id": 1})
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert "no images yet" in refused.json()["error"]
+        assert httpx.get(address, headers={"Host": "example.org"}).status_code == 421
+        write_images(tmp_path / "photos", ["1.jpg", "2.jpg"])
+        features_stage(run, load_config(None, ["features.n_visterms=4"]), tmp_path / "photos", Console(quiet=True))
+        for _ in range(100):
+            if httpx.get(f"{address}health").status_code == 200:
+                break
+            time.sleep(0.1)
+        (answer,) = httpx.get(f"{address}search", params={"id": 1}).json()
+        assert len(answer["results"]) == 1
 
 
 def test_process_answers(process, searcher):
