@@ -483,4 +483,4 @@ _TEMPLATES.globals |= {
     "ratio_text": ratio_text,
     "table": markdown_table,
 }
-_TEMPLATES.globals["drift"] = joined(_TEMPLATES.get_template("growth.md.jinja").render(doublings=MOST_DOUBLINGS))
+_TEMPLATES.globals["growth"] = joined(_TEMPLATES.get_template("growth.md.jinja").render(doublings=MOST_DOUBLINGS))

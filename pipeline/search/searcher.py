@@ -185,7 +185,7 @@ class Searcher:
         if self.config.collection.vectors.file is not None:
             return set()
         root = str(self.root)
-        gone = {row for row in rows if not os.path.lexists(f"{root}/{self.images[row].path}")}
+        gone = {row for row in rows if not os.path.lexists(os.path.join(root, self.images[row].path))}
         if not gone or not self.root.is_dir():
             return set()
         update = f"visterm features --run {shlex.quote(self.run.name)}"
