@@ -181,6 +181,7 @@ def find_same_scenes(
     list of (int, int)
     """
     import cv2
+    import numpy as np
 
     from visterm.features import ImageError, read_picture
 
@@ -190,9 +191,9 @@ def find_same_scenes(
             path = os.path.join(root, images[place].path)
             pixels = read_picture(path, max_side=_SCENE_SIDE, max_pixels=max_pixels).pixels
             gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
-            points, descriptors = cv2.SIFT_create().detectAndCompute(gray, None)  # type: ignore[call-overload]
+            points, descriptors = cv2.SIFT.create().detectAndCompute(gray, None)
             if len(points) >= SCENE_KEYPOINTS:
-                return cv2.KeyPoint_convert(points), descriptors
+                return np.array([point.pt for point in points], np.float32), descriptors
         return None
 
     def one_scene(pair: tuple[int, int]) -> bool:

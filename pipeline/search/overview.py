@@ -3,8 +3,9 @@
 All of it follows from which images are near each other. The map is made from the learned similarity: vectors are
 projected onto the main directions of learned queries, where the learner's matrix is small, and UMAP lays the nearest
 neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms; some of
-them show one scene, or one picture. A label is to be checked where all other images say that another one fits much better (`wrong_labels`); the
-nearest images by the learned similarity are evidence, and in a very large collection they judge.
+them show one scene, and some images one picture. A label is to be checked where all other images say that another one
+fits much better (`wrong_labels`); the nearest images by the learned similarity are evidence, and in a very large
+collection they judge.
 
     runs/<run>/overview/    points.npy, ids.npy, alike.json, check.json, record.json
 

@@ -1,5 +1,5 @@
-// Duplicates: groups of photos of one picture, of one scene, and of pictures that look alike. Of one
-// picture all but one may go, of one scene all but those chosen, of what looks alike those chosen;
+// Duplicates: groups of photos of one picture, of one scene, and of pictures that look alike. Of
+// one picture one is kept, of one scene those chosen, and of what looks alike those chosen may go;
 // what is no duplicate is said once and for all.
 
 import { get, post } from "./api.js";
@@ -14,7 +14,7 @@ import { addView } from "./views.js";
 /** @import { Schemas } from "./api.js" */
 /** @typedef {Schemas["ImageSummary"]} Summary */
 
-/** Words of each degree: its title, of a number of photos; what is said of a photo; that it is none. */
+/** Of each degree: a title, what is said of chosen photos, and that they are no such duplicates. */
 const WORDS = {
   picture: {
     title: (/** @type {number} */ n) => `One picture in ${count(n)} photos`,
@@ -57,9 +57,9 @@ const showAlike = (section) =>
         "p",
         { class: "quiet" },
         "First photos of one picture: equal files, and copies of another size, quality or " +
-          "brightness, cropped or mirrored. Then pictures of one scene, and pictures that look alike. " +
-          "Removing photos from the collection leaves their files where they are; what you say " +
-          "is different is not shown together again.",
+          "brightness, cropped or mirrored. Then pictures of one scene, and those that look " +
+          "alike. Removing photos from the collection leaves their files where they are; what " +
+          "you say is different is not shown together again.",
       ),
       total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
     );
@@ -161,7 +161,9 @@ function drawGroup({ degree, images, n_images }, number) {
             "p",
             { class: "under" },
             choice(image, i),
-            image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null,
+            image.width
+              ? el("span", { class: "quiet" }, `${image.width}\u00a0×\u00a0${image.height}`)
+              : null,
             images.length > 2
               ? el(
                   "button",

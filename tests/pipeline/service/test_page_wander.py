@@ -204,7 +204,9 @@ def test_home_shows_what_there_is_and_each_page_has_an_address(page):
     expect(page.locator("#home")).to_contain_text("76 photos, the similar ones together")
     no_overflow(page)
     page.get_by_role("link", name="Photos that look alike").click()
-    expect(page.locator("#alike .group h2")).to_have_text(["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"])
+    expect(page.locator("#alike .group h2")).to_have_text(
+        ["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"]
+    )
     expect(page.get_by_role("button", name="Keep one, remove 2")).to_be_visible()
     no_overflow(page)
     page.go_back()
