@@ -27,7 +27,7 @@ def mapped(own, searcher, serving):
         np.save(folder / "ids.npy", np.array([*ids, 10**6], np.int64))  # the last one was removed since
         np.save(folder / "points.npy", np.linspace(0, 1, 2 * len(ids) + 2, dtype=np.float32).reshape(-1, 2))
         alike = {"same": [(ids[0], other, 0.95) for other in ids[1:3]], "alike": [(ids[4], 10**6, 1.0)]}
-        alike |= {"scene": [(ids[5], 10**6, 0.95)]}
+        alike |= {"scene": [(ids[5], 10**6 - 1, 0.95)]}
         (folder / "alike.json").write_text(json.dumps(alike))
         entry = {"label": "fig", "share": 0.0, "suggested": "pear", "suggested_share": 0.9}
         (folder / "check.json").write_text(json.dumps([{"id": ids[0]} | entry, {"id": 10**6} | entry]))
