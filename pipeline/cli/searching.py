@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -414,13 +415,14 @@ def duplicates(
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last --not-same; again: the one before.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List images that show the same picture, and pictures that look alike.
+    """List images that show the same picture, pictures of the same scene, and pictures that look alike.
 
     Pictures are the same in spite of another size, JPEG quality or brightness, and if one is mirrored, or lacks a
-    margin of up to a tenth of each side. Others look alike if their vectors are nearly equal; one image then stands for
-    all of its picture. The groups are those of the page, each with the smallest similarity that put it together, a
-    correlation of pixels or a cosine of vectors. Deleted photos are not listed, and no two images in one group that
-    --not-same, or somebody on the page, said are different pictures.
+    margin of up to a tenth of each side. Others look alike if their vectors are nearly equal; of these, pictures show
+    the same scene if many details of one lie in the other as a shift, turn and zoom would put them. One image then
+    stands for all of its picture, or scene. The groups are those of the page, each with the smallest similarity that
+    put it together, a correlation of pixels for pictures, else a cosine of vectors. Deleted photos are not listed, and
+    no two images in one group that --not-same, or somebody on the page, said are different.
 
     \b
     Examples:
@@ -456,18 +458,24 @@ def duplicates(
             left = [searcher.images[row] for row in rows if row not in gone]
             if len(left) > 1:
                 of_group = [{"id": image.id, "path": image.path} for image in left]
-                groups.append({"same": group["same"], "similarity": group["similarity"], "images": of_group})
+                told = {key: group[key] for key in ("degree", "same", "similarity")}
+                groups.append(told | {"images": of_group})
     if as_json:
         print(json.dumps({"run": searcher.run.name, "groups": groups}))
         return
+    words = {
+        "picture": ("image", "of the same picture"),
+        "scene": ("picture", "of the same scene"),
+        "alike": ("picture", "that look alike"),
+    }
     for group in groups:
-        what = f"{count(len(group['images']), 'image')} of the same picture"
-        what = what if group["same"] else f"{count(len(group['images']), 'picture')} that look alike"
-        print(f"{what}, {group['similarity']:.4f}")
+        noun, what = words[group["degree"]]
+        print(f"{count(len(group['images']), noun)} {what}, {group['similarity']:.4f}")
         for image in group["images"]:
             print(f"  id:{image['id']}  {one_line(image['path'])}")
-    n_same = sum(group["same"] for group in groups)
-    console.say(f"{count(n_same, 'picture')} more than once, {count(len(groups) - n_same, 'group')} that look alike")
+    of_degree = Counter(group["degree"] for group in groups)
+    pictures, scenes = count(of_degree["picture"], "picture"), count(of_degree["scene"], "scene")
+    console.say(f"{pictures} and {scenes} more than once, {count(of_degree['alike'], 'group')} that look alike")
 
 
 @command

@@ -3,6 +3,9 @@
 Equal files have one SHA-256. A copy is known by two small versions of each picture: one of 8 x 8 coloured cells, by
 which candidates are searched, and a grey one of 32 x 32 pixels, in which fine textures of one mean colour differ. A
 brighter or darker copy is known by cells of one mean and contrast, a crop by grey versions that agree once aligned.
+
+Pictures of one scene are not copies: another shot of the same things, or a larger part cut off. They are known by SIFT
+keypoints, many of which lie where one shift, turn and scale puts them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +37,11 @@ ALIGNED = 64  # pixels per side of the grey versions that are aligned
 ALIGNED_CORRELATION = 0.95  # smallest one of a picture and its crop, once aligned
 _MOST_SCALE, _MOST_SHEAR, _MOST_SHIFT = 0.15, 0.03, 0.08  # of an alignment: a crop of a tenth of each side at most
 _DIMENSIONS = 8  # of the projection in which candidates are searched
+SCENE_KEYPOINTS = 50  # that agree on one shift, turn and scale; fewest of two pictures of one scene
+_SCENE_SIDE = 400  # pixels of the longer side of the pictures in which keypoints are searched
+_RATIO = 0.75  # of the distances to the nearest keypoint and the next one, where the nearest one is taken
+_SCENE_SCALE = 4.0  # largest one between two pictures: else all keypoints of one may fall on a few of the other
+_KEPT_KEYPOINTS = 500  # pictures whose keypoints are kept: at most 1 MB each
 
 
 def without_duplicates(
@@ -150,6 +159,66 @@ def find_same_pictures(root: Path, images: Sequence[Image], max_pixels: int) -> 
 
     same = _crops(cells, ratios, grey_of) | _agreeing(pairs, fine)
     return {(places[i], places[j]): correlation for (i, j), correlation in same.items()}
+
+
+def find_same_scenes(
+    root: Path, images: Sequence[Image], pairs: Sequence[tuple[int, int]], max_pixels: int
+) -> list[tuple[int, int]]:
+    """Return those of some pairs of images that show one scene; others are not compared.
+
+    Parameters
+    ----------
+    root : Path
+        Directory of the images.
+    images : sequence of Image
+    pairs : sequence of (int, int)
+        Places of two images. Images that cannot be read are of no scene.
+    max_pixels : int
+        Larger images are not read.
+
+    Returns
+    -------
+    list of (int, int)
+    """
+    import cv2
+    import numpy as np
+
+    from visterm.features import ImageError, read_picture
+
+    @lru_cache(_KEPT_KEYPOINTS)
+    def keypoints(place: int) -> tuple[np.ndarray, np.ndarray] | None:
+        with contextlib.suppress(ImageError):
+            path = os.path.join(root, images[place].path)
+            pixels = read_picture(path, max_side=_SCENE_SIDE, max_pixels=max_pixels).pixels
+            gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+            points, descriptors = cv2.SIFT.create().detectAndCompute(gray, None)
+            if len(points) >= SCENE_KEYPOINTS:
+                return np.array([point.pt for point in points], np.float32), descriptors
+        return None
+
+    def one_scene(pair: tuple[int, int]) -> bool:
+        one, other = (keypoints(place) for place in pair)
+        return one is not None and other is not None and _n_agreeing(one, other) >= SCENE_KEYPOINTS
+
+    ordered = sorted(pairs)  # so that most keypoints are still there
+    with ThreadPoolExecutor(4) as pool:
+        return [pair for pair, same in zip(ordered, pool.map(one_scene, ordered), strict=True) if same]
+
+
+def _n_agreeing(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> int:
+    """Number of keypoints, each with its descriptor, that one shift, turn and scale puts where the other's are."""
+    import cv2
+    import numpy as np
+
+    nearest = cv2.BFMatcher(cv2.NORM_L2).knnMatch(one[1], other[1], k=2)
+    matched = [(best.queryIdx, best.trainIdx) for best, second in nearest if best.distance < _RATIO * second.distance]
+    if len(matched) < SCENE_KEYPOINTS:
+        return 0
+    i, j = np.array(matched).T
+    warp, inliers = cv2.estimateAffinePartial2D(one[0][i], other[0][j], method=cv2.RANSAC)
+    if warp is None or not 1 / _SCENE_SCALE <= np.hypot(*warp[:, 0]) <= _SCENE_SCALE:
+        return 0
+    return int(inliers.sum())
 
 
 def _crops(

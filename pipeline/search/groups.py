@@ -9,7 +9,9 @@ from typing import Any
 from visterm.pipeline.store.different import Parts
 
 Pair = tuple[int, int, float]  # two ids, and their similarity
-Pairs = dict[str, list[Pair]]  # "same": of images of one picture; "alike": of images whose vectors are nearly equal
+# "same": of images of one picture; "alike": of images whose vectors are nearly equal; "scene": those of them that show
+# one scene.
+Pairs = dict[str, list[Pair]]
 
 LISTED = 2000  # groups of each kind
 
@@ -23,22 +25,30 @@ def group_pairs(pairs: Pairs, parts: dict[int, Parts]) -> list[dict[str, Any]]:
     parts : dict
         By id, as of `DifferentPictures.parts_of`.
     """
-    picture = _grouped(pairs["same"], parts)
-    members = defaultdict(list)
-    for id_ in sorted(picture):
-        members[picture[id_]].append(id_)
-    # Of pictures that look alike, the first image of each stands for all of them.
-    first = {id_: members[number][0] for id_, number in picture.items()}
-    of_pictures: dict[int, Parts] = defaultdict(dict)
-    for id_, own in parts.items():
-        of_pictures[first.get(id_, id_)] |= own
-    looks = [(first.get(a, a), first.get(b, b), value) for a, b, value in pairs["alike"]]
-    looks = [(a, b, value) for a, b, value in looks if a != b]
-    groups = _described(pairs["same"], picture, same=True)
-    return groups + _described(looks, _grouped(looks, of_pictures), same=False)
+    groups: list[dict[str, Any]] = []
+    for degree, kind in (("picture", "same"), ("scene", "scene"), ("alike", "alike")):
+        group_of = _grouped(pairs[kind], parts)
+        groups += _described(pairs[kind], group_of, degree)
+        # In the next degree, the first image of a group stands for all of it.
+        first = dict[int, int]()
+        for id_ in sorted(group_of):
+            first.setdefault(group_of[id_], id_)
+        stands = {id_: first[number] for id_, number in group_of.items()}
+        pairs = {other: _of_first(of_kind, stands) for other, of_kind in pairs.items()}
+        joined: dict[int, Parts] = defaultdict(dict)
+        for id_, own in parts.items():
+            joined[stands.get(id_, id_)] |= own
+        parts = joined
+    return groups
 
 
-def _described(pairs: Iterable[Pair], group_of: dict[int, int], *, same: bool) -> list[dict[str, Any]]:
+def _of_first(pairs: Iterable[Pair], stands: dict[int, int]) -> list[Pair]:
+    """Pairs of the images that stand for others, and of all others."""
+    moved = [(stands.get(a, a), stands.get(b, b), value) for a, b, value in pairs]
+    return [(a, b, value) for a, b, value in moved if a != b]
+
+
+def _described(pairs: Iterable[Pair], group_of: dict[int, int], degree: str) -> list[dict[str, Any]]:
     """Return the groups of at least two, with the smallest similarity of a pair in each; the largest ones first."""
     ids, weakest = defaultdict(list), dict[int, float]()
     for id_ in sorted(group_of):
@@ -47,7 +57,9 @@ def _described(pairs: Iterable[Pair], group_of: dict[int, int], *, same: bool) -
         if group_of[a] == group_of[b]:
             weakest[group_of[a]] = min(value, weakest.get(group_of[a], 1.0))
     groups: list[dict[str, Any]] = [
-        {"ids": own, "same": same, "similarity": weakest[number]} for number, own in ids.items() if len(own) > 1
+        {"ids": own, "degree": degree, "same": degree == "picture", "similarity": weakest[number]}
+        for number, own in ids.items()
+        if len(own) > 1
     ]
     groups.sort(key=lambda group: (-len(group["ids"]), -group["similarity"], group["ids"][0]))
     return groups[:LISTED]

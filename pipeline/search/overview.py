@@ -2,9 +2,10 @@
 
 All of it follows from which images are near each other. The map is made from the learned similarity: vectors are
 projected onto the main directions of learned queries, where the learner's matrix is small, and UMAP lays the nearest
-neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms, or show one
-picture. A label is to be checked where all other images say that another one fits much better (`wrong_labels`); the
-nearest images by the learned similarity are evidence, and in a very large collection they judge.
+neighbours out in the plane. Images that look alike are near without any learning, in all of their visterms; some of
+them show one scene, and some images one picture. A label is to be checked where all other images say that another one
+fits much better (`wrong_labels`); the nearest images by the learned similarity are evidence, and in a very large
+collection they judge.
 
     runs/<run>/overview/    points.npy, ids.npy, alike.json, check.json, record.json
 
@@ -29,7 +30,13 @@ from visterm.pipeline.store.files import publish
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 
-from .duplicates import ALIGNED_CORRELATION, EVENED_TOLERANCE, find_same_pictures
+from .duplicates import (
+    ALIGNED_CORRELATION,
+    EVENED_TOLERANCE,
+    SCENE_KEYPOINTS,
+    find_same_pictures,
+    find_same_scenes,
+)
 from .groups import Pairs, group_pairs
 from .wrong_labels import labels_to_check, rules_of_checks
 
@@ -94,6 +101,7 @@ def overview_record(searcher: Searcher) -> dict[str, Any]:
             "alike": alike_limit(searcher.config),
             "crops": ALIGNED_CORRELATION,
             "pictures": EVENED_TOLERANCE,
+            "scenes": SCENE_KEYPOINTS,
             "check": rules_of_checks(),
         },
         {"collection": searcher.gallery.fingerprint, "learner": fingerprint(learner, searcher._trained.get(learner))},
@@ -116,7 +124,7 @@ def read_overview(run: Run) -> Overview | None:
             return None
         ids, points = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("ids", "points"))
         alike, check = (json.loads((folder / f"{name}.json").read_text()) for name in ("alike", "check"))
-        if not isinstance(alike, dict):
+        if not isinstance(alike, dict) or alike.keys() != {"same", "scene", "alike"}:
             raise ValueError("groups of an earlier version")
     except (UserError, OSError, ValueError):  # it is made again
         return None
@@ -169,10 +177,10 @@ def make_overview(searcher: Searcher, *, tell: Callable[[str, float], None] = la
 
 
 def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
-    """Find images that show the same picture, and pictures that look alike, as their vectors are nearly equal.
+    """Find images that show the same picture, the same scene, or look alike, as their vectors are nearly equal.
 
     Pictures are the same whatever their size, encoding and brightness, if one is mirrored, and if one is a crop of nine
-    tenths of each side or more.
+    tenths of each side or more. Pictures that look alike show the same scene if many of their keypoints agree.
 
     Parameters
     ----------
@@ -182,10 +190,11 @@ def find_duplicates(searcher: Searcher) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``{"ids": [...], "same", "similarity"}``: images of the same picture, then pictures that look alike, with one
-        image for each picture; of both kinds the largest groups first, at most 2,000. The similarity is the smallest of
-        the pairs that make the group: a correlation of pixels, or a cosine of vectors. Images that people said are
-        different pictures are in no group together.
+        ``{"ids": [...], "degree", "same", "similarity"}``: images of the same picture (degree "picture"), then pictures
+        of the same scene ("scene"), with one image for each picture, then those that look alike ("alike"), with one for
+        each scene; of each degree the largest groups first, at most 2,000. `same` is whether they show the same
+        picture. The similarity is the smallest of the pairs that make the group: a correlation of pixels for pictures,
+        else a cosine of vectors. Images that people said are different are in no group together.
     """
     pairs = _pairs(searcher, _nearest(_unit_rows(_look(searcher)), N_NEIGHBORS)[0])
     return group_pairs(pairs, DifferentPictures(searcher.run.different).parts_of(searcher.images))
@@ -376,19 +385,19 @@ def _pairs(searcher: Searcher, neighbors: np.ndarray) -> Pairs:
     for row, image in enumerate(images):
         of_file[image.sha256].append(row)
     same = {(rows[0], row): 1.0 for rows in of_file.values() for row in rows[1:]}
-    if searcher.config.collection.vectors.file is None:
-        same = _same_pictures(searcher) | same
     near = similar >= alike_limit(searcher.config)
-    alike = zip(left[near].tolist(), right[near].tolist(), similar[near].tolist(), strict=True)
+    alike = dict(zip(zip(left[near].tolist(), right[near].tolist(), strict=True), similar[near].tolist(), strict=True))
+    scene: list[tuple[int, int]] = []
+    if searcher.config.collection.vectors.file is None:
+        max_pixels = searcher.config.collection.max_pixels
+        same = find_same_pictures(searcher.root, images, max_pixels) | same
+        scene = find_same_scenes(searcher.root, images, list(alike.keys() - same.keys()), max_pixels)
     ids = [image.id for image in images]
+    kinds = {"same": same, "scene": {pair: alike[pair] for pair in scene}, "alike": alike}
     return {
-        "same": [(ids[a], ids[b], round(min(value, 1.0), 4)) for (a, b), value in same.items()],
-        "alike": [(ids[a], ids[b], round(min(value, 1.0), 4)) for a, b, value in alike],
+        kind: [(ids[a], ids[b], round(min(value, 1.0), 4)) for (a, b), value in pairs.items()]
+        for kind, pairs in kinds.items()
     }
-
-
-def _same_pictures(searcher: Searcher) -> dict[tuple[int, int], float]:
-    return find_same_pictures(searcher.root, searcher.images, searcher.config.collection.max_pixels)
 
 
 def _starts(values: np.ndarray) -> range:

@@ -71,6 +71,7 @@ class OverviewHandlers:
             "last": self._last(),
             "groups": [
                 {
+                    "degree": group["degree"],
                     "same": group["same"],
                     "similarity": group["similarity"],
                     "n_images": len(group["ids"]),

@@ -474,13 +474,16 @@ class MapState(BaseModel):
 
 
 class AlikeGroup(BaseModel):
-    """Images of the same picture, or pictures that look alike."""
+    """Images of the same picture, pictures of the same scene, or pictures that look alike."""
 
-    same: bool = Field(
-        description="They show the same picture: equal files, or copies re-encoded, resized, mirrored, cropped"
+    degree: Literal["picture", "scene", "alike"] = Field(
+        description="picture: equal files, or copies re-encoded, resized, mirrored, cropped; scene: many details of "
+        "one picture lie in another as a shift, turn and zoom would put them; alike: their vectors are nearly equal"
     )
+    same: bool = Field(description="Whether the degree is picture")
     similarity: float = Field(
-        description="Smallest one of the pairs that make the group: a correlation of pixels, or a cosine of vectors"
+        description="Smallest one of the pairs that make the group: a correlation of pixels for pictures, else a "
+        "cosine of vectors"
     )
     n_images: int
     images: list[ImageSummary]

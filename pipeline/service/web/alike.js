@@ -1,5 +1,6 @@
-// Duplicates: groups of photos of one picture, and of pictures that look alike. Of the former all
-// but one may go, of the latter those chosen; what is no duplicate is said once and for all.
+// Duplicates: groups of photos of one picture, of one scene, and of pictures that look alike. Of
+// one picture one is kept, of one scene those chosen, and of what looks alike those chosen may go;
+// what is no duplicate is said once and for all.
 
 import { get, post } from "./api.js";
 import { $, $$, box, count, el, plural, toast } from "./dom.js";
@@ -12,6 +13,25 @@ import { addView } from "./views.js";
 
 /** @import { Schemas } from "./api.js" */
 /** @typedef {Schemas["ImageSummary"]} Summary */
+
+/** Of each degree: a title, what is said of chosen photos, and that they are no such duplicates. */
+const WORDS = {
+  picture: {
+    title: (/** @type {number} */ n) => `One picture in ${count(n)} photos`,
+    chosen: "Keep",
+    apart: "Not the same",
+  },
+  scene: {
+    title: (/** @type {number} */ n) => `One scene in ${count(n)} photos`,
+    chosen: "Keep",
+    apart: "Not the same scene",
+  },
+  alike: {
+    title: (/** @type {number} */ n) => plural(n, "picture looks alike", "pictures look alike"),
+    chosen: "Remove",
+    apart: "Not alike",
+  },
+};
 
 /** @param {HTMLElement} section */
 const showAlike = (section) =>
@@ -37,23 +57,23 @@ const showAlike = (section) =>
         "p",
         { class: "quiet" },
         "First photos of one picture: equal files, and copies of another size, quality or " +
-          "brightness, cropped or mirrored. Then pictures that look alike. " +
-          "Removing photos from the collection leaves their files where they are; what you say " +
-          "is different is not shown together again.",
+          "brightness, cropped or mirrored. Then pictures of one scene, and those that look " +
+          "alike. Removing photos from the collection leaves their files where they are; what " +
+          "you say is different is not shown together again.",
       ),
       total ? holder : box("No two photos look alike", el("p", {}, "Nothing to tidy up here.")),
     );
   });
 
 /**
- * Of one picture all but one may go; of pictures that look alike those that are chosen.
+ * Of one picture all but one may go, of one scene all but those chosen, else those chosen.
  * @param {Schemas["AlikeGroup"]} group
  * @param {number} number
  */
-function drawGroup({ same, images, n_images }, number) {
-  const title = same
-    ? `One picture in ${count(n_images)} photos`
-    : plural(n_images, "picture looks alike", "pictures look alike");
+function drawGroup({ degree, images, n_images }, number) {
+  const { title: titled, chosen: words, apart } = WORDS[degree];
+  const title = titled(n_images);
+  const one = degree === "picture";
   const section = el("section", {
     class: "panel group",
     "aria-label": `Group ${number}: ${title}`,
@@ -61,41 +81,43 @@ function drawGroup({ same, images, n_images }, number) {
   const largest = [...images].sort(
     (a, b) => (b.width ?? 0) * (b.height ?? 0) - (a.width ?? 0) * (a.height ?? 0),
   );
-  const words = same ? "Keep" : "Remove";
   /** @param {Summary} image @param {number} i */
   const choice = (image, i) =>
     el(
       "label",
       { class: "check" },
       el("input", {
-        type: same ? "radio" : "checkbox",
+        type: one ? "radio" : "checkbox",
         name: `of-${images[0].id}`,
         value: image.id,
-        checked: same && !i,
+        checked: one && !i,
         "aria-label": `${words} ${image.path}`,
         onchange: () => draw(),
       }),
       ` ${words}`,
     );
   const button = el("button", { type: "button" });
-  const apart = same ? "Not the same" : "Not alike";
+  const hint = el("span", { class: "quiet" }, "Choose which to keep");
   const others = (/** @type {number} */ own) =>
     images.map(({ id }) => id).filter((id) => id !== own);
-  const chosen = () =>
-    /** @type {HTMLInputElement[]} */ ($$("input:checked", section)).map(({ value }) =>
-      Number(value),
+  const toRemove = () => {
+    const chosen = /** @type {HTMLInputElement[]} */ ($$("input:checked", section)).map(
+      ({ value }) => Number(value),
     );
-  const draw = () => {
-    if (same) button.textContent = `Keep one, remove ${count(images.length - 1)}`;
-    else {
-      button.textContent = `Remove ${count(chosen().length)}`;
-      button.hidden = !chosen().length;
-    }
+    return degree === "alike"
+      ? chosen
+      : images.map(({ id }) => id).filter((id) => !chosen.includes(id));
   };
-  button.addEventListener("click", () => {
-    const [kept] = chosen();
-    remove(section, same ? others(kept) : chosen());
-  });
+  const draw = () => {
+    const n = toRemove().length;
+    const kept = one ? "one" : count(images.length - n);
+    button.textContent =
+      degree === "alike" ? `Remove ${count(n)}` : `Keep ${kept}, remove ${count(n)}`;
+    // Of a scene at least one is kept.
+    button.hidden = !n || (degree === "scene" && n === images.length);
+    hint.hidden = degree !== "scene" || !button.hidden;
+  };
+  button.addEventListener("click", () => remove(section, toRemove()));
   const labels = new Set(images.map((image) => image.labels.join(", ")));
   section.append(
     el(
@@ -105,12 +127,13 @@ function drawGroup({ same, images, n_images }, number) {
       el(
         "span",
         { class: "row" },
+        hint,
         button,
         el(
           "button",
           {
             type: "button",
-            title: "All of these are different pictures: do not show them together again",
+            title: "They are all different: do not show them together again",
             onclick: () =>
               sayDifferent(
                 images.map(({ id }) => [id]),
@@ -121,7 +144,7 @@ function drawGroup({ same, images, n_images }, number) {
         ),
       ),
     ),
-    same && labels.size > 1
+    one && labels.size > 1
       ? el(
           "p",
           { class: "quiet", dir: "auto" },
@@ -138,7 +161,9 @@ function drawGroup({ same, images, n_images }, number) {
             "p",
             { class: "under" },
             choice(image, i),
-            image.width ? el("span", { class: "quiet" }, `${image.width} × ${image.height}`) : null,
+            image.width
+              ? el("span", { class: "quiet" }, `${image.width}\u00a0×\u00a0${image.height}`)
+              : null,
             images.length > 2
               ? el(
                   "button",
@@ -146,7 +171,7 @@ function drawGroup({ same, images, n_images }, number) {
                     type: "button",
                     class: "plain",
                     "aria-label": `${apart}: ${image.path}`,
-                    title: "Another picture than the rest: do not show them together again",
+                    title: "It differs from the rest: do not show them together again",
                     onclick: () => sayDifferent([[image.id], others(image.id)]),
                   },
                   apart,

@@ -7,8 +7,10 @@ import skimage.data
 
 from visterm.pipeline.search.duplicates import (
     GRID,
+    _n_agreeing,
     find_pairs,
     find_same_pictures,
+    find_same_scenes,
     group_copies,
     small_versions,
     without_duplicates,
@@ -115,3 +117,43 @@ def test_a_picture_without_its_margins_is_the_same_and_a_part_of_it_is_not(tmp_p
     listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
     crops = {(names[i], names[j]) for i, j in find_same_pictures(tmp_path, listed, 10_000_000)}
     assert crops == {("coffee.png", "crop.jpg"), ("coffee.png", "corner.png"), ("crop.jpg", "corner.png")}
+
+
+def test_another_shot_of_a_scene_is_told_from_other_scenes(tmp_path):
+    """Of a shot in perspective, without a fifth, in another light, it is no copy; only pairs that are given count."""
+    coffee = skimage.data.coffee()
+    height, width = coffee.shape[:2]
+    corners = np.float32([[70, 40], [width - 20, 60], [width - 40, height - 10], [50, height - 30]])
+    frame = np.float32([[0, 0], [480, 0], [480, 320], [0, 320]])
+    seen = cv2.warpPerspective(coffee, cv2.getPerspectiveTransform(corners, frame), (480, 320))
+    noise = np.random.default_rng(0).normal(0, 4, seen.shape)
+    rng = np.random.default_rng(0)
+    written = {
+        "coffee.png": coffee,
+        "shot.png": np.clip(0.8 * seen + 20 + noise, 0, 255).astype(np.uint8),
+        "cat.png": skimage.data.chelsea(),
+        "rocket.png": skimage.data.rocket(),
+        "noise.png": rng.integers(0, 256, (200, 300, 3), np.uint8),
+        "other noise.png": rng.integers(0, 256, (200, 300, 3), np.uint8),
+        "flat.png": np.full((180, 240, 3), 100, np.uint8),
+    }
+    for name, pixels in written.items():
+        cv2.imwrite(str(tmp_path / name), pixels)
+    names = [*written, "gone.png"]
+    listed = [Image(i, name, name, {}, None, 0, i) for i, name in enumerate(names)]
+    every = [(i, j) for j in range(len(names)) for i in range(j)]
+    assert find_same_scenes(tmp_path, listed, every, 10_000_000) == [(0, 1)]
+    assert find_same_scenes(tmp_path, listed, every[1:], 10_000_000) == []
+    assert find_same_scenes(tmp_path, listed, every, 1000) == []  # all are too large to be read
+    assert (0, 1) not in find_same_pictures(tmp_path, listed, 10_000_000)
+
+
+def test_keypoints_that_fall_on_few_of_another_picture_are_no_scene():
+    """All in one place: a scale of nearly 0 agrees with it, however many there are."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0, 400, (200, 2)).astype(np.float32)
+    descriptors = rng.uniform(0, 100, (200, 128)).astype(np.float32)
+    one, spot = (points, descriptors), (200 + points / 400, descriptors)
+    assert _n_agreeing(one, (points / 2 + 10, descriptors)) >= 150
+    assert _n_agreeing(one, spot) == 0
+    assert _n_agreeing(one, (rng.permutation(points), descriptors)) < 50

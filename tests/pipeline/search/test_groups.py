@@ -4,7 +4,7 @@ from visterm.pipeline.search.groups import group_pairs
 
 
 def grouped(same, alike, parts=None):
-    pairs = {"same": [(a, b, value) for a, b, value in same], "alike": alike}
+    pairs = {"same": same, "scene": [], "alike": alike}
     groups = group_pairs(pairs, parts or {})
     return [tuple(group["ids"]) for group in groups if group["same"]], [
         tuple(group["ids"]) for group in groups if not group["same"]
@@ -13,8 +13,26 @@ def grouped(same, alike, parts=None):
 
 def test_one_image_stands_for_its_picture_among_those_that_look_alike():
     assert grouped([(1, 2, 1.0)], [(2, 3, 0.95), (1, 2, 1.0)]) == ([(1, 2)], [(1, 3)])
-    [group] = group_pairs({"same": [(4, 5, 0.92), (5, 6, 0.97)], "alike": []}, {})
-    assert group == {"ids": [4, 5, 6], "same": True, "similarity": 0.92}
+    [group] = group_pairs({"same": [(4, 5, 0.92), (5, 6, 0.97)], "scene": [], "alike": []}, {})
+    assert group == {"ids": [4, 5, 6], "degree": "picture", "same": True, "similarity": 0.92}
+
+
+def test_one_image_stands_for_its_scene_among_those_that_look_alike():
+    """1 and 2 are one picture, of the scene of 3 and 4, which 5 looks like."""
+    pairs = {
+        "same": [(1, 2, 1.0)],
+        "scene": [(2, 3, 0.92), (1, 3, 0.95), (3, 4, 0.9)],
+        "alike": [(1, 2, 1.0), (2, 3, 0.92), (1, 3, 0.95), (3, 4, 0.9), (4, 5, 0.88)],
+    }
+
+    def listed(parts):
+        return [(group["degree"], group["ids"], group["similarity"]) for group in group_pairs(pairs, parts)]
+
+    alike = ("alike", [1, 5], 0.88)
+    assert listed({}) == [("picture", [1, 2], 1.0), ("scene", [1, 3, 4], 0.9), alike]
+    assert not any(group["same"] for group in group_pairs(pairs, {})[1:])
+    # What is said of a copy holds for its scene, and the two do not look alike either.
+    assert listed({2: {7: 0}, 3: {7: 1}}) == [("picture", [1, 2], 1.0), ("scene", [3, 4], 0.9), ("alike", [3, 5], 0.88)]
 
 
 def test_the_largest_groups_come_first():

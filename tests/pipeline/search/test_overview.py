@@ -4,8 +4,10 @@ import re
 import shutil
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
+import skimage.data
 from running import copy_run, json_of, visterm
 
 from visterm.learners import WSABIE
@@ -69,6 +71,26 @@ def test_the_command_lists_duplicates_that_are_still_there(odd, monkeypatch):
     kept = (odd.root / "pear/copy.jpg").rename(folder / "copy.jpg")
     assert {"pear/1.jpg", "pear/copy.jpg"} not in with_copy()
     kept.rename(odd.root / "pear/copy.jpg")
+
+
+def test_the_command_lists_another_shot_of_a_scene(finished, tmp_path, monkeypatch):
+    folder = copy_run(finished, tmp_path)
+    coffee = skimage.data.coffee()
+    for name, pixels in (("coffee", coffee), ("part", coffee[60:340, 110:520])):
+        cv2.imwrite(str(folder / f"fruit/pear/{name}.png"), pixels)
+    visterm("features", "fruit", cwd=folder)
+    monkeypatch.setattr(module, "alike_limit", lambda config: -1.0)  # every image with its nearest ones
+    groups = json_of("duplicates", cwd=folder)["groups"]
+    (scene,) = [group for group in groups if group["degree"] == "scene"]
+    assert ([image["path"] for image in scene["images"]], scene["same"]) == (
+        ["pear/coffee.png", "pear/part.png"],
+        False,
+    )
+    listed = visterm("duplicates", cwd=folder)
+    assert re.search(
+        r"^2 pictures of the same scene, 0\.\d{4}\n  id:\d+  pear/coffee.png$", listed.stdout, re.MULTILINE
+    )
+    assert "0 pictures and 1 scene more than once" in listed.stderr
 
 
 @pytest.mark.slow
@@ -155,6 +177,6 @@ def test_many_images_are_put_between_their_nearest_ones(monkeypatch):
 
 @pytest.mark.slow
 def test_a_damaged_overview_is_none(odd, overview):
-    for damaged in ("{", "[]"):  # the latter is of an earlier version
+    for damaged in ("{", "[]", '{"same": [], "alike": []}'):  # the latter two are of earlier versions
         (module.overview_folder(odd.run) / "alike.json").write_text(damaged)
         assert read_overview(odd.run) is None

@@ -204,7 +204,9 @@ def test_home_shows_what_there_is_and_each_page_has_an_address(page):
     expect(page.locator("#home")).to_contain_text("76 photos, the similar ones together")
     no_overflow(page)
     page.get_by_role("link", name="Photos that look alike").click()
-    expect(page.locator("#alike .group h2")).to_have_text(["One picture in 3 photos", "3 pictures look alike"])
+    expect(page.locator("#alike .group h2")).to_have_text(
+        ["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"]
+    )
     expect(page.get_by_role("button", name="Keep one, remove 2")).to_be_visible()
     no_overflow(page)
     page.go_back()
@@ -244,33 +246,52 @@ def test_one_of_a_group_is_kept_after_a_question(page):
     expect(page.locator(".toast")).to_contain_text("2 photos removed from the collection.")
     assert len(sent[0]["ids"]) == 2
     assert number not in sent[0]["ids"]
+    expect(page.locator("#alike .group")).to_have_count(2)
+    scene, alike = page.locator("#alike .group").first, page.locator("#alike .group").last
+    expect(scene.get_by_role("button", name=re.compile("^Keep"))).to_have_count(0)  # nothing is chosen
+    expect(scene).to_contain_text("Choose which to keep")
+    for box in scene.get_by_role("checkbox", name="Keep").all():
+        box.check()
+    expect(scene.get_by_role("button", name=re.compile("^Keep"))).to_have_count(0)  # all are kept
+    kept = scene.get_by_role("checkbox").nth(1)
+    scene.get_by_role("checkbox").nth(2).uncheck()
+    number = int(kept.get_attribute("value"))
+    scene.get_by_role("checkbox").nth(0).uncheck()
+    expect(scene.get_by_text("Choose which to keep")).to_be_hidden()
+    scene.get_by_role("button", name="Keep 1, remove 2").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator("#alike .group")).to_have_count(1)
-    alike = page.locator("#alike .group")
+    assert len(sent[1]["ids"]) == 2
+    assert number not in sent[1]["ids"]
     expect(alike.get_by_role("button", name="Remove")).to_have_count(0)  # nothing is chosen
     alike.get_by_role("checkbox").nth(2).check()
     alike.get_by_role("button", name="Remove 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(page.locator("#alike .group")).to_have_count(0)
-    assert len(sent[1]["ids"]) == 1
+    assert len(sent[2]["ids"]) == 1
 
 
 @BOTH
 def test_what_is_not_the_same_is_said_once_and_undone_after_a_reload(page):
     page.goto("?view=alike")
     titles, undo = page.locator("#alike .group h2"), page.locator("#alike .head button")
-    expect(titles).to_have_text(["One picture in 3 photos", "3 pictures look alike"])
+    expect(titles).to_have_text(["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"])
     expect(undo).to_be_hidden()
     page.get_by_role("button", name="Not the same: ").nth(1).click()
     expect(titles.first).to_have_text("One picture in 2 photos")
     no_overflow(page)
+    page.get_by_role("button", name="Not the same scene", exact=True).click()
+    expect(titles).to_have_text(["One picture in 2 photos", "3 pictures look alike"])
     page.get_by_role("button", name="Not alike", exact=True).click()
     expect(titles).to_have_text(["One picture in 2 photos"])
     page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(titles).to_have_count(2)
     page.reload()
-    expect(titles).to_have_text(["3 pictures look alike", "One picture in 2 photos"][::-1])
+    expect(titles).to_have_text(["One picture in 2 photos", "3 pictures look alike"])
     undo.click()
-    expect(titles).to_have_text(["One picture in 3 photos", "3 pictures look alike"])
+    expect(titles).to_have_text(["One picture in 2 photos", "One scene in 3 photos", "3 pictures look alike"])
+    undo.click()
+    expect(titles).to_have_text(["One picture in 3 photos", "One scene in 3 photos", "3 pictures look alike"])
     expect(undo).to_be_hidden()
 
 
