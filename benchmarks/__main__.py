@@ -24,7 +24,7 @@ MODULES = (
     *("machine", "startup", "extraction", "photo_sizes", "deep", "fitting", "vectors_table", "both", "forest"),
     *("incremental", "edit", "filters", "catalogue", "columns", "cluster", "codebook", "oasis", "pairs", "aroma"),
     *("comparison", "open", "defaults", "annotators", "wsabie", "musl", "search", "dense", "two_stage", "milvus"),
-    *("milvus_dense", "service"),
+    *("milvus_dense", "service", "label_edits"),
     *("checks", "webpage", "feedback", "growth", "configurations", "spatial", "tuning", "library", "scale", "teachers"),
     *("probabilities", "trying", "alike", "labelling", "explaining", "precision", "million"),
 )
