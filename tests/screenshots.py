@@ -96,7 +96,7 @@ STATES = {
 
 
 def main(folder: Path) -> None:
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         run = Run(Path(temporary) / folder.name)
         shutil.copytree(folder, run.folder, ignore=shutil.ignore_patterns("feedback*", "*.lock"))
