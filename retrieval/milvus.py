@@ -433,7 +433,7 @@ def _is_there(client: Any, uri: str, collection: str) -> bool:
     description = client.describe_collection(collection, timeout=WORK_SECONDS)
     names = tuple(field["name"] for field in description["fields"])
     if names == _OLD_FIELDS:
-        return False  # it is written anew
+        return False  # it is rebuilt
     if names != _FIELDS:
         raise MilvusError(f"{collection} in Milvus at {shown(uri)} is no index of visterm; remove or rename it")
     return True

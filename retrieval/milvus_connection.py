@@ -39,7 +39,7 @@ def connect(uri: str) -> Any:
         from pymilvus import MilvusClient
 
         if file is not None:
-            import milvus_lite  # noqa: F401
+            import milvus_lite  # noqa: F401 -- only whether it is installed: pymilvus would fail later, in other words
     except ModuleNotFoundError as error:
         raise MilvusError(f"Milvus needs {error.name}: pip install 'visterm[milvus]'") from None
     # milvus-lite would take any folder for its own. What is no folder is of its first versions, or anything else.

@@ -85,7 +85,7 @@ def no_regions(n_query_cells: int, n_result_cells: int) -> Regions:
 
 
 def _smallest(gain: np.ndarray, asked: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of a matrix whose sum is 1, of which no one can be removed: they sum to what is asked for."""
+    """Rows and columns of a matrix with sum 1 that still sum to `asked`, and would not without any one of them."""
     rows, columns = (np.ones(n, dtype=bool) for n in gain.shape)
     by_row, by_column, total = gain.sum(axis=1), gain.sum(axis=0), 1.0
     while True:

@@ -35,6 +35,7 @@ def test_every_folder_of_python_is_packaged(repository):
 def bundled(request, repository):
     """Whether the page is bundled, which needs node and what npm installs."""
     if request.param == "bundle" and not ((repository / "node_modules/esbuild").is_dir() and shutil.which("node")):
+        # Users need no node: a wheel made without it carries the modules, which other tests cover.
         pytest.skip("no esbuild to bundle the page; `make check` installs it where npm is there")
     return request.param == "bundle"
 

@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ from visterm.pipeline.stages.add_files import discard_waiting
 from visterm.pipeline.store.files import write_bytes
 from visterm.pipeline.store.run import Run
 
-from .child_process import end_child, said_by, start_child
+from .child_process import end_child, problem_of, said_by, start_child
 from .reloader import SnapshotReloader
 from .snapshot import Snapshot
 
@@ -109,10 +108,8 @@ class PhotoAdder:
             if "total" in said:
                 with self._lock:
                     self._progress = said
-        code = process.returncode
-        if code and not self._cancelled:
-            killed = "the process that adds photos was killed, probably for want of memory"
-            problem = killed if code == -signal.SIGKILL else problem or "adding photos ended with an error"
+        if process.returncode and not self._cancelled:
+            problem = problem_of(process, "the process that adds photos", problem)
             _log.warning("%s", one_line(problem))
         self._reloader.refresh()
         n_cancelled = discard_waiting(self._run) if self._cancelled else 0

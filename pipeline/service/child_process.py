@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,6 +32,13 @@ def said_by(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
             except ValueError:  # cut off by a kill
                 continue
     process.wait()
+
+
+def problem_of(process: subprocess.Popen[str], work: str, told: str | None) -> str:
+    """Say why a child ended with a code other than 0; `told` is the error that it said itself."""
+    if process.returncode == -signal.SIGKILL:
+        return f"{work} was killed, probably for want of memory"
+    return told or f"{work} ended with an error"
 
 
 def end_child(process: subprocess.Popen[str], seconds: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from visterm.pipeline.stages.train_again import stale_learners, undo_training, u
 from visterm.pipeline.store.catalogue import Collection
 from visterm.pipeline.store.run import Run
 
-from .child_process import end_child, said_by, start_child
+from .child_process import end_child, problem_of, said_by, start_child
 from .reloader import SnapshotReloader
 from .snapshot import Snapshot
 
@@ -98,10 +97,8 @@ class Retraining:
             if "share" in said:
                 with self._lock:
                     self._progress = said
-        code = process.returncode
-        if code and not self._cancelled:
-            killed = "the training was killed, probably for want of memory"
-            problem = killed if code == -signal.SIGKILL else problem or "the training ended with an error"
+        if process.returncode and not self._cancelled:
+            problem = problem_of(process, "the training", problem)
             _log.warning("%s", one_line(problem))
         if any(result["taken"] for result in results):
             self._reloader.refresh()

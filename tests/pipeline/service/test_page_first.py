@@ -136,6 +136,7 @@ def bundled_site(shown, serving, tmp_path_factory, repository):
     """The site with the bundle of a wheel."""
     node = shutil.which("node")
     if node is None or not (repository / "node_modules/esbuild").is_dir():
+        # Users need no node: a wheel made without it carries the modules, which other tests cover.
         pytest.skip("no esbuild to bundle the page; `make check` installs it where npm is there")
     bundle = tmp_path_factory.mktemp("bundle")
     subprocess.run([node, str(repository / "bundle.js"), str(routes_pages.WEB), str(bundle)], check=True)
