@@ -95,7 +95,7 @@ async function showConcept(section, request) {
   const undo = () =>
     void step(async () => {
       if ((acts.pop() ?? null) === null) await undoLabels();
-    });
+    }, true);
   /** @param {Concept} concept */
   const addSure = ({ sure }) =>
     step(async () => {

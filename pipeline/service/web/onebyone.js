@@ -29,22 +29,27 @@ export function bindLetters(view) {
 }
 
 /**
- * A function that runs an act and then shows what follows; a second act meanwhile does nothing.
+ * A function that runs an act and then shows what follows. An answer meanwhile does nothing: it would be
+ * to the photo that is leaving. An undo waits.
  * @param {() => Promise<unknown>} next
  */
 export function oneByOne(next) {
-  let busy = false;
-  return async (/** @type {() => Promise<unknown>} */ act) => {
-    if (busy) return;
-    busy = true;
+  /** @type {Promise<void> | null} */
+  let running = null;
+  /** @param {() => Promise<unknown>} act */
+  const run = async (act) => {
     try {
       await act();
       await next();
     } catch (error) {
       failure(error);
-    } finally {
-      busy = false;
     }
+  };
+  return async (/** @type {() => Promise<unknown>} */ act, wait = false) => {
+    while (wait && running) await running;
+    if (running) return;
+    await (running = run(act));
+    running = null;
   };
 }
 

@@ -54,7 +54,7 @@ async function showQueue(section, request) {
   const undo = () =>
     step(async () => {
       if (await undoLabels()) decided = Math.max(0, decided - 1);
-    });
+    }, true);
 
   /**
    * @param {Entry | undefined} entry

@@ -138,29 +138,28 @@ def _train_when_free(run):
 
 
 @pytest.mark.slow
-def test_a_killed_service_leaves_the_old_or_the_new_model(own, tmp_path):
+def test_a_killed_service_leaves_the_old_or_the_new_model(own):
     """Killed before the training, in it, and about its end; the training ends with the service, or on its own."""
-    before, old = created(own), own.folder.with_name("old")
-    shutil.copytree(own.folder, old)
+    before = created(own)
     for wait in ("starting", "training", None):
-        shutil.rmtree(own.folder)
-        shutil.copytree(old, own.folder)
-        command = [os.path.join(os.path.dirname(sys.executable), "visterm"), "serve", "--run", own.name, "--port", "0"]
-        environment = os.environ | {"VISTERM_RUNS": str(own.folder.parent)}
+        run = Run(own.folder.with_name(f"killed-{wait}"))  # its own: a training may go on when the test has left it
+        shutil.copytree(own.folder, run.folder)
+        command = [os.path.join(os.path.dirname(sys.executable), "visterm"), "serve", "--run", run.name, "--port", "0"]
+        environment = os.environ | {"VISTERM_RUNS": str(run.folder.parent)}
         service = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         try:
             with httpx.Client(base_url=service.stdout.readline().strip(), timeout=PATIENCE) as client:
-                relabel(client, own)
+                relabel(client, run)
                 told = client.post("/api/train").json()
                 while told["running"] and not (wait and told["phase"].startswith(wait)):
                     told = client.get("/api/train").json()
         finally:
             service.kill()
             service.communicate(timeout=PATIENCE)
-        _train_when_free(own)
-        for name, time_of in created(own).items():
-            assert time_of == before[name] or name in {training["learner"] for training in undoable(own)}
-        assert Searcher(own).learners == ["oasis", "knn", "cosine"]
+        _train_when_free(run)
+        for name, time_of in created(run).items():
+            assert time_of == before[name] or name in {training["learner"] for training in undoable(run)}
+        assert Searcher(run).learners == ["oasis", "knn", "cosine"]
 
 
 @pytest.fixture
