@@ -34,10 +34,8 @@ def folder(request, tmp_path_factory):
 def everything(folder):
     """What training, both evaluations and the export of a run write, without times."""
     visterm("train", "--learner", LEARNERS, *STEPS, "--run", "made", cwd=folder)
-    for protocol in ("closed", "open"):
-        options = (
-            [] if protocol == "closed" else ["--set", "evaluate.protocol=open", "--set", "evaluate.class_splits=1"]
-        )
+    open_world = ["--set", "evaluate.protocol=open", "--set", "evaluate.class_splits=1"]
+    for protocol, options in {"test images": [], "open world": open_world}.items():
         visterm("evaluate", "--learner", LEARNERS, "--run", "made", *STEPS, *options, cwd=folder)
         figures = json.loads(next((folder / "runs/made/evaluations").glob("*/metrics.json")).read_text())
         yield protocol, without_times(figures)
