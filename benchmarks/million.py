@@ -6,8 +6,8 @@ length again. They are written as a table of float16, which ``visterm features -
 builds the graph, and ``visterm serve`` answers. Memory is that of each process at its peak, with what it has mapped:
 the pages of vectors and graph, which processes share and the system takes back, are counted. ``--quick`` is a tenth.
 
-``visterm train`` learns OASIS by its defaults on a second table, of which the split trains on 600,000: photos that follow
-each other in the sets share one of 1,000 labels. The memory of a training is its own, without mapped files.
+``visterm train`` learns OASIS by its defaults on a second table, of which the split trains on 600,000: photos that
+follow each other in the sets share one of 1,000 labels. The memory of a training is its own, without mapped files.
 
 Adding: from 1,000 new vectors in the catalogue until an opened run, opened again as the service does, has found one of
 them; removing: from their exclusion until it no longer finds them.
