@@ -18,7 +18,7 @@ An image with several labels, or clicked for several queries, is one of each of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any
 
@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from .base import SimilarityLearner, scores_of
 from .given_triplets import GivenTriplets
 from .maps import Affine, Map, Unit
-from .rows import RowsOf, is_dense
+from .rows import RowsOf, blocks, is_dense
 from .sums import product, unit_rows
 
 MAX_FEATURES = 4096  # the root of a matrix of so many dimensions takes a minute, and 500 MB beside it
@@ -38,17 +38,10 @@ _SHRINKAGE = 0.01  # s: 0.003 to 0.03 are as good on vectors of photos
 _ROWS = 4096  # images that are whitened at a time
 
 
-def _blocks(X: Any, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Some rows of X, `_ROWS` at a time, with their places."""
-    for start in range(0, len(rows), _ROWS):
-        some = slice(start, start + _ROWS)
-        yield some, X[rows[some]]
-
-
 def _sums(X: Any, groups: sp.csr_array, rows: np.ndarray) -> np.ndarray:
     """Sum of the images of each group, float64 (n_groups, d): the same numbers whatever is read at a time."""
     sums = np.zeros((groups.shape[1], X.shape[1]))
-    for some, part in _blocks(X, rows):
+    for some, part in blocks(X, rows):
         present = np.unique(groups[some].indices)
         # One image after the other is added to what there is.
         added = sp.hstack([sp.eye_array(len(present)), groups[some][:, present].T], format="csc")
@@ -84,7 +77,7 @@ def within_scatter(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None)
     times = np.asarray(groups.sum(axis=1)).ravel()  # an image counts in each of its groups
     sums = _sums(X, groups, rows) / np.sqrt(sizes)[:, None]
     C = -(sums.T @ sums)
-    for some, part in _blocks(X, rows):
+    for some, part in blocks(X, rows):
         part = part.astype(np.float64) * np.sqrt(times[some, None])
         C += part.T @ part
     return C / sizes.sum(), free
@@ -106,7 +99,7 @@ def whitening(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None) -> t
             values, vectors = scipy.linalg.eigh(C, overwrite_a=True, check_finite=False)
             shrinkage = max(_SHRINKAGE, 1 / free) * values.sum()
             A = (vectors / np.sqrt(np.maximum(values, 0) + shrinkage)) @ vectors.T
-        square = sum(float(np.square((part - mean) @ A).sum()) for _, part in _blocks(X, rows)) / len(rows)
+        square = sum(float(np.square((part - mean) @ A).sum()) for _, part in blocks(X, rows)) / len(rows)
     A /= np.sqrt(square) if square > 0 else 1.0
     return mean.astype(np.float32), ((A + A.T) / 2).astype(np.float32)
 

@@ -42,8 +42,8 @@ class ByRows:
 
 
 def mapped(folder, X):
-    np.save(folder / "X.npy", X)
-    return np.load(folder / "X.npy", mmap_mode="r")
+    np.save(folder / f"{X.dtype}.npy", X)
+    return np.load(folder / f"{X.dtype}.npy", mmap_mode="r")
 
 
 def fitted(learner, X, y, **options):
@@ -62,7 +62,8 @@ def test_the_same_to_the_last_bit(name, halves, tmp_path):
     options = {"world": "open", "learned": None}
     wanted = state_of(fitted(LEARNERS[name], X.astype(np.float32), y, **options))
     assert wanted["learned_"] is not None
-    for images in (mapped(tmp_path, X), ByRows(X, tmp_path), sp.csr_array(X.astype(np.float32))):
+    double = mapped(tmp_path, X.astype(np.float64))
+    for images in (mapped(tmp_path, X), ByRows(X, tmp_path), double, sp.csr_array(X.astype(np.float32))):
         state = state_of(fitted(LEARNERS[name], images, y, **options))
         assert state.keys() == wanted.keys()
         for key, value in wanted.items():
