@@ -34,7 +34,7 @@ from .page import DOCS, replace, table
 from .records import compared, kept_in, record
 from .vectors import CACHE, DATA
 
-TITLES = SETS | {"merged-20": "objects, flowers and textures, 20 classes"}
+TITLES = SETS | {"merged-20": "mixed set, 20 classes of objects, flowers and textures"}
 SIZES = (1_000, 3_000, 10_000)
 SPLITS = 3
 DRAWS = 5  # of test images, as many as are held out
