@@ -48,7 +48,7 @@ _PILOT = 30  # images whose vectors are made first, to know how long those of mo
 _FEWEST = 120  # images, below which the slowest kind of vectors is not tried, so that the others can have more
 _OF_TIMING = 0.3  # share of the time after which no further kind is timed
 _OF_VECTORS = 0.5  # share of the time for vectors; learners have the rest
-_GROWTH = 1.3  # more images make more centres, among which each block looks for its own
+_OF_PILOT = 0.65  # of the time of an image of these, that of one more: half was starting, but more centres take longer
 
 
 class _Silent(Console):
@@ -117,7 +117,7 @@ def try_photos(root: Path, config: Config, console: Console, *, budget: float = 
                         continue
                     run, own = Run(folder / "few" / kind), with_settings(timed, settings)
                     spent = features(run, own, folder / "few" / "photos", silent)["seconds"]
-                    seconds[kind] = _GROWTH * spent / len(few.labels)
+                    seconds[kind] = _OF_PILOT * spent / len(few.labels)
             most = _plan(kinds, seconds, skipped, budget - (time.perf_counter() - started))
             if most < len(sample.labels):
                 sample = _fewer(sample, config, most)
