@@ -23,7 +23,8 @@ from .coverage import write_coverage
 from .jobs import ROOT, code_of, run_jobs
 from .pages import render_again, write_page, write_summary
 
-NAMES = ("retrieval", "learning", "lead", "variants", "newsgroups", "annotation", "corel", "musl", "speed")
+NAMES = ("seeds", "retrieval", "learning", "lead", "scales", "variants", "details", "newsgroups", "annotation", "corel")
+NAMES += ("musl", "musl_r", "speed")
 
 
 def main() -> int:

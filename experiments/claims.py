@@ -59,6 +59,8 @@ OVER_TIME, ENSEMBLES = (
 )
 CALTECH, METRICS = "figure 5A: Caltech-20", "figure 5B: accuracy by the number of metrics"
 NOVEL, STABILITY, GROUPS = "figure 8: novel categories", "section 3.3: stability", "figures 6 and 7: the groups"
+ETA, OVERFITS = "section 5.3.2: LEGO's eta", "section 5.3.3: LMNN on training images"
+DISSIM, THEOREM = "section 6.1: the time of Dissim-OASIS", "theorem 1: a bound of mistakes"
 
 CLAIMS = {
     "oasis-every-k": Claim("JMLR", PRECISION, "OASIS is best at every k"),
@@ -79,6 +81,10 @@ CLAIMS = {
     "rho": Claim(
         "NIPS", "section 4.3.1, figure 3 (a): symmetric variants", "W becomes almost symmetric", "0.94", chosen=False
     ),
+    "lego-eta": Claim("JMLR", ETA, "LEGO varies less over eta than over the splits", chosen=False),
+    "lmnn-overfits": Claim("JMLR", OVERFITS, "LMNN gains more on training images: it overfits", chosen=False),
+    "dissim-time": Claim("JMLR", DISSIM, "OASIS is twice as fast as Dissim-OASIS", "2 times", chosen=False),
+    "theorem-1": Claim("JMLR", THEOREM, "The mistakes of OASIS are bounded", chosen=False),
     "psd-after": Claim("JMLR", PSD, "Projecting after learning beats doing so meanwhile"),
     "psd-rarely": Claim("JMLR", PSD, "Projecting every 50,000 steps beats every 5,000"),
     "oasis-fastest": Claim("JMLR", TIMES, "OASIS trains fastest"),

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.statistics import plus_minus
 
-from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, SIMILARITIES, measure
+from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, RANKERS, SIMILARITIES, measure
 from .pages import Results, open_text, select
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
@@ -39,7 +39,8 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     wanted = []
     for vectors in ["visterms"] if quick or not has_deep() else NAMES:
         similarities = SIMILARITIES if vectors == "visterms" else DEEP_SIMILARITIES
-        systems = QUICK if quick else {"words": [*ANNOTATORS[vectors]], "images": [*similarities]}
+        every = {"words": [*ANNOTATORS[vectors]], "queries": [*RANKERS[vectors]], "images": [*similarities]}
+        systems = QUICK if quick else every
         wanted += [
             {"part": part, "vectors": vectors, "system": name, "quick": quick}
             for part, names in systems.items()
@@ -62,10 +63,12 @@ def has_deep() -> bool:
 def facts(results: Results) -> dict[str, Any]:
     kinds = [kind for kind in NAMES if select(results, vectors=kind)]
     words = {kind: in_order(select(results, part="words", vectors=kind), ANNOTATORS[kind]) for kind in kinds}
+    queries = {kind: in_order(select(results, part="queries", vectors=kind), RANKERS[kind]) for kind in kinds}
     images = {kind: in_order(select(results, part="images", vectors=kind), SIMILARITIES) for kind in kinds}
     return {
         "kinds": kinds,
         "words": words,
+        "queries": queries,
         "images": images,
         "targets": {kind: (target, PUBLISHED[target][:2]) for kind, target in TARGETS.items() if kind in kinds},
         "best": {kind: max(own, key=lambda name: own[name]["validation"]) for kind, own in words.items()},
@@ -73,6 +76,14 @@ def facts(results: Results) -> dict[str, Any]:
         "word_rows": {
             kind: [[name, *cells(one), one["form"], settings(one)] for name, one in own.items()]
             for kind, own in words.items()
+        },
+        "form_rows": {
+            kind: [[name, *of_forms(one)] for name, one in own.items() if "forms" in one["figures"][0]]
+            for kind, own in words.items()
+        },
+        "query_rows": {
+            kind: [[name, f"{np.mean(one['precisions']):.3f}", settings(one)] for name, one in own.items()]
+            for kind, own in queries.items()
         },
         "published_rows": [[name, f"{p:.2f}", f"{r:.2f}", what] for name, (p, r, what) in PUBLISHED.items()],
         "image_columns": ["", "mAP", *(f"p@{k}" for k in KS), *(f"overlap@{k}" for k in KS), "settings"],
@@ -110,6 +121,12 @@ def cells(result: dict[str, Any]) -> list[str]:
     }
     recalled = f"{mean_of(result, 'n_recalled'):.0f} of {figures[0]['n_words']}"
     return [texts["precision"], texts["recall"], recalled, texts["map_one_word"], texts["map_two_words"]]
+
+
+def of_forms(result: dict[str, Any]) -> list[str]:
+    """Precision and recall by the scores as they are and standardised, with the settings chosen for the better form."""
+    found = [[one["forms"][form] for one in result["figures"]] for form in ("raw", "standardised")]
+    return [plus_minus([one[key] for one in own]) for own in found for key in ("precision", "recall")]
 
 
 def settings(result: dict[str, Any]) -> str:
