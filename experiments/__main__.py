@@ -24,7 +24,7 @@ from .jobs import ROOT, code_of, run_jobs
 from .pages import render_again, write_page, write_summary
 
 NAMES = ("seeds", "retrieval", "learning", "lead", "scales", "variants", "details", "newsgroups", "annotation", "corel")
-NAMES += ("musl", "musl_r", "speed")
+NAMES += ("pamir", "musl", "musl_r", "speed")
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.statistics import plus_minus
 
-from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, RANKERS, SIMILARITIES, measure
+from .measured.corel import ANNOTATORS, DEEP_SIMILARITIES, KS, SIMILARITIES, measure
 from .pages import Results, open_text, select
 
 __all__ = ["ALONE", "facts", "jobs", "measure"]
@@ -39,7 +39,7 @@ def jobs(quick: bool) -> list[dict[str, Any]]:
     wanted = []
     for vectors in ["visterms"] if quick or not has_deep() else NAMES:
         similarities = SIMILARITIES if vectors == "visterms" else DEEP_SIMILARITIES
-        every = {"words": [*ANNOTATORS[vectors]], "queries": [*RANKERS[vectors]], "images": [*similarities]}
+        every = {"words": [*ANNOTATORS[vectors]], "images": [*similarities]}
         systems = QUICK if quick else every
         wanted += [
             {"part": part, "vectors": vectors, "system": name, "quick": quick}
@@ -63,12 +63,10 @@ def has_deep() -> bool:
 def facts(results: Results) -> dict[str, Any]:
     kinds = [kind for kind in NAMES if select(results, vectors=kind)]
     words = {kind: in_order(select(results, part="words", vectors=kind), ANNOTATORS[kind]) for kind in kinds}
-    queries = {kind: in_order(select(results, part="queries", vectors=kind), RANKERS[kind]) for kind in kinds}
     images = {kind: in_order(select(results, part="images", vectors=kind), SIMILARITIES) for kind in kinds}
     return {
         "kinds": kinds,
         "words": words,
-        "queries": queries,
         "images": images,
         "targets": {kind: (target, PUBLISHED[target][:2]) for kind, target in TARGETS.items() if kind in kinds},
         "best": {kind: max(own, key=lambda name: own[name]["validation"]) for kind, own in words.items()},
@@ -80,10 +78,6 @@ def facts(results: Results) -> dict[str, Any]:
         "form_rows": {
             kind: [[name, *of_forms(one)] for name, one in own.items() if "forms" in one["figures"][0]]
             for kind, own in words.items()
-        },
-        "query_rows": {
-            kind: [[name, f"{np.mean(one['precisions']):.3f}", settings(one)] for name, one in own.items()]
-            for kind, own in queries.items()
         },
         "published_rows": [[name, f"{p:.2f}", f"{r:.2f}", what] for name, (p, r, what) in PUBLISHED.items()],
         "image_columns": ["", "mAP", *(f"p@{k}" for k in KS), *(f"overlap@{k}" for k in KS), "settings"],

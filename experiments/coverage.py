@@ -104,6 +104,7 @@ ROWS = (
     Row("WSABIE", "figure 1: precision and sibling precision at k", "annotation"),
     Row("WSABIE", "figure 2: precision along training time", "annotation", "on words of subject lines"),
     Row("WSABIE", "PAMIR's own set, several labels", "corel", "not of this paper: of Grangier and Bengio, 2008"),
+    Row("WSABIE", "PAMIR itself: photos ranked for words", "pamir", "of Grangier and Bengio, beside PAMIR-IA"),
     Row("MuSL", "MuSL; one metric, one per category, random and k-means grouping", "musl"),
     Row("MuSL", "figures 1 and 2: the idea and the algorithm", "api/learners.md"),
     Row("MuSL", "figure 3: the matrix L at three stages", "musl"),

@@ -206,15 +206,19 @@ def measure(part: str, vectors: str, system: str, quick: bool) -> dict[str, Any]
     return measure_part(X, Y, Q, T, held_out, vectors, system, quick)
 
 
+def quick_grid(grid: Grid) -> Grid:
+    """A smaller grid, and two passes at most."""
+    small = grid.small()
+    if hasattr(small.learner, "n_steps"):
+        return replace(small, learner=clone(small.learner).set_params(n_steps=2 * small.learner.pass_steps))
+    return small
+
+
 def measure_words(
     X: Any, Y: np.ndarray, Q: Any, T: np.ndarray, held_out: np.ndarray, vectors: str, system: str, quick: bool
 ) -> dict[str, Any]:
     """Annotation; settings, steps and the form of the scores by F1 on held-out photos."""
-    grid = ANNOTATORS[vectors][system]
-    if quick:
-        grid = grid.small()
-        if hasattr(grid.learner, "n_steps"):
-            grid = replace(grid, learner=clone(grid.learner).set_params(n_steps=2 * grid.learner.pass_steps))
+    grid = quick_grid(ANNOTATORS[vectors][system]) if quick else ANNOTATORS[vectors][system]
     forms: dict[float, str] = {}  # by F1
 
     def measure(point: Point) -> Curve:
@@ -268,7 +272,7 @@ def measure_queries(
     X: Any, Y: np.ndarray, Q: Any, T: np.ndarray, held_out: np.ndarray, vectors: str, system: str, quick: bool
 ) -> dict[str, Any]:
     """Photos for words: average precision by word, mean of the seeds; settings by its mean on held-out photos."""
-    grid = RANKERS[vectors][system]
+    grid = quick_grid(RANKERS[vectors][system]) if quick else RANKERS[vectors][system]
 
     def measure(point: Point) -> Curve:
         curve: dict[int | None, float] = {}
@@ -280,9 +284,14 @@ def measure_queries(
         grid.at(point).fit(X[~held_out], sp.csr_array(Y[~held_out].astype(float)), callback=look)
         return [*curve.items()]
 
-    chosen = search(grid.points(), lambda points: [measure(point) for point in points], limits=grid.limits)
+    chosen = search(
+        grid.points(),
+        lambda points: [measure(point) for point in points],
+        limits=grid.limits,
+        rounds=0 if quick else ROUNDS,
+    )
     precisions = []
-    for seed in range(N_SEEDS):
+    for seed in range(1 if quick else N_SEEDS):
         learner = grid.at(chosen.point).set_params(random_state=seed)
         learner.fit(X, sp.csr_array(Y.astype(float)))
         precisions.append(word_precisions(learner.label_scores(Q), T))
