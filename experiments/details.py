@@ -24,16 +24,14 @@ PEER_FOLDS = 3
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    n_folds = 1 if quick else N_FOLDS
+    if quick:
+        return []
     wanted: list[dict[str, Any]] = [{"part": "dissim", "variant": variant} for variant in (None, "dissim")]
-    if not quick:
-        wanted += [{"part": "eta", "eta": eta} for eta in ETAS]
-        wanted += [{"part": "theorem"}]
-    found = [job | {"fold": fold} for job in wanted for fold in range(n_folds)]
-    if not quick:
-        systems = ("Euclidean", "OASIS", "LMNN") if has_peers() else ()
-        found += [{"part": "fit", "system": name, "fold": fold} for name in systems for fold in range(PEER_FOLDS)]
-    return found
+    wanted += [{"part": "eta", "eta": eta} for eta in ETAS]
+    wanted += [{"part": "theorem"}]
+    found = [job | {"fold": fold} for job in wanted for fold in range(N_FOLDS)]
+    systems = ("Euclidean", "OASIS", "LMNN") if has_peers() else ()
+    return found + [{"part": "fit", "system": name, "fold": fold} for name in systems for fold in range(PEER_FOLDS)]
 
 
 def facts(results: Results) -> dict[str, Any]:
@@ -51,9 +49,7 @@ def facts(results: Results) -> dict[str, Any]:
                 [eta, plus_minus([one["map"] for one in own], 4), ", ".join(f"{one['map']:.3f}" for one in own)]
                 for eta, own in of_eta.items()
             ],
-        }
-        if maps.size
-        else None,
+        },
         "times": times,
         "twice": [2 * us for us in times[None]],
         "ratio": float(np.mean(times["dissim"]) / np.mean(times[None])),

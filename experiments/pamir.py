@@ -21,9 +21,9 @@ ALONE = False
 
 
 def jobs(quick: bool) -> list[dict[str, Any]]:
-    kinds = ["visterms"] if quick or not has_deep() else [*NAMES]
+    kinds = [] if quick else [*NAMES] if has_deep() else ["visterms"]
     return [
-        {"part": "queries", "vectors": kind, "system": system, "quick": quick}
+        {"part": "queries", "vectors": kind, "system": system, "quick": False}
         for kind in kinds
         for system in RANKERS[kind]
     ]
