@@ -172,3 +172,16 @@ def test_no_claim_is_decided_at_the_edge_and_each_can_hold(unflagged, not_holdin
     assert not unflagged(retrieval, made_up(AS_IN_THE_PAPERS))
     assert not not_holding(retrieval, made_up(AS_IN_THE_PAPERS))
     assert min(n_folds for _, n_folds in retrieval.DATA.values()) >= FEWEST
+
+
+def test_legos_distances_stay_apart_however_the_grid_grows():
+    grid, tried = measured.CANDIDATES["LEGO"], []
+
+    def measure(points):
+        tried.extend(points)
+        return [[(4000, point["near"] - point["far"]), (8000, point["near"] - point["far"])] for point in points]
+
+    chosen = measured.search(grid.points(), measure, limits=grid.limits)
+    assert chosen.point["near"] == 1.9
+    assert chosen.point["far"] == 2.0
+    assert all(point["near"] < point["far"] for point in tried)
