@@ -716,6 +716,7 @@ class AROMA(FitsTriplets, WhiteningMixin, OnlineLearner):
     """
 
     linear = True
+    reads_rows = True
     _learned = ("distribution_",)
     _state = (*OnlineLearner._state, *WhiteningMixin._whitening_state, "distribution_", "best_distribution_")
     distribution_: np.ndarray  # (d, d, 2) or (3, d, d)

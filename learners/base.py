@@ -70,6 +70,7 @@ class SimilarityLearner(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     validates: bool = False  # holds images out of a fit, stops early, and chooses the share of what was learned
     resumes: bool = False  # is a `ResumingLearner`
     distributes: bool = False  # has parts of a fit done elsewhere
+    reads_rows: bool = False  # `fit` reads dense images that lie in files some rows at a time: see `rows.is_mapped`
     by_category: bool = False  # the gallery side depends on an image's category; has what `MuSL` has
 
     # Whether each side of an image is the sum of what its parts add to it; then `transform_parts` gives those.

@@ -346,6 +346,11 @@ class OASIS(FitsTriplets, WhiteningMixin, OnlineLearner):
     # -- the two sides -------------------------------------------------------------------------------------------------
 
     @property
+    def reads_rows(self) -> bool:  # type: ignore[override]  # read only, as the base class uses it
+        """Whether `fit` reads dense images by rows: where they are learned in blocks of queries."""
+        return self.variant not in ("dissim", "online-symmetric")
+
+    @property
     def gallery_is_vectors(self) -> bool:
         """Whether the gallery side is the vectors as they are: not with "dissim"."""
         return self.variant != "dissim"
@@ -599,7 +604,8 @@ def _needed(rows: Rows, triplets: np.ndarray) -> tuple[Rows, np.ndarray]:
     lengths = indptr[images + 1] - indptr[images]
     own = np.concatenate([[0], np.cumsum(lengths)])
     entries = np.repeat(indptr[images] - own[:-1], lengths) + np.arange(own[-1])
-    some = readonly(own), readonly(indices[entries]), readonly(data[entries]), readonly(norms[images])
+    columns = indices[entries] if len(indices) else indices
+    some = readonly(own), readonly(columns), readonly(data[entries]), readonly(norms[images])
     return some, places.reshape(triplets.shape).astype(triplets.dtype)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 import joblib
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from . import validation
@@ -25,7 +26,7 @@ from .base import Callback, Distribute, ResumingLearner, ratio_of_spreads, score
 from .checks import check_integer, check_share, plain_supervision
 from .draws import draw_seed
 from .given_triplets import GivenTriplets, steps_through
-from .rows import Rows, as_rows, is_dense, take_rows, writable
+from .rows import Rows, as_rows, blocks, is_dense, is_mapped, take_rows, writable
 from .sums import product, unit_rows
 from .triplets import TripletSampler, related_images
 
@@ -205,7 +206,7 @@ class OnlineLearner(ResumingLearner):
     def _finish(self) -> None:
         """Last step of learning; nothing by default."""
 
-    def _prepare(self, X: sp.csr_array, y: Any, training: np.ndarray) -> sp.csr_array:
+    def _prepare(self, X: Any, y: Any, training: np.ndarray) -> Any:
         """Vectors as the learner has them in this phase, learned from the rows `training`; X itself by default."""
         return X
 
@@ -331,7 +332,7 @@ class OnlineLearner(ResumingLearner):
         least, per_image = self._steps
         return max(least, per_image * n_images)
 
-    def _steps_of(self, X: sp.csr_array, y: Any) -> int:
+    def _steps_of(self, X: Any, y: Any) -> int:
         if isinstance(y, GivenTriplets) and self.n_steps is None:
             return steps_through(y)
         return self.steps_for(X.shape[0])
@@ -357,7 +358,7 @@ class OnlineLearner(ResumingLearner):
 
     def _run(
         self,
-        X: sp.csr_array,
+        X: Any,
         y: Any,
         callback: Callback | None,
         progress: Callback | None,
@@ -389,7 +390,7 @@ class OnlineLearner(ResumingLearner):
         self._as_new = np.asarray(rows), sp.csr_array(vectors)
         return self
 
-    def _with_held_out_as_new(self, X: sp.csr_array) -> sp.csr_array:
+    def _with_held_out_as_new(self, X: Any) -> Any:
         """X with the vectors of `measure_as_new` for images that are held out."""
         if self._as_new is None:
             return X
@@ -401,7 +402,7 @@ class OnlineLearner(ResumingLearner):
         place[rows[used]] = X.shape[0] + np.arange(used.sum())
         return sp.csr_array(sp.vstack([X, vectors[used]], format="csr")[place])
 
-    def _run_phase(self, X: sp.csr_array, y: Any, callback: Callback | None) -> None:
+    def _run_phase(self, X: Any, y: Any, callback: Callback | None) -> None:
         watch = measure_images = None
         if self.phase_ == "search":
             X = self._with_held_out_as_new(X)
@@ -409,7 +410,7 @@ class OnlineLearner(ResumingLearner):
         X = self._prepare(X, y, training)
         if self.phase_ == "search":
             held_out = np.asarray(self.held_out_)
-            rows, sampler = as_rows(take_rows(X, training)), self._sampler(y, training)
+            sampler, rows = self._sampler(y, training), as_rows(X, training)
             by_cosine = self._image_validator(vectors, y, held_out, sides=(unit_rows, unit_rows))
             on_vectors = self._is_open() or self._measures_on_vectors()
             if on_vectors:
@@ -426,7 +427,7 @@ class OnlineLearner(ResumingLearner):
                 self.cosine_p1_ = self._p1()
                 self._record(dict(_NO_STEPS), watch, measure_images)
         else:
-            rows, sampler = as_rows(X), self._sampler(y, None)
+            sampler, rows = self._sampler(y, None), as_rows(X)
         phase, chunk = self.phase_, self._chunk_steps(rows)
         while self.phase_ == phase:
             if self.n_steps_ < self.target_step_ or hasattr(self, "pass_sums_"):
@@ -540,12 +541,12 @@ class OnlineLearner(ResumingLearner):
             _log.warning("%d of %d images are never a query: %s", sampler.n_skipped_, y.shape[0], why)
         return sampler
 
-    def _validator(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
+    def _validator(self, X: Any, y: Any, held_out: np.ndarray) -> Callable[[], float]:
         """Function that gives the `validation_measure` of the present state on the images held out."""
         return self._image_validator(X, y, held_out)
 
     def _image_validator(
-        self, X: sp.csr_array, y: Any, held_out: np.ndarray, sides: tuple[Callable, Callable] | None = None
+        self, X: Any, y: Any, held_out: np.ndarray, sides: tuple[Callable, Callable] | None = None
     ) -> Callable[[], float]:
         """Function that measures the present state on the images held out, each against all others.
 
@@ -554,9 +555,7 @@ class OnlineLearner(ResumingLearner):
         own = validation.choose_queries(len(held_out), self.seed_)
         relevant = related_images(y, held_out[own], held_out, cutoff=getattr(self, "click_cutoff", None))
         query_side, gallery_side = sides or (self.transform_query, self._gallery_side)
-        gallery: Any = take_rows(X, held_out)
-        if is_dense(gallery):
-            gallery = gallery.toarray()
+        gallery = self._held_out_images(X, held_out)
         parts = [slice(start, start + _QUERIES_AT_ONCE) for start in range(0, len(own), _QUERIES_AT_ONCE)]
         queries = [gallery[own[part]] for part in parts]
 
@@ -574,15 +573,14 @@ class OnlineLearner(ResumingLearner):
 
         return mean_average_precision
 
-    def _chooser(self, X: sp.csr_array, y: Any, held_out: np.ndarray) -> Callable[[], float]:
+    def _chooser(self, X: Any, y: Any, held_out: np.ndarray) -> Callable[[], float]:
         """Function that chooses the share of what was learned for the present state, and gives the mAP with it."""
         own = validation.choose_queries(len(held_out), self.seed_)
         relevant = related_images(y, held_out[own], held_out, cutoff=getattr(self, "click_cutoff", None))
         unseen = np.isin(held_out, () if self.unseen_ is None else self.unseen_)
         groups = validation.groups_of(y)[held_out[own]]
-        gallery: Any = take_rows(X, held_out)
+        gallery = self._held_out_images(X, held_out)
         cautious = self._cautious_share(X)
-        gallery = gallery.toarray() if is_dense(gallery) else gallery
         queries = gallery[own]
         worlds = validation.Worlds(relevant, own, unseen, groups, scores_of(unit_rows(queries), unit_rows(gallery)))
         look, score = scores_of(self._look_side(queries), gallery), self._scorer(queries, gallery)
@@ -605,7 +603,11 @@ class OnlineLearner(ResumingLearner):
 
         return choose
 
-    def _cautious_share(self, X: sp.csr_array) -> float:
+    def _held_out_images(self, X: Any, held_out: np.ndarray) -> Any:
+        images = take_rows(X, held_out)
+        return images.toarray() if sp.issparse(images) and is_dense(images) else images
+
+    def _cautious_share(self, X: Any) -> float:
         """Share of what was learned that counts without evidence for another."""
         sparse = not is_dense(X) and self._starts_at_vectors()
         return min(self._most_open, validation.CAUTIOUS_SPARSE if sparse else validation.CAUTIOUS)
@@ -664,12 +666,38 @@ class OnlineLearner(ResumingLearner):
             raise ValueError(f"validation_rows must lie between 0 and {y.shape[0] - 1}, got {rows[0]} to {rows[-1]}")
         return np.unique(rows)
 
-    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[sp.csr_array, Any]:
+    def _check_supervised(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """Images, CSR, or dense if the learner reads them by rows; and labels, checked."""
+        y = y if y is None or isinstance(y, GivenTriplets) else plain_supervision(y)
+        if self.reads_rows and is_mapped(X):
+            return self._check_mapped(X, reset=reset), self._check_y(X, y, reset=reset)
         if isinstance(y, GivenTriplets):
-            return sp.csr_array(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)), y
-        y = plain_supervision(y) if y is not None else y  # without y, the check below says so
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
-        return sp.csr_array(X), y
+            X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset)
+        else:  # without y, it says so
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, multi_output=True, reset=reset)
+        if not self.reads_rows:
+            return sp.csr_array(X), y
+        if sp.issparse(X):
+            return (X.toarray() if is_dense(X) else sp.csr_array(X)), y
+        return (X if 4 * np.count_nonzero(X) >= X.size else sp.csr_array(X)), y
+
+    def _check_y(self, X: Any, y: Any, *, reset: bool) -> Any:
+        if isinstance(y, GivenTriplets):
+            return y
+        y = validate_data(self, y=y, multi_output=True, reset=reset)
+        check_consistent_length(X, y)
+        return y
+
+    def _check_mapped(self, X: Any, *, reset: bool) -> Any:
+        """Images that lie in files, of which few are read at a time; CSR if most entries are zero."""
+        validate_data(self, X[:1], reset=reset)
+        n_entries = 0
+        for _, block in blocks(X):
+            assert_all_finite(block, input_name="X", estimator_name=type(self).__name__)
+            n_entries += int(np.count_nonzero(block))
+        if 4 * n_entries >= X.shape[0] * X.shape[1]:
+            return X
+        return sp.vstack([sp.csr_array(block) for _, block in blocks(X)], format="csr")
 
     def _check_loop_params(self) -> None:
         if self.n_steps is not None or self._steps is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ from numba import njit
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 # Images as kernels take them, read-only: indptr (n + 1,) int64, indices (nnz,) uint32 and data (nnz,) float32 of a CSR
-# array with sorted columns, and the rows' squared norms (n,) float32. A plain tuple: triplets.py says why.
+# array with sorted columns, and the rows' squared norms (n,) float32. Of images that a learner reads by rows, `indices`
+# is empty: `dense_rows` has all that kernels need. A plain tuple: triplets.py says why.
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 # A number in a kernel, of any width: what Python hands in, or what an array of NumPy gives.
@@ -20,6 +23,47 @@ Int = int | np.integer[Any]
 Float = float | np.floating[Any]
 
 _ROWS_AT_ONCE = 100_000
+_DENSE_AT_ONCE = 4096  # 21 MB at d = 1,280
+
+
+class RowsOf:
+    """Dense images that a function makes of others, when rows are read.
+
+    Parameters
+    ----------
+    X : dense images of shape (n, d)
+    made : callable
+        Gives dense images (m, d) for float32 arrays (m, d); each for itself.
+    """
+
+    def __init__(self, X: Any, made: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._X, self._made, self.shape = X, made, X.shape
+        self.by_rows, self.folder = is_mapped(X), getattr(X, "folder", None)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self._made(read(self._X, rows))
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether dense images lie in files, of which rows are read when they are needed.
+
+    Those of a memory-mapped array do, and those of an object that says so by `by_rows`. It has a `shape`, and indexed
+    by a slice or an array of numbers it gives an array of these rows; files that are made of it go to its `folder`.
+    """
+    return isinstance(X, np.memmap) or bool(getattr(X, "by_rows", False))
+
+
+def read(X: Any, rows: Any) -> np.ndarray:
+    """Some rows of dense images: C-contiguous float32 array."""
+    return np.ascontiguousarray(X[rows], np.float32)
+
+
+def blocks(X: Any, rows: np.ndarray | None = None) -> Iterator[tuple[slice, np.ndarray]]:
+    """All rows of dense images, or those named, some at a time, with their places."""
+    n = X.shape[0] if rows is None else len(rows)
+    for start in range(0, n, _DENSE_AT_ONCE):
+        some = slice(start, min(start + _DENSE_AT_ONCE, n))
+        yield some, read(X, some if rows is None else rows[some])
 
 
 def writable(array: np.ndarray) -> np.ndarray:
@@ -27,8 +71,10 @@ def writable(array: np.ndarray) -> np.ndarray:
     return array if type(array) is np.ndarray and array.flags.writeable else np.array(array)
 
 
-def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
-    """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped vectors are not copied."""
+def take_rows(X: Any, rows: np.ndarray) -> Any:
+    """``X[rows]`` of sorted rows; where these follow each other and are most of X, mapped CSR arrays are not copied."""
+    if not sp.issparse(X):
+        return read(X, rows)
     if not len(rows) or rows[-1] + 1 - rows[0] != len(rows):
         return X[rows]
     first, last = rows[0], rows[-1] + 1
@@ -37,11 +83,16 @@ def take_rows(X: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
     return sp.csr_array(arrays, shape=(len(rows), X.shape[1]))
 
 
-def as_rows(X: sp.csr_array) -> Rows:
-    """Arrays for the kernels; copied only where their types or the order of the columns ask for it.
+def as_rows(X: Any, rows: np.ndarray | None = None) -> Rows:
+    """Arrays for the kernels, of all images or of those named; copied only where their types or the order ask for it.
 
-    Of vectors of which a quarter of the entries or more are not zero, all are stored: `dense_rows` has them as one.
+    Of sparse vectors of which a quarter of the entries or more are not zero, all are stored: `dense_rows` has them as
+    one. Dense images that lie in files are copied to a nameless file, which vanishes with the arrays.
     """
+    if not sp.issparse(X):
+        return _as_dense_rows(X, rows)
+    if rows is not None:
+        X = take_rows(X, rows)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -60,9 +111,34 @@ def as_rows(X: sp.csr_array) -> Rows:
     )
 
 
-def is_dense(X: sp.csr_array) -> bool:
+def _as_dense_rows(X: Any, rows: np.ndarray | None) -> Rows:
+    if rows is not None or not isinstance(X, np.ndarray) or X.dtype != np.float32 or not X.flags.c_contiguous:
+        X = _copy(X, rows)
+    norms = np.empty(len(X), np.float32)
+    for some, block in blocks(X):
+        norms[some] = sp.csr_array(block * block).sum(axis=1)  # in the order of sums of sparse rows
+    n, d = X.shape
+    return readonly(np.arange(n + 1) * d), readonly(np.empty(0, np.uint32)), readonly(X.reshape(-1)), readonly(norms)
+
+
+def _copy(X: Any, rows: np.ndarray | None) -> np.ndarray:
+    """Rows of dense images one after the other: in memory, or of images that lie in files in a nameless file."""
+    shape = X.shape[0] if rows is None else len(rows), X.shape[1]
+    if not is_mapped(X):
+        copied = np.empty(shape, np.float32)
+        for some, block in blocks(X, rows):
+            copied[some] = block
+        return copied
+    # Written, not mapped for writing: a full disk is an error then, and not the end of the process.
+    with tempfile.TemporaryFile(dir=getattr(X, "folder", None)) as file:
+        for _, block in blocks(X, rows):
+            block.tofile(file)
+        return np.memmap(file, np.float32, "r", shape=shape)
+
+
+def is_dense(X: Any) -> bool:
     """Whether a quarter of the entries or more are not zero: kernels for dense vectors are then as fast or faster."""
-    return X.shape[0] * X.shape[1] <= 4 * X.nnz
+    return not sp.issparse(X) or X.shape[0] * X.shape[1] <= 4 * X.nnz
 
 
 def _with_zeros(X: sp.csr_array) -> sp.csr_array:
@@ -73,8 +149,8 @@ def _with_zeros(X: sp.csr_array) -> sp.csr_array:
 
 def mean_entries(rows: Rows) -> float:
     """Non-zero entries per image."""
-    indptr, indices, _, _ = rows
-    return len(indices) / (len(indptr) - 1)
+    indptr, _, data, _ = rows
+    return len(data) / (len(indptr) - 1)
 
 
 def entry_cost(rows: Rows, n_features: int) -> float:

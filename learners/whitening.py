@@ -18,7 +18,7 @@ An image with several labels, or clicked for several queries, is one of each of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from typing import Any
 
@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from .base import SimilarityLearner, scores_of
 from .given_triplets import GivenTriplets
 from .maps import Affine, Map, Unit
+from .rows import RowsOf, is_dense
 from .sums import product, unit_rows
 
 MAX_FEATURES = 4096  # the root of a matrix of so many dimensions takes a minute, and 500 MB beside it
@@ -37,20 +38,42 @@ _SHRINKAGE = 0.01  # s: 0.003 to 0.03 are as good on vectors of photos
 _ROWS = 4096  # images that are whitened at a time
 
 
-def within_scatter(X: np.ndarray, groups: sp.csr_array) -> tuple[np.ndarray, int]:
+def _blocks(X: Any, rows: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Some rows of X, `_ROWS` at a time, with their places."""
+    for start in range(0, len(rows), _ROWS):
+        some = slice(start, start + _ROWS)
+        yield some, X[rows[some]]
+
+
+def _sums(X: Any, groups: sp.csr_array, rows: np.ndarray) -> np.ndarray:
+    """Sum of the images of each group, float64 (n_groups, d): the same numbers whatever is read at a time."""
+    sums = np.zeros((groups.shape[1], X.shape[1]))
+    for some, part in _blocks(X, rows):
+        present = np.unique(groups[some].indices)
+        # One image after the other is added to what there is.
+        added = sp.hstack([sp.eye_array(len(present)), groups[some][:, present].T], format="csc")
+        sums[present] = added @ np.vstack([sums[present], part])
+    return sums
+
+
+def within_scatter(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None) -> tuple[np.ndarray, int]:
     """Mean scatter of the images of a group around their mean, and its degrees of freedom.
 
     Parameters
     ----------
-    X : float array of shape (n, d)
-    groups : CSR array of shape (n, n_groups)
+    X : dense images of shape (n, d)
+        An array, or another that gives arrays of rows when it is indexed.
+    groups : CSR array of shape (n_rows, n_groups)
         Which image is in which groups: ones.
+    rows : int array of shape (n_rows,), optional
+        The images, as rows of X; by default all.
 
     Returns
     -------
     float64 array of shape (d, d), int
         Zeros and 0 where no group has two images.
     """
+    rows = np.arange(X.shape[0]) if rows is None else rows
     sizes = np.asarray(groups.sum(axis=0)).ravel()
     groups = groups[:, sizes >= 2].astype(np.float64)
     sizes = sizes[sizes >= 2]
@@ -59,31 +82,31 @@ def within_scatter(X: np.ndarray, groups: sp.csr_array) -> tuple[np.ndarray, int
     if free < 1:
         return np.zeros((d, d)), 0
     times = np.asarray(groups.sum(axis=1)).ravel()  # an image counts in each of its groups
-    sums = (groups.T @ X) / np.sqrt(sizes)[:, None]
+    sums = _sums(X, groups, rows) / np.sqrt(sizes)[:, None]
     C = -(sums.T @ sums)
-    for start in range(0, len(X), _ROWS):
-        part = X[start : start + _ROWS].astype(np.float64) * np.sqrt(times[start : start + _ROWS, None])
+    for some, part in _blocks(X, rows):
+        part = part.astype(np.float64) * np.sqrt(times[some, None])
         C += part.T @ part
     return C / sizes.sum(), free
 
 
-def whitening(X: np.ndarray, groups: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and matrix A of the images: float32 (d,) and (d, d), symmetric; arguments as of `within_scatter`.
+def whitening(X: Any, groups: sp.csr_array, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and matrix A of images: float32 (d,) and (d, d), symmetric; arguments as of `within_scatter`.
 
     A is scaled so that A (x - mean) has the length 1 in the root mean square.
 
     With few images the shrinkage s is one over the degrees of freedom; without two images of a group, A is the
     identity.
     """
-    mean, A = X.mean(axis=0, dtype=np.float64), np.eye(X.shape[1])
+    rows, A = np.arange(X.shape[0]) if rows is None else rows, np.eye(X.shape[1])
+    mean = _sums(X, sp.csr_array(np.ones((len(rows), 1))), rows)[0] / len(rows)
     with threadpool_limits(1, user_api="blas"):  # the same numbers, whatever the number of threads
-        C, free = within_scatter(X, groups)
+        C, free = within_scatter(X, groups, rows)
         if np.trace(C) > 0:
             values, vectors = scipy.linalg.eigh(C, overwrite_a=True, check_finite=False)
             shrinkage = max(_SHRINKAGE, 1 / free) * values.sum()
             A = (vectors / np.sqrt(np.maximum(values, 0) + shrinkage)) @ vectors.T
-        parts = (X[i : i + _ROWS] - mean for i in range(0, len(X), _ROWS))
-        square = sum(float(np.square(part @ A).sum()) for part in parts) / len(X)
+        square = sum(float(np.square((part - mean) @ A).sum()) for _, part in _blocks(X, rows)) / len(rows)
     A /= np.sqrt(square) if square > 0 else 1.0
     return mean.astype(np.float32), ((A + A.T) / 2).astype(np.float32)
 
@@ -123,8 +146,9 @@ class WhiteningMixin(SimilarityLearner):
     def whitened(self, X: Any) -> Any:
         """Whitened vectors of images, of unit length: dense float32 (n, d); X itself where nothing is whitened."""
         X = self._check_images(X)
-        if not self.is_whitened() or self._has_whitened:
-            return X
+        return self._whiten(X) if self.is_whitened() and not self._has_whitened else X
+
+    def _whiten(self, X: Any) -> np.ndarray:
         parts = [product(X[i : i + _ROWS], self.whitening_) for i in range(0, X.shape[0], _ROWS)]
         return unit_rows(np.concatenate(parts) - self._shift)
 
@@ -202,22 +226,27 @@ class WhiteningMixin(SimilarityLearner):
 
     # -- in a fit ------------------------------------------------------------------------------------------------------
 
-    def _whitens(self, X: sp.csr_array) -> bool:
+    def _whitens(self, X: Any) -> bool:
         d = X.shape[1]
         if self.whiten == "auto":
-            return d <= MAX_FEATURES and X.shape[0] * d <= 4 * X.nnz
+            return d <= MAX_FEATURES and is_dense(X)
         if self.whiten and d > MAX_FEATURES:
             raise ValueError(f"whiten=True takes vectors of {MAX_FEATURES:,} numbers at most, got {d:,}")
         return bool(self.whiten)
 
-    def _prepare(self, X: sp.csr_array, y: Any, training: np.ndarray) -> sp.csr_array:
+    def _prepare(self, X: Any, y: Any, training: np.ndarray) -> Any:
         X = super()._prepare(X, y, training)
         begins = self.n_steps_ == 0 and (self.phase_ == "refit" or not self.history_)  # not where more is learned
         if begins and not self.is_whitened() and self._whitens(X):
             self.__dict__.pop("_shift", None)
-            self.mean_, self.whitening_ = whitening(X[training].toarray(), _groups(y)[training])
+            if sp.issparse(X):
+                self.mean_, self.whitening_ = whitening(X[training].toarray(), _groups(y)[training])
+            else:
+                self.mean_, self.whitening_ = whitening(X, _groups(y)[training], training)
             self._start_whitened()
-        return sp.csr_array(self.whitened(X)) if self.is_whitened() else X
+        if not self.is_whitened():
+            return X
+        return sp.csr_array(self._whiten(X)) if sp.issparse(X) else RowsOf(X, self._whiten)
 
     def _start_whitened(self) -> None:
         """Change the state before the first triplet where vectors are whitened; nothing by default."""

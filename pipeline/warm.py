@@ -20,6 +20,7 @@ import numpy as np
 KINDS = ("sparse", "dense")  # vectors, which have kernels of their own
 _SMALL = {"n_steps": 64, "pass_steps": 64, "validation_fraction": 0.3, "n_bits": 2, "n_metrics": 2, "n_components": 8}
 _IMAGES, _FEATURES = 40, 64
+_GALLERY = 200  # images, so that few of them are candidates
 
 
 def delete_stale_kernels(room: Path) -> None:
@@ -58,6 +59,19 @@ def learn(name: str, kind: str) -> None:
     ExactIndex(learner, X).search(X, 5)
 
 
+def search() -> None:
+    """Search a few dense vectors, in memory and stored."""
+    from visterm.learners import Cosine
+    from visterm.retrieval import ExactIndex, StoredVectors
+
+    X = np.random.default_rng(0).random((_GALLERY, _FEATURES), np.float32)
+    halves, rows = X.astype(np.float16), np.arange(_GALLERY)
+    halves.flags.writeable = False  # as mapped files are
+    for gallery in (X, StoredVectors([halves], np.zeros(_GALLERY, int), rows)):
+        for k in (5, _GALLERY - 1):  # few of the gallery, and nearly all
+            ExactIndex(Cosine().fit(X), gallery).search(X[:8], k, exclude=rows[:8])
+
+
 def extract() -> None:
     """Extract visterms from a few images."""
     from visterm.features import VistermExtractor
@@ -69,10 +83,10 @@ def extract() -> None:
 def _done(task: tuple[str, ...]) -> None:
     logging.disable()  # so few images are warned of
     warnings.simplefilter("ignore")
-    if task:
+    if len(task) > 1:
         learn(*task)
     else:
-        extract()
+        {"extract": extract, "search": search}[task[0]]()
 
 
 def main() -> None:
@@ -81,7 +95,7 @@ def main() -> None:
 
     for room in ("features", "learners", "retrieval"):
         delete_stale_kernels(Path(import_module(f"visterm.{room}").__path__[0]))
-    tasks: list[tuple[str, ...]] = [(), *((name, kind) for name in LEARNERS for kind in KINDS)]
+    tasks: list[tuple[str, ...]] = [("extract",), ("search",), *((name, kind) for name in LEARNERS for kind in KINDS)]
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         list(pool.map(_done, tasks))
 

@@ -367,7 +367,7 @@ class ExactIndex:
 
         Parameters
         ----------
-        Q : CSR matrix or ndarray, shape (n_queries, n_features)
+        Q : CSR matrix, ndarray or StoredVectors, shape (n_queries, n_features)
             Queries, before the learner's ``transform_query``.
         k : int or None, default=None
             Length of the lists. None ranks everything that some query may rank: all of the gallery, or one
@@ -388,7 +388,7 @@ class ExactIndex:
             If k is not in 1..n_gallery, if a query is not finite or has another number of features than the
             gallery, if ``exclude`` has the wrong shape or names no gallery row, or if a score is not finite.
         """
-        if not sp.issparse(Q):
+        if not sp.issparse(Q) and not isinstance(Q, StoredVectors):
             Q = np.asarray(Q)
         if Q.ndim != 2:
             raise ValueError(f"queries must have the shape (n_queries, n_features), got {Q.shape}")

@@ -42,6 +42,8 @@ class StoredVectors:
         Memory-mapped, of float16 or float32.
     array_of, row_of : int array of shape (n,)
         The array that holds each vector, and its row there.
+    folder : path, optional
+        Where files may be made of the vectors, by what reads them by rows.
 
     Examples
     --------
@@ -54,8 +56,10 @@ class StoredVectors:
 
     ndim = 2
     dtype = np.dtype(np.float32)
+    by_rows = True  # a learner that fits them reads some at a time
 
-    def __init__(self, arrays: Sequence[np.ndarray], array_of: Any, row_of: Any) -> None:
+    def __init__(self, arrays: Sequence[np.ndarray], array_of: Any, row_of: Any, folder: Any = None) -> None:
+        self.folder = folder
         self._arrays = [
             np.asarray(array).view(np.uint16) if array.dtype == np.float16 else np.asarray(array) for array in arrays
         ]

@@ -26,6 +26,7 @@ from visterm.retrieval import (
 
 LABEL_KS = (1, 5, 10)  # k of the precision of the first k labels
 LABELS_PER_IMAGE = 5  # labels that an image that may have several is annotated with, for precision and recall per label
+_BLOCK = 4096  # images that are annotated at a time
 
 
 class LabelFigures(NamedTuple):
@@ -77,9 +78,9 @@ class Task(NamedTuple):
     queries: Sequence[Image]
     gallery: Sequence[Image]
     train: Sequence[Image]  # the voters of k-nearest-neighbour accuracy
-    Q: sparse.csr_matrix
-    X: sparse.csr_matrix
-    X_train: sparse.csr_matrix | None
+    Q: Any  # vectors: CSR, an array, or `StoredVectors`
+    X: Any
+    X_train: Any | None
     relevance: sparse.csr_matrix
     classes: tuple[np.ndarray, np.ndarray] | None  # of queries and training images, if each has just one label
     siblings: tuple[list[str], sparse.csr_array] | None  # labels, and the matrix of sibling pairs
@@ -123,7 +124,10 @@ def _annotation(learner: Any, trained: Mapping[str, Any], task: Task) -> Annotat
     names = task.siblings[0] if task.siblings is not None else sorted({*known, *own})
     number = {name: i for i, name in enumerate(names)}
     ks = [k for k in LABEL_KS if k <= len(known)]
-    ranked = np.array([number[name] for name in known])[learner.annotate(task.Q, ks[-1])[0]]
+    parts = (task.Q[start : start + _BLOCK] for start in range(0, len(task.queries), _BLOCK))
+    ranked = np.array([number[name] for name in known])[
+        np.concatenate([learner.annotate(part, ks[-1])[0] for part in parts])
+    ]
     rows = [row for row, image in enumerate(task.queries) for _ in image.labels]
     columns = [number[label] for image in task.queries for label in image.labels]
     truth = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(task.queries), len(names)))

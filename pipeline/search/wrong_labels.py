@@ -68,8 +68,8 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
 
     Parameters
     ----------
-    X : CSR or dense of float32, shape (n_images, d)
-        Unit rows.
+    X : CSR, array or StoredVectors of float32, shape (n_images, d)
+        Unit rows. Those with a label are held in memory.
     y : array of shape (n_images,), or CSR of shape (n_images, n_labels)
         The label of each image; or where above 0, of several labels. Images without a label are not judged.
     names : sequence of str, optional
@@ -89,7 +89,7 @@ def judge_labels(X: Any, y: Any, names: Any = None) -> JudgedLabels:
     else:
         names, numbers = np.unique(np.asarray(y), return_inverse=True)
         has = sparse.csr_array((np.ones(len(numbers), bool), (np.arange(len(numbers)), numbers)))
-    X = sparse.csr_matrix(X) if sparse.issparse(X) else np.asarray(X)
+    X = sparse.csr_matrix(X) if sparse.issparse(X) else X
     images, labels = has.nonzero()
     usable = np.bincount(labels, minlength=len(names))[labels] > 1
     images, labels = images[usable].astype(np.int64), labels[usable].astype(np.int64)

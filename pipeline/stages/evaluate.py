@@ -26,7 +26,7 @@ from visterm.pipeline.store.models import (
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.splits import split_key
-from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
+from visterm.pipeline.store.vectors import extractor_content, identity, supervision, vectors_by_rows
 
 from .dask_cluster import connected
 from .features import check_features
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from visterm.pipeline.evaluation.measure import Task
 
 RUN_FILES = "run_files"  # folder beside the report
+_BLOCK = 4096  # images whose vectors are looked at at a time
 
 
 def evaluate(
@@ -265,8 +266,8 @@ def _make_task(run: Run, config: Config, collection: Collection, names: Sequence
     queries, gallery = _queries_and_gallery(run, config, collection)
     own = queries is gallery
     clicks = config.collection.clicks is not None
-    Q = mapped_vectors(run, collection, queries)
-    X = Q if own else mapped_vectors(run, collection, gallery)
+    Q = vectors_by_rows(run, collection, queries)
+    X = Q if own else vectors_by_rows(run, collection, gallery)
     # Together, so that labels have the same numbers on both sides.
     labels, _ = supervision([*queries, *gallery], clicks=clicks)
     exclude = np.arange(len(queries)) if own else np.full(len(queries), -1)
@@ -281,7 +282,7 @@ def _make_task(run: Run, config: Config, collection: Collection, names: Sequence
         labels, _ = supervision([*queries, *train], clicks=clicks)
         if isinstance(labels, np.ndarray):
             classes = labels[: len(queries)], labels[len(queries) :]
-            X_train = mapped_vectors(run, collection, train) if own else X
+            X_train = vectors_by_rows(run, collection, train) if own else X
     known = {name for image in train for name in image.labels}
     new = sorted({name for image in queries for name in image.labels} - known)
     if new and not clicks:
@@ -317,7 +318,8 @@ def _image_warnings(collection: Collection, queries: Sequence[Image], vectors: S
         warnings.append(
             f"{count(n_repeated, 'test image')} of {len(queries):,} are exact duplicates of other test images"
         )
-    n_empty = sum(int((np.asarray((part != 0).sum(axis=1)) == 0).sum()) for part in vectors)
+    blocks = (X[start : start + _BLOCK] for X in vectors for start in range(0, X.shape[0], _BLOCK))
+    n_empty = sum(int((np.asarray((block != 0).sum(axis=1)) == 0).sum()) for block in blocks)
     if n_empty:
         warnings.append(
             f"{count(n_empty, 'image')} with all-zero vectors (visterms that every training image has get no weight): "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ from visterm.pipeline.store.files import replaced, write_text
 from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import check_learners, load_trained, warn_if_stale
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import extractor_content, mapped_vectors
+from visterm.pipeline.store.vectors import extractor_content, vectors_by_rows
 
 if TYPE_CHECKING:
     from visterm.learners.maps import Chain
@@ -96,7 +97,7 @@ def export(
             raise UserError(f"run {run.name}: nothing to export yet; run 'visterm features --run {run.name}' first")
         learner = load_trained(run, name)
         warn_if_stale(run, name, collection.images("train", "validation", labelled=True), console)
-        X = mapped_vectors(run, collection, images)
+        X = vectors_by_rows(run, collection, images)
     similarity = effective(learner, learned)
     try:
         chain = as_chain(similarity.query_map(), X.shape[1])
@@ -139,8 +140,6 @@ def _as_npz(name: str, exported: _Similarity) -> Writer:
     chain = exported.needs_chain(name, "npz file")
 
     def write(stream: IO[bytes]) -> None:
-        sides = [side for _, side in exported.blocks()]
-        gallery = sparse.csr_array(sparse.vstack(sides)) if sparse.issparse(sides[0]) else np.concatenate(sides)
         arrays: dict[str, Any] = {
             "id": np.array([image.id for image in exported.images]),
             "path": np.array([_utf8(image.path) for image in exported.images]),
@@ -151,12 +150,22 @@ def _as_npz(name: str, exported: _Similarity) -> Writer:
             if step is not None:
                 offset = np.zeros(step.matrix.shape[1], np.float32) if step.offset is None else step.offset
                 arrays |= {f"map{number}": np.asarray(step.matrix), f"offset{number}": offset}
-        if sparse.issparse(gallery):  # the names of scipy.sparse.load_npz
+        first = exported.learner.transform(exported.X[:1])
+        if sparse.issparse(first):  # the names of scipy.sparse.load_npz
+            gallery = sparse.csr_array(sparse.vstack([side for _, side in exported.blocks()]))
             arrays |= {name: getattr(gallery, name) for name in ("data", "indices", "indptr", "shape")}
             arrays["format"] = np.array(b"csr")
-        else:
-            arrays["vector"] = gallery
-        np.savez(stream, **arrays)
+        with zipfile.ZipFile(stream, "w") as file:  # as np.savez, which would take all vectors at once
+            for key, array in arrays.items():
+                with file.open(f"{key}.npy", "w", force_zip64=True) as member:
+                    np.save(member, np.asanyarray(array), allow_pickle=False)
+            if not sparse.issparse(first):
+                shape = len(exported.images), first.shape[1]
+                header = {"descr": first.dtype.str, "fortran_order": False, "shape": shape}
+                with file.open("vector.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array_header_1_0(member, header)
+                    for _, side in exported.blocks():
+                        member.write(np.ascontiguousarray(side).data)
 
     return "similarity.npz", write
 

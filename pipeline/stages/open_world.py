@@ -20,7 +20,7 @@ from visterm.pipeline.store.images import Image
 from visterm.pipeline.store.models import TRAINED, load_trained
 from visterm.pipeline.store.records import fingerprint
 from visterm.pipeline.store.run import Run
-from visterm.pipeline.store.vectors import mapped_vectors, supervision
+from visterm.pipeline.store.vectors import supervision, vectors_by_rows
 
 from .supervision import TrainingData
 from .train import (
@@ -29,6 +29,7 @@ from .train import (
     constructor_parameters,
     held_out_rows,
     train_record,
+    vectors_for,
     world_settings,
 )
 
@@ -108,7 +109,7 @@ def measure_class_splits(
         done = 0
         for number in range(n_splits):
             split = split_classes(images, tested, config.seed, number)
-            Q = mapped_vectors(run, collection, split.tested)
+            Q = vectors_by_rows(run, collection, split.tested)
             for name in systems:
                 note = f"{name}, split {number + 1} of {n_splits}"
                 tick = functools.partial(phase.advance_to, done, note=note)
@@ -140,8 +141,9 @@ def _trained_on(run: Run, config: Config, collection: Collection, name: str, spl
     clicks = config.collection.clicks is not None
     if kind.one_label:
         check_one_label(name, images, clicks)
-    X, (y, labels) = mapped_vectors(run, collection, images), supervision(images, clicks=clicks)
+    y, labels = supervision(images, clicks=clicks)
     learner = kind(**constructor_parameters(kind, config, name, len(images), y, labels))
+    X = vectors_for(learner, run, collection, images)
     rows = held_out_rows(run, learner, images)
     measure_as_new(run, learner, images)
     options = world_settings(config, name)
@@ -157,6 +159,7 @@ def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[st
 
     from visterm.learners.blend import effective
     from visterm.retrieval import evaluate_test_test
+    from visterm.retrieval.stored import part
 
     y, _ = supervision(split.tested, clicks=config.collection.clicks is not None)
     seen = np.array(split.seen)
@@ -165,7 +168,9 @@ def _measure(learner: Any, config: Config, Q: Any, split: ClassSplit) -> dict[st
     for world, own in rows.items():
         evaluation = None
         if own.sum() > 1:
-            evaluation = evaluate_test_test(effective(learner), Q[own], y[own], max_k=1, n_jobs=config.compute.n_jobs)
+            evaluation = evaluate_test_test(
+                effective(learner), part(Q, own), y[own], max_k=1, n_jobs=config.compute.n_jobs
+            )
         if evaluation is None or not evaluation.n_queries:
             raise ValueError(f"no two test images of {world} classes share a label")
         evaluations[world] = evaluation

@@ -28,7 +28,7 @@ from visterm.pipeline.store.models import TRAINED, check_learners
 from visterm.pipeline.store.records import fingerprint, is_up_to_date, make_record, read_record
 from visterm.pipeline.store.run import Run
 from visterm.pipeline.store.teachers import MOST_IMAGES, TaughtImages, save_teachers
-from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision
+from visterm.pipeline.store.vectors import extractor_content, identity, mapped_vectors, supervision, vectors_by_rows
 
 from .dask_cluster import connected
 from .features import check_features
@@ -189,12 +189,13 @@ def _train(
     clicks = config.collection.clicks is not None
     if kind.one_label:
         check_one_label(learner_name, images, clicks)
-    X = with_uploads(mapped_vectors(run, collection, images), training)
-    y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, X.shape[0]), [])
+    n_rows = len(images) + len(training.uploads)
+    y, names = supervision(images, clicks=clicks) if triplets is None else (GivenTriplets(triplets, n_rows), [])
     for name in names if len(names) > 1 and not clicks else ():
         if all(name in image.labels for image in images):
             console.warn(f"every training image has the label {name}, by which all are similar: leave this label out")
     learner: Any = kind(**constructor_parameters(kind, config, learner_name, len(images), y, names))
+    X = with_uploads(vectors_for(learner, run, collection, images), training)
     if triplets is not None:
         learner.set_params(n_steps=getattr(config, learner_name).n_steps)  # by default several times through them
         for line in training.warnings:
@@ -290,6 +291,11 @@ def _train(
             )
     shutil.rmtree(checkpoint, ignore_errors=True)
     return record["result"]
+
+
+def vectors_for(learner: Any, run: Run, collection: Collection, images: Sequence[Image]) -> Any:
+    """Return the vectors that a learner is to be fitted on: on disk, if there are many and it reads them by rows."""
+    return (vectors_by_rows if learner.reads_rows else mapped_vectors)(run, collection, images)
 
 
 def held_out_rows(run: Run, learner: Any, images: Sequence[Image]) -> Any:

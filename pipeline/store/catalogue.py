@@ -452,11 +452,13 @@ class Collection(Database):
         back[order] = np.arange(len(order))
         return stacked(blocks)[back]
 
-    def float16_bytes(self, images: Sequence[Image]) -> int:
-        """Bytes that the vectors of images would take as float32, where they are stored as float16; else 0."""
+    def dense_bytes(self, images: Sequence[Image], dtype: str | None = None) -> int:
+        """Bytes that the vectors of images take as float32; 0 where they are sparse, or not stored as that dtype."""
         for image in images[:1]:
-            record = read_segment_record(self.segments / str(image.segment))
-            if record.get("dtype") == "float16":
+            folder = self.segments / str(image.segment)
+            record = read_segment_record(folder)
+            dense = record["kind"] == "dense" if "kind" in record else (folder / "vectors.npy").exists()
+            if dense and dtype in (None, record.get("dtype", "float32")):
                 return 4 * record["shape"][1] * len(images)
         return 0
 
@@ -473,7 +475,7 @@ class Collection(Database):
         arrays = [read_segment(self.segments / str(number)) for number in segments.tolist()]
         if (rows >= np.array([len(array) for array in arrays])[array_of[numbers]]).any():
             raise self.damaged("a segment has fewer rows than it names")
-        return StoredVectors(arrays, array_of[numbers], rows)
+        return StoredVectors(arrays, array_of[numbers], rows, self.folder)
 
 
 def _places(images: Sequence[Image]) -> tuple[np.ndarray, np.ndarray]:

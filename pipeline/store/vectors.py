@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 100_000  # images whose vectors are in memory at a time
 IN_MEMORY = 500_000_000  # bytes as float32 of vectors that a search holds in memory, where they are stored as float16
+BY_ROWS = 100_000_000  # bytes as float32 of dense vectors, from which they stay on disk for work that reads some rows
 
 
 def extractor_content(run: Run) -> str:
@@ -76,7 +77,7 @@ def vectors(run: Run, collection: Collection, images: Sequence[Image]) -> sparse
 
 def searched_vectors(run: Run, collection: Collection, images: Sequence[Image]) -> Any:
     """Read `vectors` to search in; many that are stored as float16 stay on disk, as `StoredVectors`."""
-    if collection.float16_bytes(images) > IN_MEMORY:
+    if collection.dense_bytes(images, "float16") > IN_MEMORY:
         return collection.in_place(images)
     return vectors(run, collection, images)
 
@@ -127,6 +128,13 @@ def mapped_vectors(run: Run, collection: Collection, images: Sequence[Image]) ->
         ends = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
         arrays = data, np.memmap(columns, np.int32, "r"), ends
         return sparse.csr_matrix(arrays, shape=(len(images), width), copy=False)
+
+
+def vectors_by_rows(run: Run, collection: Collection, images: Sequence[Image]) -> Any:
+    """Read `vectors` for work that reads some rows at a time: many dense ones stay on disk, as `StoredVectors`."""
+    if collection.dense_bytes(images) > BY_ROWS:
+        return collection.in_place(images)
+    return mapped_vectors(run, collection, images)
 
 
 def supervision(images: Sequence[Image], *, clicks: bool = False) -> tuple[np.ndarray | sparse.csr_matrix, list[str]]:

@@ -1,5 +1,6 @@
 """Compiling the kernels ahead."""
 
+import os
 import subprocess
 import sys
 
@@ -18,6 +19,32 @@ def test_every_learner_takes_the_few_vectors(name, kind):
 
 def test_images_are_extracted():
     warm.extract()
+
+
+@pytest.mark.slow
+def test_dense_searches_compile_nothing_more(tmp_path):
+    program = """
+import numpy as np
+from numba.core import event
+from visterm.pipeline import warm
+from visterm.learners import Cosine
+from visterm.retrieval import ExactIndex, StoredVectors
+warm.search()
+compiled = []
+event.register("numba:compile", type("", (event.Listener,), {"on_start": lambda self, e: compiled.append(e.data),
+                                                             "on_end": lambda self, e: None})())
+X = np.random.default_rng(1).random((500, 20), np.float32)
+np.save("X.npy", X.astype(np.float16))
+stored = StoredVectors([np.load("X.npy", mmap_mode="r")], np.zeros(500, int), np.arange(500))
+for gallery in (X, stored):
+    for queries in (X[:1], X[:100], stored):
+        for k in (10, 499):
+            ExactIndex(Cosine().fit(X), gallery, n_jobs=2).search(queries, k, exclude=np.full(len(queries), -1))
+print(len(compiled), [one["dispatcher"] for one in compiled])
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    told = subprocess.check_output([sys.executable, "-c", program], cwd=tmp_path, env=environment, text=True)
+    assert told == "0 []\n"
 
 
 @pytest.mark.slow
