@@ -17,7 +17,6 @@ from .rank import rank
 
 if TYPE_CHECKING:
     from .queries import Queries
-    from .searcher import Searcher
 
 
 class UnknownLabel(UserError):
@@ -75,14 +74,14 @@ def label_results(names: Sequence[str], numbers: Iterable[int], scores: Iterable
     ]
 
 
-def labels_of_nearest(searcher: Searcher, read: Queries, k: int) -> list[list[dict[str, Any]]]:
+def labels_of_nearest(searcher: Any, read: Queries, k: int) -> list[list[dict[str, Any]]]:
     """Rank the labels of the nearest labelled images for each query, as `KNNAnnotator` does.
 
     Nothing is trained: the index of cosine searches, and labels count as they are now. Labels that no neighbour has are
     left out.
     """
-    labels, settings = searcher.gallery.albums.labels, searcher.config.knn
-    wanted = Filter(label=tuple(labels))
+    settings = searcher.config.knn
+    wanted = Filter(label=tuple(searcher.gallery.albums.labels))
     if len(searcher.gallery.rows_of(wanted)) == len(searcher.images):
         wanted = NO_FILTER
     answers = []
