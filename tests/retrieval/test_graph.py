@@ -155,7 +155,7 @@ def test_other_galleries_and_damaged_files_are_refused(gallery, saved):
     for size in (0, 3, 100, len(whole) // 2, len(whole) - 1):
         (saved / FILE).write_bytes(whole[:size])
         refused("damaged, or of another version")
-    (saved / FILE).write_bytes(whole.replace(b"visterm graph 1", b"visterm graph 9"))
+    (saved / FILE).write_bytes(whole.replace(b"visterm graph 2", b"visterm graph 9"))
     refused("damaged, or of another version of visterm; build the index again")
     (saved / FILE).write_bytes(b"Xxxx" + whole[4:])
     refused("damaged, or of another version of FAISS .* not recognized")
