@@ -154,6 +154,7 @@ def test_updates_from_marks_alone_start_at_the_identity(flat, tmp_path, kind):
     taught = json_of("explain", f"id:{query.id}", f"id:{last['id']}", "--teachers", "--learned", "1", cwd=tmp_path)
     assert {pair["mark"]["number"] for pair in taught["pairs"]} <= {1, 2}
     assert taught["pairs"][0]["together"]
+    assert json_of("info", cwd=tmp_path)["learners"] == {"oasis": "learns from marks alone"}
     learned = trainer.status()["learners"]["oasis"]
     assert (learned["version"], learned["marks"], learned["waiting"]) == (1, 2, 0)
     assert trainer.update()["reason"].startswith("nothing new to learn")
