@@ -14,14 +14,14 @@ from typing import Any
 
 import httpx
 from service_kills import listening
-from world import World, start, state, write_images
+from world import HANGS, World, start, state, write_images
 
 _OF_PEOPLE = ("marks", "label edits")
 _CHILD = {"train": "visterm.pipeline.stages.train_again", "add": "visterm.pipeline.stages.add_files"}
 _LEARNERS = ("oasis", "aroma", "wsabie")
 _EDITED = range(1, 7)  # images that get a label, which leaves all learners to be trained
 _PHOTOS = 20  # added, in two parts
-_WAITS = 120.0  # seconds at most for work to begin or to end
+_WAITS = 300.0  # seconds at most for work to begin or to end
 
 
 def attempt(world: World, seed: int) -> str | None:
@@ -49,7 +49,7 @@ def attempt(world: World, seed: int) -> str | None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if "service" in victims:
-            service.process.wait()
+            service.process.wait(_WAITS)
         _wait(lambda: not any(_lives(pid) for pid in children))  # without its service, a child ends by itself
         if "service" not in victims:
             _wait(lambda: not service.told(work)["running"])
@@ -140,7 +140,7 @@ class _Service:
     def stop(self) -> str | None:
         """End it; say what it did that no command may do."""
         os.kill(self.process.pid, signal.SIGTERM)
-        return self.process.wait().problem()
+        return self.process.wait(time.perf_counter() - self.process.began + HANGS).problem()
 
 
 def _prepare(client: httpx.Client, folder: Path, work: str) -> None:
