@@ -324,6 +324,18 @@ class OnlineLearner(ResumingLearner):
         self.steps_done_, self.steps_total_ = 0, n_steps
         return self._run(X, y, callback, progress)
 
+    def start(self, n_features: int) -> Self:
+        """Set the fitted state to what it is before the first step; `partial_fit` continues from there."""
+        self._check_loop_params()
+        self._check_params()
+        self.n_features_in_ = n_features
+        self.seed_, self.history_ = draw_seed(self.random_state), []
+        self.held_out_, self.n_images_ = None, 0
+        self._begin_phase("train", 0)
+        self.steps_done_ = 0
+        self._end_phase()
+        return self
+
     def steps_for(self, n_images: int) -> int:
         """`n_steps`, or where that is None the number of steps for so many images."""
         if self.n_steps is not None:
